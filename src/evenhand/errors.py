@@ -1,0 +1,59 @@
+"""Every error evenhand raises on purpose.
+
+    EvenhandError            something a caller may want to catch
+    ├── BadInput             what was given cannot be used; nothing was written          (exit code 2)
+    │   └── Undecidable      no number of samples decides: a tie, or a mean on the edge  (exit code 2)
+    ├── Conflict             a second, different outcome for a ticket already told       (HTTP 409)
+    ├── NotFound             no such experiment, ticket or event                         (HTTP 404)
+    ├── Closed               the experiment is stopped, paused or closed                 (HTTP 409)
+    ├── StorageFailed        the journal could not be written or read                    (HTTP 503)
+    └── IntegrityFailed      a journal, export or snapshot does not verify               (exit code 4)
+
+A message says what must hold, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EvenhandError(Exception):
+    """Root of the tree."""
+
+
+class BadInput(EvenhandError, ValueError):
+    """What was given cannot be used; nothing was written."""
+
+
+class Undecidable(BadInput):
+    """The characteristic time is infinite: a tie, or a mean exactly on the boundary."""
+
+
+class Conflict(EvenhandError):
+    """A second, different outcome for a ticket that has one already."""
+
+
+class NotFound(EvenhandError, LookupError):
+    """No such experiment, ticket or event."""
+
+
+class Closed(EvenhandError):
+    """The experiment is stopped, paused or closed, and takes no such call."""
+
+
+class StorageFailed(EvenhandError):
+    """The journal could not be written or read; nothing was acknowledged."""
+
+
+class IntegrityFailed(EvenhandError):
+    """A journal, export or snapshot does not verify."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A suggestion to end a message with: ``; did you mean 'floors'?`` or the known words."""
+    words = list(known)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(repr(w) for w in words)}."

@@ -1,0 +1,1 @@
+"""What is asked: frozen nouns, no algorithms."""
