@@ -1,0 +1,55 @@
+"""Refuse text that has no place here: paths of one machine, registry addresses, open notes, lock files."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# Written in pieces so that this file passes its own check.
+REFUSED = {
+    "a path of one machine": re.compile(r"(?<![\w.])/(?:" + "|".join(["work", "root", "home"]) + r")/"),
+    "the address of a package registry": re.compile(
+        r"\b(?:"
+        + "|".join(["pypi", "pythonhosted", "anaconda", "npmjs", "jsdelivr", "unpkg"])
+        + r")\.(?:org|com|net)\b"
+    ),
+    "an open note": re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME"]) + r")\b"),
+}
+REFUSED_FILES = ("uv.lock",)
+
+
+def main() -> int:
+    faults = [fault for name in files() for fault in faults_of(name)]
+    print("\n".join(faults) or "text: nothing to refuse")
+    return 1 if faults else 0
+
+
+def files() -> list[str]:
+    """What is tracked, and what would be added next."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return sorted(name for name in listing.split("\0") if name and Path(name).is_file())
+
+
+def faults_of(name: str) -> Iterator[str]:
+    if Path(name).name in REFUSED_FILES:
+        yield f"{name}: lock files hold registry addresses; keep them out of the repository"
+    content = Path(name).read_bytes()
+    if (
+        b"\0" not in content and "vendor" not in Path(name).parts
+    ):  # vendored files stay as their authors wrote them
+        yield from faults_in(name, content.decode("utf-8"))
+
+
+def faults_in(name: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        for what, pattern in REFUSED.items():
+            if pattern.search(line):
+                yield f"{name}:{number}: {what}: {line.strip()[:100]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# As root on Debian, install what pip cannot bring: a browser and a database for the tests. Anywhere else, and on
+# any failure, say nothing is fatal: the tests that need them skip with a reason (and fail where CI=true).
+set -euo pipefail
+
+missing=()
+command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
+command -v chromedriver >/dev/null || missing+=(chromium-driver)
+command -v postgres >/dev/null || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing+=(postgresql)
+python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+
+if [ "${#missing[@]}" -eq 0 ] || [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    exit 0
+fi
+echo "installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+    echo "could not install ${missing[*]}; the tests that need them will say so" >&2
