@@ -1,0 +1,61 @@
+"""Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011), so that any draw can be made again by its address.
+
+The map of streams. The key is the 64-bit seed. The counter's four words are
+
+    word 0   which draw            word 2   replication (0 for a live experiment)
+    word 1   which cell, or 0      word 3   stream
+
+    stream 0  outcomes: draw d of cell k L + l
+    stream 1  decisions: word 0 is the decision's number, word 1 what is drawn in it
+    stream 2  arrivals: the group of the n-th unit that comes by itself
+    stream 3  lag and dropout of the n-th ask
+    stream 4  the scenario of a replication, where truths are drawn
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evenhand._kernel import kernel
+
+OUTCOMES, DECISIONS, ARRIVALS, DELAYS, SCENARIOS = range(5)
+
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_MASK, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
+_TO_UNIT_32 = 1.0 / 4294967296.0
+_TO_UNIT_53 = 1.0 / 9007199254740992.0
+_TWO_PI = 2.0 * math.pi
+
+
+@kernel
+def philox(seed: int, a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
+    """The four 32-bit words at counter (a, b, c, d) under the 64-bit key `seed`."""
+    x0, x1 = np.uint64(a) & _MASK, np.uint64(b) & _MASK
+    x2, x3 = np.uint64(c) & _MASK, np.uint64(d) & _MASK
+    k0, k1 = np.uint64(seed) & _MASK, (np.uint64(seed) >> _SHIFT) & _MASK
+    for _ in range(10):
+        p0, p1 = _M0 * x0, _M1 * x2
+        x0, x1, x2, x3 = (p1 >> _SHIFT) ^ x1 ^ k0, p1 & _MASK, (p0 >> _SHIFT) ^ x3 ^ k1, p0 & _MASK
+        k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
+    return x0, x1, x2, x3
+
+
+@kernel
+def uniform(seed: int, a: int, b: int, c: int, d: int) -> float:
+    """A uniform in (0, 1) with 53 random bits."""
+    x0, x1, _, _ = philox(seed, a, b, c, d)
+    high = ((x0 << np.uint64(21)) ^ (x1 >> np.uint64(11))) & np.uint64(0x1FFFFFFFFFFFFF)
+    return (float(high) + 0.5) * _TO_UNIT_53
+
+
+@kernel
+def four_normals(seed: int, a: int, b: int, c: int, d: int) -> tuple[float, float, float, float]:
+    """Four independent standard normals from one block, by Box and Muller's transform."""
+    x0, x1, x2, x3 = philox(seed, a, b, c, d)
+    r1 = math.sqrt(-2.0 * math.log((float(x0) + 0.5) * _TO_UNIT_32))
+    r2 = math.sqrt(-2.0 * math.log((float(x2) + 0.5) * _TO_UNIT_32))
+    t1, t2 = _TWO_PI * float(x1) * _TO_UNIT_32, _TWO_PI * float(x3) * _TO_UNIT_32
+    return r1 * math.cos(t1), r1 * math.sin(t1), r2 * math.cos(t2), r2 * math.sin(t2)

@@ -1,0 +1,1 @@
+"""Sampling rules: a closed set, one file each."""

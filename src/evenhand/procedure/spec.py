@@ -1,0 +1,226 @@
+"""Procedure: which sampling rule, which stopping rule, at which risk; and its compiled form, `Spec`.
+
+The noun is for people and files; `Spec` is what the kernels see. Rules are closed sets, known to the kernels by their codes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.errors import BadInput, nearest
+from evenhand.model.families import GaussianUnknown
+from evenhand.model.problem import MODES, Problem
+from evenhand.model.region import CUSTOM, Region
+
+Array = NDArray[np.float64]
+
+SAMPLING = (
+    "ts-ids", "ids", "track-and-stop", "exact-tracking", "frank-wolfe", "top-two", "uniform",
+    "policy-track-and-stop", "two-stage", "ocba-co", "sequential-halving", "oracle",
+)  # fmt: skip
+STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
+
+ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
+(
+    TS_IDS, IDS, TRACK_AND_STOP, EXACT_TRACKING, FRANK_WOLFE, TOP_TWO, UNIFORM,
+    POLICY_TRACK_AND_STOP, TWO_STAGE, OCBA_CO, SEQUENTIAL_HALVING, ORACLE,
+) = range(len(SAMPLING))  # fmt: skip
+CERTIFIED, STYLISED, KAUFMANN_KOOLEN, BUDGET, CALIBRATED = range(len(STOPPING))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Stop after so many samples, with the best feasible estimate and the confidence reached."""
+
+    samples: int
+
+    def __post_init__(self) -> None:
+        _whole(self.samples, "budget", 1)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Stop when the likelihood-ratio evidence passes ln((1 + ln t)/delta) scaled to this threshold, found by `calibrate`."""
+
+    threshold: float
+
+    def __post_init__(self) -> None:
+        _positive(self.threshold, "calibrated")
+
+
+@dataclass(frozen=True)
+class TrackAndStop:
+    """The paper's Algorithm 1. `step` is alpha; `diminishing` divides it by |c| sqrt(n), which converges and has no scale."""
+
+    step: float = 1.0
+    steps: int = 1
+    diminishing: bool = False
+
+    def __post_init__(self) -> None:
+        _positive(self.step, "step")
+        _whole(self.steps, "steps", 1)
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """How to sample and when to stop."""
+
+    sampling: str | TrackAndStop = "ts-ids"
+    stopping: str | Budget | Calibrated = "certified"
+    delta: float = 0.05
+    initial: int = 2
+    batch: int = 1
+    max_samples: int = 1_000_000
+    leader: float = 0.5  # with this chance the leader is drawn from the posterior (ts-ids, top-two)
+    tracking: str = "d"  # "c" or "d": how exact-tracking follows the weights
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sampling, TrackAndStop):
+            _known(self.sampling, SAMPLING, "sampling")
+        if not isinstance(self.stopping, (Budget, Calibrated)):
+            _known(self.stopping, STOPPING[:3], "stopping")
+        if not _finite(self.delta) or not 0 < self.delta < 0.5:
+            raise BadInput(f"delta must lie strictly between 0 and 0.5; it is {self.delta}.")
+        _whole(self.initial, "initial", 1)
+        _whole(self.batch, "batch", 1)
+        _whole(self.max_samples, "max_samples", 1)
+        if not _finite(self.leader) or not 0 <= self.leader <= 1:
+            raise BadInput(f"leader must lie between 0 and 1; it is {self.leader}.")
+        _known(self.tracking, ("c", "d"), "tracking")
+
+    @property
+    def sampling_name(self) -> str:
+        return "track-and-stop" if isinstance(self.sampling, TrackAndStop) else self.sampling
+
+    @property
+    def stopping_name(self) -> str:
+        if isinstance(self.stopping, Budget):
+            return "budget"
+        return "calibrated" if isinstance(self.stopping, Calibrated) else self.stopping
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Procedure:
+        """The [procedure] table of a study file."""
+        known = ("sampling", "stopping", "delta", "initial", "batch", "max_samples", "step", "steps", "diminishing", "leader", "tracking")
+        for key in table:
+            if key not in known:
+                raise BadInput(f"unknown key {key!r} in [procedure]{nearest(key, known)}")
+        values = {key: value for key, value in table.items() if key not in ("step", "steps", "diminishing")}
+        step = {key: table[key] for key in ("step", "steps", "diminishing") if key in table}
+        if step or values.get("sampling") == "track-and-stop":
+            if values.get("sampling") != "track-and-stop":
+                raise BadInput("step, steps and diminishing belong to sampling = \"track-and-stop\"; the sampling is another.")
+            values["sampling"] = TrackAndStop(**step)
+        if isinstance(values.get("stopping"), Mapping):
+            values["stopping"] = _stopping(values["stopping"])
+        try:
+            return cls(**values)
+        except TypeError as problem:
+            raise BadInput(f"[procedure] cannot be read: {problem}.") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The [procedure] table again; `from_dict` of it is equal to this."""
+        table: dict[str, Any] = {"sampling": self.sampling_name, "stopping": self.stopping}
+        if isinstance(self.sampling, TrackAndStop):
+            table |= {"step": self.sampling.step, "steps": self.sampling.steps, "diminishing": self.sampling.diminishing}
+        if isinstance(self.stopping, Budget):
+            table["stopping"] = {"budget": self.stopping.samples}
+        elif isinstance(self.stopping, Calibrated):
+            table["stopping"] = {"calibrated": self.stopping.threshold}
+        for key in ("delta", "initial", "batch", "max_samples", "leader", "tracking"):
+            table[key] = getattr(self, key)
+        return table
+
+
+class Spec(NamedTuple):
+    """Problem and procedure as the kernels see them. Arrays are (L, K), in unit scale."""
+
+    code: int
+    shares: Array  # (L,)
+    phi: Array  # (L, K); all ones where the variance is unknown
+    region: Region
+    mode: int
+    arrivals: Array  # (L,)
+    unknown_variance: bool
+    sampling: int
+    stopping: int
+    delta: float
+    initial: int
+    batch: int
+    cap: int  # samples after which a run ends without a decision; the budget where the rule is a budget
+    level: float  # calibrated threshold
+    leader: float  # chance that the leader is drawn from the posterior
+    step: float
+    steps: int
+    diminishing: bool
+    c_tracking: bool
+    weights: Array  # (L, K) allocation to follow (oracle), else zeros
+
+
+def compile_spec(problem: Problem, procedure: Procedure, weights: ArrayLike | None = None) -> Spec:
+    """Problem and procedure as the kernels see them; `weights` (K x L) is what the oracle rule follows."""
+    standard = problem.standard
+    if standard.region.kind == CUSTOM:
+        raise BadInput(
+            "a convex set of your own is solved by cvxpy and cannot enter the compiled procedures; "
+            "use plan, or write it as a polyhedron, dispersion or 'all' of these."
+        )
+    groups, policies = standard.phi.shape
+    follow = np.zeros((groups, policies)) if weights is None else np.ascontiguousarray(np.asarray(weights, dtype=float).T)
+    track = procedure.sampling if isinstance(procedure.sampling, TrackAndStop) else TrackAndStop()
+    budget = procedure.stopping.samples if isinstance(procedure.stopping, Budget) else procedure.max_samples
+    return Spec(
+        code=standard.code,
+        shares=standard.shares,
+        phi=standard.phi,
+        region=standard.region,
+        mode=MODES.index(problem.mode),
+        arrivals=problem.arrival_shares,
+        unknown_variance=isinstance(problem.family, GaussianUnknown),
+        sampling=SAMPLING.index(procedure.sampling_name),
+        stopping=STOPPING.index(procedure.stopping_name),
+        delta=float(procedure.delta),
+        initial=int(procedure.initial),
+        batch=int(procedure.batch),
+        cap=int(min(budget, procedure.max_samples)),
+        level=procedure.stopping.threshold if isinstance(procedure.stopping, Calibrated) else 0.0,
+        leader=float(procedure.leader),
+        step=float(track.step),
+        steps=int(track.steps),
+        diminishing=bool(track.diminishing),
+        c_tracking=procedure.tracking == "c",
+        weights=follow,
+    )
+
+
+def _stopping(table: Mapping[str, Any]) -> Budget | Calibrated:
+    if set(table) == {"budget"}:
+        return Budget(table["budget"])
+    if set(table) == {"calibrated"}:
+        return Calibrated(table["calibrated"])
+    raise BadInput(f"stopping as a table is {{ budget = samples }} or {{ calibrated = threshold }}; it is {dict(table)}.")
+
+
+def _known(name: object, names: tuple[str, ...], what: str) -> None:
+    if name not in names:
+        raise BadInput(f"{what} must be one of {', '.join(names)}; it is {name!r}{nearest(str(name), names)}")
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _positive(value: object, what: str) -> None:
+    if not _finite(value) or value <= 0:  # type: ignore[operator]
+        raise BadInput(f"{what} must be a positive finite number; it is {value}.")
+
+
+def _whole(value: object, what: str, least: int) -> None:
+    if not _finite(value) or int(value) != value or value < least:  # type: ignore[call-overload,operator]
+        raise BadInput(f"{what} must be a whole number, at least {least}; it is {value}.")

@@ -1,0 +1,127 @@
+"""State: everything a decision depends on, as arrays; and Work: what can be computed again from it.
+
+State is a value: counts, sums, the rule's small memory. `record`, `ask` and `drop` are the only ways it changes. Work holds scratch
+and answers already computed, each stamped with how often its policies had been touched; a fresh Work gives the same decisions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.procedure.spec import Spec
+from evenhand.theory.inner import work_size
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# what the entries of State.clock count
+TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, INITIAL_ASKED = range(7)
+RUNNING, DECIDED, EXHAUSTED = 0, 1, 2  # values of clock[STOPPED]
+NONE = -1  # "none of the policies", as an answer and as a leader
+# what the entries of State.level hold
+EVIDENCE, NEEDED, WEAKEST = range(3)
+
+
+class State(NamedTuple):
+    """Everything a decision depends on. Arrays are (L, K), in unit scale."""
+
+    n: Array  # outcomes told
+    s: Array  # their sum
+    ss: Array  # the sum of their squares
+    out: Array  # asked and neither told nor dropped
+    track: Array  # memory of the sampling rule: weights tracked so far
+    w: Array  # memory of the sampling rule: its current weights
+    bets: Array  # log of the predictive likelihood so far, where the variance is unknown
+    theta: Array  # the latest posterior draw of each cell
+    clock: Ints  # TOLD, ASKED, ...
+    level: Array  # EVIDENCE, NEEDED, WEAKEST: as of the last check
+
+
+class Work(NamedTuple):
+    """Scratch, and answers already computed. Never part of what is saved."""
+
+    mean: Array  # (L, K) estimates
+    v: Array  # (L, K) effective counts the pieces were solved with
+    margin: Array  # (K,) how far inside its region each policy's estimate lies
+    score: Array  # (K,) overall mean (less penalty) of each policy's estimate
+    glr: Array  # (K,) likelihood-ratio evidence against each rival (or of entering, where nobody is feasible)
+    ahead: Array  # (K,) ln e-value that the leader is ahead of k
+    fails: Array  # (K,) ln e-value that k fails its requirement
+    probability: Array  # (L, K) the distribution the last cell was drawn from
+    lam_i: Array  # (L,)
+    lam_k: Array  # (L,)
+    touched: Ints  # (K,) how often a policy's counts changed
+    stamp_glr: Ints  # (3, K) touched[k], touched[leader], leader + 2 when glr[k] was solved
+    stamp_ahead: Ints  # (3, K) the same for ahead[k]
+    stamp_fails: Ints  # (K,) touched[k] when fails[k] was solved
+    stamp_mean: Ints  # (K,) touched[k] when mean, margin and score were made
+    scratch: Array
+
+
+def new_state(spec: Spec) -> State:
+    """The state before anything was asked."""
+    shape = spec.phi.shape
+    tables = [np.zeros(shape) for _ in range(8)]
+    state = State(*tables, clock=np.zeros(8, dtype=np.int64), level=np.zeros(4))
+    state.clock[ANSWER] = NONE
+    state.w[:] = 1.0 / state.w.size
+    return state
+
+
+def new_work(spec: Spec) -> Work:
+    """Empty scratch for this spec."""
+    groups, policies = spec.phi.shape
+    tables = [np.zeros((groups, policies)) for _ in range(2)]
+    lists = [np.zeros(policies) for _ in range(5)]
+    scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 8 * groups * policies)
+    stamps = [np.full((3, policies), -1, dtype=np.int64) for _ in range(2)]
+    singles = [np.full(policies, -1, dtype=np.int64) for _ in range(2)]
+    return Work(
+        *tables, *lists, np.zeros((groups, policies)), np.zeros(groups), np.zeros(groups),
+        np.zeros(policies, dtype=np.int64), *stamps, *singles, scratch,
+    )  # fmt: skip
+
+
+@kernel
+def ask(state: State, work: Work, k: int, g: int) -> None:
+    """A sample of cell (k, g) has been handed out; it counts for the allocation from now on."""
+    state.out[g, k] += 1.0
+    state.clock[ASKED] += 1
+    work.touched[k] += 1
+
+
+@kernel
+def drop(state: State, work: Work, k: int, g: int) -> None:
+    """A sample that was handed out will never be told."""
+    state.out[g, k] -= 1.0
+    work.touched[k] += 1
+
+
+@kernel
+def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_out: bool) -> None:
+    """An outcome x (unit scale) of cell (k, g) is known. eq:est_performance is s / n from here on."""
+    if spec.unknown_variance:
+        _bet(state, k, g, x)
+    state.n[g, k] += 1.0
+    state.s[g, k] += x
+    state.ss[g, k] += x * x
+    if was_out:
+        state.out[g, k] -= 1.0
+    state.clock[TOLD] += 1
+    work.touched[k] += 1
+
+
+@kernel
+def _bet(state: State, k: int, g: int, x: float) -> None:
+    """Multiply the predictive likelihood by the density of x under the estimates made before x was seen."""
+    n = state.n[g, k]
+    if n < 3.0:
+        return
+    mean = state.s[g, k] / n
+    # a little prior weight keeps the plug-in variance away from 0 when the first outcomes are equal
+    spread = max(state.ss[g, k] / n - mean * mean, 0.0) * n / (n - 1.0) + 1e-12
+    state.bets[g, k] += -0.5 * np.log(2.0 * np.pi * spread) - 0.5 * (x - mean) * (x - mean) / spread

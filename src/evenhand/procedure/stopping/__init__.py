@@ -1,0 +1,1 @@
+"""Stopping rules: a closed set, one file each."""
