@@ -3,8 +3,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-label=${1:?"say which equation: make where eq=f_mu_opt"}
-# In Python only a tag counts (`eq:f_mu_opt`); the bare name may also be a variable.
-grep -rnE --include='*.py' "\b[a-z]+:${label##*:}\b" src ||
-    { echo "no function carries the tag ${label}" >&2 && exit 1; }
-grep -nwF -e "$label" docs/equations.md
+refuse() {
+    echo "$1" >&2
+    exit 1
+}
+
+label=${1##*:}
+[ -n "$label" ] || refuse "say which equation: make where eq=f_mu_opt"
+# In Python only a tag counts (eq:f_mu_opt); the bare name may also be a variable.
+grep -rnwE --include='*.py' "[a-z]+:$label" src || refuse "no function carries the tag $label"
+grep -nHswF -e "$label" docs/equations.md || refuse "docs/equations.md does not list $label"
