@@ -47,8 +47,16 @@ def philox(seed: int, a: int, b: int, c: int, d: int) -> tuple[int, int, int, in
 def uniform(seed: int, a: int, b: int, c: int, d: int) -> float:
     """A uniform in (0, 1) with 53 random bits."""
     x0, x1, _, _ = philox(seed, a, b, c, d)
-    high = ((x0 << np.uint64(21)) ^ (x1 >> np.uint64(11))) & np.uint64(0x1FFFFFFFFFFFFF)
-    return (float(high) + 0.5) * _TO_UNIT_53
+    return (float((x0 << np.uint64(21)) ^ (x1 >> np.uint64(11))) + 0.5) * _TO_UNIT_53
+
+
+@kernel
+def two_uniforms(seed: int, a: int, b: int, c: int, d: int) -> tuple[float, float]:
+    """Two independent uniforms in (0, 1) from one block."""
+    x0, x1, x2, x3 = philox(seed, a, b, c, d)
+    first = (x0 << np.uint64(21)) ^ (x1 >> np.uint64(11))
+    second = (x2 << np.uint64(21)) ^ (x3 >> np.uint64(11))
+    return (float(first) + 0.5) * _TO_UNIT_53, (float(second) + 0.5) * _TO_UNIT_53
 
 
 @kernel

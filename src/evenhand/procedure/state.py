@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # what the entries of State.clock count
-TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, INITIAL_ASKED = range(7)
+TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, STARTED, PENDING, SHORT, EMPTY, STAGE = range(11)
 RUNNING, DECIDED, EXHAUSTED = 0, 1, 2  # values of clock[STOPPED]
 NONE = -1  # "none of the policies", as an answer and as a leader
 # what the entries of State.level hold
@@ -55,7 +55,7 @@ class Work(NamedTuple):
     lam_i: Array  # (L,)
     lam_k: Array  # (L,)
     touched: Ints  # (K,) how often a policy's counts changed
-    stamp_glr: Ints  # (3, K) touched[k], touched[leader], leader + 2 when glr[k] was solved
+    stamp_glr: Ints  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
     stamp_ahead: Ints  # (3, K) the same for ahead[k]
     stamp_fails: Ints  # (K,) touched[k] when fails[k] was solved
     stamp_mean: Ints  # (K,) touched[k] when mean, margin and score were made
@@ -66,8 +66,9 @@ def new_state(spec: Spec) -> State:
     """The state before anything was asked."""
     shape = spec.phi.shape
     tables = [np.zeros(shape) for _ in range(8)]
-    state = State(*tables, clock=np.zeros(8, dtype=np.int64), level=np.zeros(4))
+    state = State(*tables, clock=np.zeros(16, dtype=np.int64), level=np.zeros(4))
     state.clock[ANSWER] = NONE
+    state.clock[EMPTY] = spec.phi.size
     state.w[:] = 1.0 / state.w.size
     return state
 
@@ -78,7 +79,7 @@ def new_work(spec: Spec) -> Work:
     tables = [np.zeros((groups, policies)) for _ in range(2)]
     lists = [np.zeros(policies) for _ in range(5)]
     scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 8 * groups * policies)
-    stamps = [np.full((3, policies), -1, dtype=np.int64) for _ in range(2)]
+    stamps = [np.full((3, policies), -9, dtype=np.int64) for _ in range(2)]
     singles = [np.full(policies, -1, dtype=np.int64) for _ in range(2)]
     return Work(
         *tables, *lists, np.zeros((groups, policies)), np.zeros(groups), np.zeros(groups),
@@ -91,13 +92,34 @@ def ask(state: State, work: Work, k: int, g: int) -> None:
     """A sample of cell (k, g) has been handed out; it counts for the allocation from now on."""
     state.out[g, k] += 1.0
     state.clock[ASKED] += 1
+    state.clock[PENDING] += 1
     work.touched[k] += 1
 
 
 @kernel
-def drop(state: State, work: Work, k: int, g: int) -> None:
+def drop(spec: Spec, state: State, work: Work, k: int, g: int) -> None:
     """A sample that was handed out will never be told."""
     state.out[g, k] -= 1.0
+    state.clock[PENDING] -= 1
+    if state.n[g, k] + state.out[g, k] < spec.initial:
+        state.clock[SHORT] += 1  # the cell must be started again
+    work.touched[k] += 1
+
+
+@kernel
+def ask_policy(spec: Spec, state: State, work: Work, k: int) -> None:
+    """Agnostic mode: policy k has been handed out; which group it meets is known only with the outcome."""
+    state.out[:, k] += spec.arrivals
+    state.clock[ASKED] += 1
+    state.clock[PENDING] += 1
+    work.touched[k] += 1
+
+
+@kernel
+def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
+    """Agnostic mode: what `ask_policy` counted comes back, told (follow with `record(..., was_out=False)`) or dropped."""
+    state.out[:, k] -= spec.arrivals
+    state.clock[PENDING] -= 1
     work.touched[k] += 1
 
 
@@ -106,11 +128,14 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
     """An outcome x (unit scale) of cell (k, g) is known. eq:est_performance is s / n from here on."""
     if spec.unknown_variance:
         _bet(state, k, g, x)
+    if state.n[g, k] == 0.0:
+        state.clock[EMPTY] -= 1
     state.n[g, k] += 1.0
     state.s[g, k] += x
     state.ss[g, k] += x * x
     if was_out:
         state.out[g, k] -= 1.0
+        state.clock[PENDING] -= 1
     state.clock[TOLD] += 1
     work.touched[k] += 1
 

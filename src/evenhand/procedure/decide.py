@@ -1,0 +1,195 @@
+"""The brain: which cell next, and when to stop with which answer. Pure and compiled; it knows no clock, disk, network or global state.
+
+The simulator and the live experiment call these and nothing else:
+
+    next_cell   which cell is handed out next (changes the rule's memory, not the counts)
+    is_due      must the stopping rule be looked at now?
+    check       the stopping rule, on what has been told
+"""
+
+from __future__ import annotations
+
+import math
+
+from evenhand._kernel import kernel
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.pieces import weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.sampling import (
+    exact_tracking,
+    frank_wolfe,
+    ids,
+    ocba_co,
+    oracle,
+    policy_track_and_stop,
+    sequential_halving,
+    top_two,
+    track_and_stop,
+    ts_ids,
+    two_stage,
+    uniform,
+)
+from evenhand.procedure.sampling.pick import count, least_sampled_cell, least_sampled_policy, settle, surely
+from evenhand.procedure.spec import (
+    ACTIVE,
+    BUDGET,
+    CALIBRATED,
+    CERTIFIED,
+    EXACT_TRACKING,
+    FRANK_WOLFE,
+    IDS,
+    KAUFMANN_KOOLEN,
+    OCBA_CO,
+    ORACLE,
+    POLICY_TRACK_AND_STOP,
+    SEQUENTIAL_HALVING,
+    TOP_TWO,
+    TRACK_AND_STOP,
+    TS_IDS,
+    TWO_STAGE,
+    Spec,
+)
+from evenhand.procedure.state import (
+    ANSWER,
+    DECIDED,
+    DECISIONS,
+    EMPTY,
+    EVIDENCE,
+    EXHAUSTED,
+    NEEDED,
+    PENDING,
+    SHORT,
+    STARTED,
+    STOPPED,
+    TOLD,
+    WEAKEST,
+    State,
+    Work,
+)
+from evenhand.procedure.stopping import evidence, kaufmann_koolen
+
+
+@kernel
+def next_cell(spec: Spec, state: State, work: Work, seed: int, replication: int, group: int) -> tuple[int, int]:
+    """Which cell is handed out next: (policy, group). `group` is the one that arrived, or -1; in agnostic mode -1 comes back."""
+    decision = state.clock[DECISIONS]
+    state.clock[DECISIONS] += 1
+    k, g = _starting_cell(spec, state, work, group)
+    if k < 0:
+        k, g = _by_rule(spec, state, work, seed, replication, decision, group)
+    return settle(spec, k, g, group)
+
+
+@kernel
+def _by_rule(
+    spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
+) -> tuple[int, int]:
+    rule = spec.sampling
+    if rule == TS_IDS:
+        return ts_ids.choose(spec, state, work, seed, replication, decision, group)
+    if rule == IDS:
+        return ids.choose(spec, state, work, seed, replication, decision, group)
+    if rule == TRACK_AND_STOP:
+        return track_and_stop.choose(spec, state, work, group)
+    if rule == EXACT_TRACKING:
+        return exact_tracking.choose(spec, state, work, group)
+    if rule == FRANK_WOLFE:
+        return frank_wolfe.choose(spec, state, work, group)
+    if rule == TOP_TWO:
+        return top_two.choose(spec, state, work, seed, replication, decision, group)
+    if rule == POLICY_TRACK_AND_STOP:
+        return policy_track_and_stop.choose(spec, state, work, seed, replication, decision, group)
+    if rule == TWO_STAGE:
+        return two_stage.choose(spec, state, work, seed, replication, decision, group)
+    if rule == OCBA_CO:
+        return ocba_co.choose(spec, state, work, group)
+    if rule == SEQUENTIAL_HALVING:
+        return sequential_halving.choose(spec, state, work, group)
+    if rule == ORACLE:
+        return oracle.choose(spec, state, work, group)
+    return uniform.choose(spec, state, work, group)
+
+
+@kernel
+def _starting_cell(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
+    """The first `initial` samples of every cell, in order; again where one was dropped; (-1, -1) when all are under way."""
+    groups, policies = spec.phi.shape
+    if spec.mode != ACTIVE:
+        k = least_sampled_policy(state, group)
+        g = group if group >= 0 else least_sampled_cell(state, k)
+        if count(state, k, g) < spec.initial or state.clock[EMPTY] > 0:
+            return surely(spec, work, k, g)
+        return -1, -1
+    if state.clock[STARTED] < spec.initial * groups * policies:
+        cell = state.clock[STARTED] % (groups * policies)
+        state.clock[STARTED] += 1
+        return surely(spec, work, cell % policies, cell // policies)
+    if state.clock[SHORT] > 0 or state.clock[EMPTY] > 0:
+        state.clock[SHORT] = max(state.clock[SHORT] - 1, 0)
+        for g in range(groups):
+            for k in range(policies):
+                if count(state, k, g) < spec.initial:
+                    return surely(spec, work, k, g)
+        if state.clock[EMPTY] > 0:
+            # everything is out and some cell has no outcome yet: nothing to reason from, so keep all cells level
+            k = least_sampled_policy(state, -1)
+            return surely(spec, work, k, least_sampled_cell(state, k))
+    return -1, -1
+
+
+@kernel
+def is_due(spec: Spec, state: State) -> bool:
+    """Must the stopping rule be looked at now? After every batch, once every cell has its initial samples."""
+    if state.clock[EMPTY] > 0:
+        return False
+    told = state.clock[TOLD]
+    if spec.mode == ACTIVE:
+        told -= spec.initial * spec.phi.size
+    return told >= 0 and (told % spec.batch == 0 or state.clock[TOLD] >= spec.cap)
+
+
+@kernel
+def check(spec: Spec, state: State, work: Work) -> None:
+    """Look at the stopping rule on what has been told, and write down evidence, what is needed, and the decision if there is one."""
+    told_only = state.clock[PENDING] > 0 and spec.stopping != CERTIFIED
+    if told_only:
+        _touch_pending(state, work)
+    leader = refresh(spec, state, work, not told_only)
+    at_cap = state.clock[TOLD] >= spec.cap
+    value, needed, piece = _weigh(spec, state, work, leader, at_cap)
+    if told_only:
+        _touch_pending(state, work)
+    state.level[EVIDENCE], state.level[NEEDED], state.level[WEAKEST] = value, needed, float(piece)
+    state.clock[ANSWER] = leader
+    if value >= needed or (at_cap and spec.stopping == BUDGET):
+        state.clock[STOPPED] = DECIDED
+    elif at_cap:
+        state.clock[STOPPED] = EXHAUSTED
+
+
+@kernel
+def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> tuple[float, float, int]:
+    """Evidence of the weakest piece, the line it must reach, and which piece it is."""
+    rule = spec.stopping
+    if rule == BUDGET and not at_cap:
+        return 0.0, math.inf, 0
+    if rule == CERTIFIED or rule == BUDGET:
+        value, piece = weakest_by_evidence(spec, state, work, leader)
+        return value, math.inf if rule == BUDGET else evidence.threshold(spec), piece
+    value, piece = weakest_by_likelihood(spec, state, work, leader)
+    if rule == KAUFMANN_KOOLEN:
+        return kaufmann_koolen.weakest(spec, state, work, leader)
+    patience = math.log1p(math.log(float(max(state.clock[TOLD], 1))))
+    if rule == CALIBRATED:
+        return value, spec.level + patience, piece
+    return value, patience - math.log(spec.delta), piece
+
+
+@kernel
+def _touch_pending(state: State, work: Work) -> None:
+    """Policies with samples out are solved afresh: what is out counts for the allocation, not for the evidence."""
+    groups, policies = state.n.shape
+    for k in range(policies):
+        for g in range(groups):
+            if state.out[g, k] > 0.0:
+                work.touched[k] += 1
+                break

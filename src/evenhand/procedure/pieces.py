@@ -1,0 +1,138 @@
+"""The alternatives to the present answer, piece by piece: how much evidence there is against each, and which is weakest.
+
+With a leader i the pieces are "rival k is feasible and at least as good" (code k) and "i violates atom a of its requirement"
+(code K + a). When nobody is feasible they are "policy k meets the requirement after all" (code k). A piece is solved again only
+when a policy it touches has changed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evenhand._kernel import kernel
+from evenhand.model.region import BOX, PENALTY
+from evenhand.model.units import divergence
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import NONE, State, Work
+from evenhand.procedure.stopping import evidence
+from evenhand.theory import inner
+from evenhand.theory.bulk import beat_all
+
+
+@kernel
+def weakest_by_likelihood(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
+    """The smallest generalised likelihood ratio over the pieces, and which piece it is. eq:stopping_statistics."""
+    policies = spec.phi.shape[1]
+    _solve(spec, work, leader)
+    value, piece = math.inf, 0
+    for k in range(policies):
+        if k != leader and work.glr[k] < value:
+            value, piece = work.glr[k], k
+    if leader != NONE and spec.region.kind != PENALTY:
+        _, lower, which = inner.leave(
+            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch
+        )
+        if lower < value:
+            value, piece = lower, policies + which
+    return value, piece
+
+
+@kernel
+def _solve(spec: Spec, work: Work, leader: int) -> None:
+    """Bring work.glr up to date, solving only the pieces whose policies were touched."""
+    policies = spec.phi.shape[1]
+    owner = work.touched[leader] if leader != NONE else 0
+    stale = 0
+    for k in range(policies):
+        if k != leader and not _is_fresh(work.stamp_glr, work, k, owner, leader):
+            stale += 1
+    if stale == 0:
+        return
+    if leader != NONE and 2 * stale > policies:
+        beat_all(spec.code, spec.region, spec.shares, leader, work.v, work.mean, work.glr, work.lam_i, work.lam_k, work.scratch)
+    for k in range(policies):
+        if k == leader or _is_fresh(work.stamp_glr, work, k, owner, leader):
+            continue
+        if leader == NONE:
+            _, work.glr[k] = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        elif 2 * stale <= policies:
+            _, work.glr[k] = inner.beat(
+                spec.code, spec.region, spec.shares, leader, k, work.v, work.mean, work.lam_i, work.lam_k, work.scratch
+            )
+        _stamp(work.stamp_glr, work, k, owner, leader)
+
+
+@kernel
+def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
+    """The smallest certified evidence (ln e-value) over the pieces, and which piece it is."""
+    policies = spec.phi.shape[1]
+    owner = work.touched[leader] if leader != NONE else 0
+    value, piece = math.inf, 0
+    for k in range(policies):
+        if k == leader:
+            continue
+        if work.stamp_fails[k] != work.touched[k]:
+            work.fails[k] = evidence.fails(spec, state, work, k)
+            work.stamp_fails[k] = work.touched[k]
+        against = work.fails[k]
+        if leader != NONE:
+            if not _is_fresh(work.stamp_ahead, work, k, owner, leader):
+                work.ahead[k] = evidence.ahead(spec, state, work, leader, k)
+                _stamp(work.stamp_ahead, work, k, owner, leader)
+            against = np.logaddexp(work.ahead[k], against)
+        if against < value:
+            value, piece = against, k
+    if leader != NONE and spec.region.kind != PENALTY:
+        met, which = evidence.meets(spec, state, work, leader)
+        if met < value:
+            value, piece = met, policies + which
+    return value, piece
+
+
+@kernel
+def open_up(spec: Spec, state: State, work: Work, leader: int, piece: int) -> tuple[int, int]:
+    """Solve one piece and leave in lam_i, lam_k how much evidence each of its cells carries: v d(mean, lam).
+
+    Returns the two policies (the second is NONE where the piece touches one policy only; its masses are then in lam_k).
+    """
+    policies = spec.phi.shape[1]
+    if leader != NONE and piece < policies:
+        inner.beat(
+            spec.code, spec.region, spec.shares, leader, piece, work.v, work.mean, work.lam_i, work.lam_k, work.scratch
+        )
+        _masses(spec, work, leader, work.lam_i)
+        _masses(spec, work, piece, work.lam_k)
+        return leader, piece
+    if leader == NONE:
+        inner.enter(spec.code, spec.region, piece, work.v, work.mean, work.lam_k, work.scratch)
+        _masses(spec, work, piece, work.lam_k)
+        return piece, NONE
+    if spec.region.kind == BOX:
+        work.lam_k[:] = 0.0
+        g = (piece - policies) % spec.phi.shape[0]
+        work.lam_k[g] = 1.0
+        return leader, NONE
+    inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch)
+    _masses(spec, work, leader, work.lam_k)
+    return leader, NONE
+
+
+@kernel
+def _masses(spec: Spec, work: Work, k: int, lam: np.ndarray) -> None:  # type: ignore[type-arg]
+    for g in range(spec.phi.shape[0]):
+        mass = work.v[g, k] * divergence(spec.code, work.mean[g, k], lam[g]) if work.v[g, k] > 0.0 else 0.0
+        lam[g] = mass if math.isfinite(mass) else 0.0
+
+
+@kernel
+def _is_fresh(stamps: np.ndarray, work: Work, k: int, owner: int, leader: int) -> bool:  # type: ignore[type-arg]
+    return stamps[0, k] == work.touched[k] and stamps[1, k] == owner and stamps[2, k] == leader
+
+
+@kernel
+def _stamp(stamps: np.ndarray, work: Work, k: int, owner: int, leader: int) -> None:  # type: ignore[type-arg]
+    stamps[0, k] = work.touched[k]
+    stamps[1, k] = owner
+    stamps[2, k] = leader

@@ -1,0 +1,123 @@
+"""What sampling rules share: drawing a cell from a piece, the least-sampled cell, the guard against stalling."""
+
+from __future__ import annotations
+
+import math
+
+from evenhand._kernel import kernel
+from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
+from evenhand.procedure.state import NONE, State, Work
+
+# a policy's least-sampled cell must have at least this times the square root of the count of the cell about to be drawn
+GUARD = 0.5
+# beyond so many policies the distribution of a draw is not written out
+WRITTEN_OUT = 1024
+
+
+@kernel
+def count(state: State, k: int, g: int) -> float:
+    """Samples of a cell, those still out included."""
+    return state.n[g, k] + state.out[g, k]
+
+
+@kernel
+def least_sampled_cell(state: State, k: int) -> int:
+    """The group in which policy k has the fewest samples."""
+    best = 0
+    for g in range(1, state.n.shape[0]):
+        if count(state, k, g) < count(state, k, best):
+            best = g
+    return best
+
+
+@kernel
+def least_sampled_policy(state: State, g: int) -> int:
+    """The policy with the fewest samples in group g (over all groups where g is -1)."""
+    groups, policies = state.n.shape
+    best, fewest = 0, math.inf
+    for k in range(policies):
+        total = 0.0
+        for h in range(groups):
+            if g < 0 or h == g:
+                total += count(state, k, h)
+        if total < fewest:
+            best, fewest = k, total
+    return best
+
+
+@kernel
+def from_masses(spec: Spec, state: State, work: Work, i: int, k: int, group: int, u: float) -> tuple[int, int]:
+    """Draw a cell in proportion to the masses in lam_i (policy i) and lam_k (policy k; of i where k is NONE).
+
+    In proportional mode only the arrived group's column counts; in agnostic mode a policy is drawn by its row's mass.
+    Returns (-1, -1) where no mass is left.
+    """
+    groups = spec.phi.shape[0]
+    second = i if k == NONE else k
+    total = 0.0
+    for g in range(groups):
+        if spec.mode != ACTIVE and group >= 0 and g != group:
+            continue
+        total += work.lam_k[g] + (work.lam_i[g] if k != NONE else 0.0)
+    if not total > 0.0:
+        return -1, -1
+    _write_out(spec, work, i, k, group, total)
+    left = u * total
+    last_k, last_g = -1, -1
+    for half in range(2):
+        if half == 1 and k == NONE:
+            break
+        policy = second if half == 0 else i
+        for g in range(groups):
+            if spec.mode != ACTIVE and group >= 0 and g != group:
+                continue
+            mass = work.lam_k[g] if half == 0 else work.lam_i[g]
+            if mass > 0.0:
+                last_k, last_g = policy, g
+                left -= mass
+                if left <= 0.0:
+                    return policy, g
+    return last_k, last_g  # u so close to 1 that rounding left a crumb
+
+
+@kernel
+def _write_out(spec: Spec, work: Work, i: int, k: int, group: int, total: float) -> None:
+    groups, policies = spec.phi.shape
+    if policies > WRITTEN_OUT:
+        return
+    work.probability[:, :] = 0.0
+    second = i if k == NONE else k
+    for g in range(groups):
+        if spec.mode != ACTIVE and group >= 0 and g != group:
+            continue
+        work.probability[g, second] += work.lam_k[g] / total
+        if k != NONE:
+            work.probability[g, i] += work.lam_i[g] / total
+
+
+@kernel
+def surely(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
+    """A cell chosen without chance."""
+    if spec.phi.shape[1] <= WRITTEN_OUT:
+        work.probability[:, :] = 0.0
+        work.probability[g, k] = 1.0
+    return k, g
+
+
+@kernel
+def guarded(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[int, int]:
+    """Draw policy k's least-sampled cell instead where it lags too far behind: no cell may absorb all sampling."""
+    if spec.mode != ACTIVE:
+        return k, g  # groups come by themselves, so no cell of a sampled policy starves
+    low = least_sampled_cell(state, k)
+    if count(state, k, low) < GUARD * math.sqrt(count(state, k, g)):
+        return surely(spec, work, k, low)
+    return k, g
+
+
+@kernel
+def settle(spec: Spec, k: int, g: int, group: int) -> tuple[int, int]:
+    """The cell as the mode wants it named: the arrived group's, or the policy alone."""
+    if spec.mode == AGNOSTIC:
+        return k, -1
+    return k, group if spec.mode != ACTIVE else g

@@ -1,0 +1,102 @@
+"""`ts-ids`, the default: a leader drawn from the posterior, and information-directed selection against it.
+
+With chance `leader` the policy that leads by a posterior draw challenges the one that leads by the estimates; otherwise, or when they
+agree, the weakest piece of evidence is opened and one of its cells is drawn in proportion to the evidence it carries, which
+makes the piece's own cells share samples as the optimal allocation does (Qin and You 2025 for best-arm identification). No
+step size, no scale. The guard keeps every cell of a sampled policy alive, and the posterior draw keeps every policy alive.
+"""
+
+from __future__ import annotations
+
+from evenhand._kernel import kernel
+from evenhand.model.region import PENALTY, ROUNDING
+from evenhand.procedure.estimates import dispersion, posterior_leader, refresh
+from evenhand.procedure.pieces import open_up, weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.randomness import DECISIONS, two_uniforms
+from evenhand.procedure.sampling.pick import from_masses, guarded, least_sampled_cell, least_sampled_policy, surely
+from evenhand.procedure.spec import ACTIVE, CERTIFIED, Spec
+from evenhand.procedure.state import NONE, State, Work
+from evenhand.theory import inner
+
+
+@kernel
+def choose(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int) -> tuple[int, int]:
+    """The next cell."""
+    leader = refresh(spec, state, work, True)
+    coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
+    challenger = leader
+    if coin < spec.leader:
+        challenger = posterior_leader(spec, state, work, seed, replication, decision)
+    if challenger == leader:
+        k, g = from_weakest_piece(spec, state, work, leader, group, u)
+    else:
+        k, g = from_disagreement(spec, state, work, leader, challenger, group, u)
+    if k < 0:
+        k = least_sampled_policy(state, group if spec.mode != ACTIVE else -1)
+        k, g = surely(spec, work, k, least_sampled_cell(state, k) if group < 0 else group)
+    return guarded(spec, state, work, k, g)
+
+
+@kernel
+def from_weakest_piece(spec: Spec, state: State, work: Work, leader: int, group: int, u: float) -> tuple[int, int]:
+    """A cell of the weakest piece, in proportion to the evidence it carries."""
+    if spec.stopping == CERTIFIED:
+        _, piece = weakest_by_evidence(spec, state, work, leader)
+    else:
+        _, piece = weakest_by_likelihood(spec, state, work, leader)
+    i, k = open_up(spec, state, work, leader, piece)
+    cell = from_masses(spec, state, work, i, k, group, u)
+    if cell[0] >= 0 or spec.mode != ACTIVE:
+        return cell
+    # no evidence at all: start with the least-sampled cell of the piece
+    if k != NONE:
+        a, b = least_sampled_cell(state, i), least_sampled_cell(state, k)
+        if state.n[b, k] + state.out[b, k] <= state.n[a, i] + state.out[a, i]:
+            return surely(spec, work, k, b)
+    return surely(spec, work, i, least_sampled_cell(state, i))
+
+
+@kernel
+def from_disagreement(
+    spec: Spec, state: State, work: Work, leader: int, challenger: int, group: int, u: float
+) -> tuple[int, int]:
+    """A cell that can settle whether the challenger or the leader is right."""
+    if challenger == NONE:
+        # the draw found nobody feasible: look at where the leader is nearest to failing
+        inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch)
+        _displaced(spec, work, leader)
+        return from_masses(spec, state, work, leader, NONE, group, u)
+    if work.margin[challenger] < -ROUNDING and spec.region.kind != PENALTY:
+        # the challenger's estimates fail: look again at its least-sampled failing cell
+        inner.enter(spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.scratch)
+        _displaced(spec, work, challenger)
+        _keep_least_sampled(spec, state, work, challenger)
+        return from_masses(spec, state, work, challenger, NONE, group, u)
+    # both feasible: where does their difference vary most?
+    for g in range(spec.phi.shape[0]):
+        work.lam_k[g] = _variation(spec, state, challenger, g)
+        work.lam_i[g] = _variation(spec, state, leader, g) if leader != NONE else 0.0
+    return from_masses(spec, state, work, leader, challenger, group, u)
+
+
+@kernel
+def _variation(spec: Spec, state: State, k: int, g: int) -> float:
+    share = spec.shares[g]
+    return share * share * dispersion(spec, state, g, k) / max(state.n[g, k] + state.out[g, k], 1.0)
+
+
+@kernel
+def _displaced(spec: Spec, work: Work, k: int) -> None:
+    """Mass 1 for every cell that the alternative in lam_k moves, 0 for the others."""
+    for g in range(spec.phi.shape[0]):
+        work.lam_k[g] = 1.0 if abs(work.lam_k[g] - work.mean[g, k]) > ROUNDING else 0.0
+
+
+@kernel
+def _keep_least_sampled(spec: Spec, state: State, work: Work, k: int) -> None:
+    best = -1
+    for g in range(spec.phi.shape[0]):
+        if work.lam_k[g] > 0.0 and (best < 0 or state.n[g, k] + state.out[g, k] < state.n[best, k] + state.out[best, k]):
+            best = g
+    for g in range(spec.phi.shape[0]):
+        work.lam_k[g] = 1.0 if g == best else 0.0
