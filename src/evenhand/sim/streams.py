@@ -1,0 +1,166 @@
+"""Who draws which random number: outcomes, arrivals, delays and scenarios, each a pure function of its address.
+
+The address is (seed, replication, cell, draw); `procedure.randomness` holds the map. So the d-th sample of a cell is the same
+outcome whatever procedure asks for it, and whoever computes it. An outcome whose law needs more than one block of random bits
+takes attempt a from stream OUTCOMES + 256 a: the low byte of the stream word stays the stream.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.procedure.randomness import ARRIVALS, DELAYS, OUTCOMES, SCENARIOS, four_normals, uniform
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# the laws an outcome can have, in the user's own units
+NORMAL, COIN, BINOMIAL, POISSON, GAMMA, ENDS, DATA = range(7)
+ATTEMPT = 256
+
+
+class Source(NamedTuple):
+    """What really happens when a cell is sampled, as the kernels see it. Tables are (L, K), in the user's units."""
+
+    law: int
+    means: Array  # (1, L, K), or one table per replication of the block, (count, L, K)
+    sd: Array  # (L, K), NORMAL only
+    trials: int  # BINOMIAL only
+    shape: float  # GAMMA only
+    low: float  # an outcome x is (x - low) / width to the procedure
+    width: float
+    values: Array  # DATA only: the outcomes of all cells, one cell after the other
+    starts: Ints  # DATA only: (L K + 1,) where the values of cell k L + g begin
+    lag_least: int  # an outcome is known this many asks after its own,
+    lag_most: int  # or up to this many
+    dropout: float  # the chance that it never is
+
+
+@kernel
+def outcome(source: Source, mean: Array, k: int, g: int, draw: int, seed: int, replication: int) -> float:
+    """The draw-th outcome of cell (k, g) in the user's units; `mean` is this replication's (L, K) table."""
+    cell = k * mean.shape[0] + g
+    m = mean[g, k]
+    if source.law == NORMAL:
+        z, _, _, _ = four_normals(seed, draw, cell, replication, OUTCOMES)
+        return m + source.sd[g, k] * z
+    if source.law == GAMMA:
+        return m / source.shape * _gamma(source.shape, draw, cell, seed, replication)
+    u = uniform(seed, draw, cell, replication, OUTCOMES)
+    if source.law == COIN:
+        return 1.0 if u < m else 0.0
+    if source.law == BINOMIAL:
+        return _binomial(source.trials, m / source.trials, u)
+    if source.law == POISSON:
+        return _poisson(m, u)
+    if source.law == ENDS:
+        return source.low + source.width if u < (m - source.low) / source.width else source.low
+    start, end = source.starts[cell], source.starts[cell + 1]
+    return source.values[start + min(int(u * (end - start)), end - start - 1)]
+
+
+@kernel
+def arrival(arrivals: Array, ask: int, seed: int, replication: int) -> int:
+    """The group of the unit that comes by itself at this ask."""
+    u = uniform(seed, ask, 0, replication, ARRIVALS)
+    total = 0.0
+    for g in range(arrivals.shape[0] - 1):
+        total += arrivals[g]
+        if u < total:
+            return g
+    return arrivals.shape[0] - 1
+
+
+@kernel
+def is_lost(source: Source, ask: int, seed: int, replication: int) -> bool:
+    """Will the outcome of this ask never be known?"""
+    return source.dropout > 0.0 and uniform(seed, ask, 0, replication, DELAYS) < source.dropout
+
+
+@kernel
+def lag(source: Source, ask: int, seed: int, replication: int) -> int:
+    """How many asks later the outcome of this ask is known (or given up)."""
+    span = source.lag_most - source.lag_least + 1
+    if span == 1:
+        return source.lag_least
+    u = uniform(seed, ask, 1, replication, DELAYS)
+    return source.lag_least + min(int(u * span), span - 1)
+
+
+def scenario_uniforms(seed: int, replication: int, count: int) -> Array:
+    """The first uniforms of a replication's scenario stream: what a truth that differs by replication is drawn from."""
+    return np.array([uniform(seed, draw, 0, replication, SCENARIOS) for draw in range(count)])
+
+
+@kernel
+def _poisson(mean: float, u: float) -> float:
+    """Inversion, outwards from the mode: about sqrt(mean) steps."""
+    if mean == 0.0:
+        return 0.0
+    mode = math.floor(mean)
+    up = math.exp(mode * math.log(mean) - mean - math.lgamma(mode + 1.0))
+    high, low, down = mode, mode, up
+    u -= up
+    # any order of the values makes an inversion; this one meets nearly all the probability first
+    while u >= 0.0 and (up > 0.0 or down > 0.0):
+        high += 1.0
+        up *= mean / high
+        u -= up
+        if u < 0.0:
+            return high
+        down = down * low / mean
+        low -= 1.0
+        u -= down
+        if u < 0.0:
+            return low
+    return mode
+
+
+@kernel
+def _binomial(trials: int, p: float, u: float) -> float:
+    """Inversion, outwards from the mode: about sqrt(trials) steps."""
+    if p <= 0.0 or p >= 1.0:
+        return 0.0 if p <= 0.0 else float(trials)
+    n, odds = float(trials), p / (1.0 - p)
+    mode = min(math.floor((n + 1.0) * p), n)
+    ways = math.lgamma(n + 1.0) - math.lgamma(mode + 1.0) - math.lgamma(n - mode + 1.0)
+    up = math.exp(ways + mode * math.log(p) + (n - mode) * math.log1p(-p))
+    high, low, down = mode, mode, up
+    u -= up
+    while u >= 0.0 and (up > 0.0 or down > 0.0):
+        up *= odds * (n - high) / (high + 1.0)
+        high += 1.0
+        u -= up
+        if u < 0.0:
+            return high
+        down *= low / (odds * (n - low + 1.0))
+        low -= 1.0
+        u -= down
+        if u < 0.0:
+            return low
+    return mode
+
+
+@kernel
+def _gamma(shape: float, draw: int, cell: int, seed: int, replication: int) -> float:
+    """Gamma with scale 1 (Marsaglia and Tsang 2000); a shape below 1 is boosted from shape + 1."""
+    if shape == 1.0:
+        return -math.log(uniform(seed, draw, cell, replication, OUTCOMES))
+    boost = 1.0
+    if shape < 1.0:
+        boost = uniform(seed, draw, cell, replication, OUTCOMES) ** (1.0 / shape)
+    d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    attempt = 1
+    while True:
+        z, _, _, _ = four_normals(seed, draw, cell, replication, OUTCOMES + ATTEMPT * attempt)
+        u = uniform(seed, draw, cell, replication, OUTCOMES + ATTEMPT * (attempt + 1))
+        v = (1.0 + c * z) ** 3
+        if v > 0.0 and math.log(u) < 0.5 * z * z + d - d * v + d * math.log(v):
+            return boost * d * v
+        attempt += 2
