@@ -1,10 +1,12 @@
 """``@kernel``: the only place that knows the compiler.
 
-Kernels are plain functions over numbers, arrays and named tuples, compiled by numba without fastmath (results must not depend on
-how sums are reordered), without the interpreter lock (simulations run on threads), with NumPy's rules for division by zero.
+Kernels are plain functions over numbers, arrays and named tuples, compiled by numba without fastmath (results
+must not depend on how sums are reordered), without the interpreter lock (simulations run on threads), with
+NumPy's rules for division by zero.
 
-The compiled code is cached on disk under a directory named after a hash of all kernel sources: numba's own cache notices a change
-in a function's file but not in the files of the functions it calls, and stale machine code would pass tests on old code.
+The compiled code is cached on disk under a directory named after a hash of all kernel sources: numba's own
+cache notices a change in a function's file but not in the files of the functions it calls, and stale machine
+code would pass tests on old code.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def inline_kernel(function: F) -> F:
     _point_cache_at_sources()
     import numba
 
-    compiled: F = numba.njit(nogil=True, error_model="numpy", fastmath=False, inline="never", forceinline=True)(function)
+    compiled: F = numba.njit(
+        nogil=True, error_model="numpy", fastmath=False, inline="never", forceinline=True
+    )(function)
     return compiled
 
 
@@ -51,7 +55,7 @@ def _point_cache_at_sources() -> None:
         return
     import numba
 
-    numba.config.CACHE_DIR = str(cache_directory())  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = str(cache_directory())
     _cache_is_pointed = True
 
 

@@ -1,7 +1,9 @@
-"""Requirements: what every policy must meet in every group. A closed set, plus `Convex` for a user's own convex set.
+"""Requirements: what every policy must meet in every group. A closed set, plus `Convex` for a user's own
+convex set.
 
-Each noun checks its own numbers when made, and turns itself into a `Region` in unit scale when a problem asks: the problem knows
-K, L, the shares and the family's scale. Bounds may be one number, one per group, or K x L.
+Each noun checks its own numbers when made, and turns itself into a `Region` in unit scale when a problem
+asks: the problem knows K, L, the shares and the family's scale. Bounds may be one number, one per group, or K
+x L.
 """
 
 from __future__ import annotations
@@ -116,7 +118,9 @@ class Gap(Constraint):
 
 @dataclass(frozen=True)
 class Ratio(Constraint):
-    """The worst-served group's mean is at least this fraction of the best-served group's (the four-fifths rule at 0.8)."""
+    """The worst-served group's mean is at least this fraction of the best-served group's (the four-fifths
+    rule at 0.8).
+    """
 
     at_least: float
     kind: ClassVar[str] = "ratio"
@@ -130,7 +134,9 @@ class Ratio(Constraint):
             raise BadInput("a ratio needs means that can be positive; this family's cannot.")
         # low + width p >= rho (low + width p')  <=>  p >= rho p' - (1 - rho) low / width
         slack = (1.0 - self.at_least) * scale.low / scale.width
-        return regions.region(regions.SPREAD, scale.groups, scale.policies, rho=float(self.at_least), slack=slack)
+        return regions.region(
+            regions.SPREAD, scale.groups, scale.policies, rho=float(self.at_least), slack=slack
+        )
 
     def describe(self) -> str:
         return f"keep the smallest group mean at {self.at_least:g} of the largest or more"
@@ -148,7 +154,9 @@ class Quota(Constraint):
     def __post_init__(self) -> None:
         object.__setattr__(self, "at_least", _bounds(self.at_least, "at_least"))
         if (self.groups is None) == (self.share is None):
-            raise BadInput("a quota takes either groups (how many) or share (which share of them); give exactly one.")
+            raise BadInput(
+                "a quota takes either groups (how many) or share (which share of them); give exactly one."
+            )
         if self.groups is not None and (not _is_whole(self.groups) or self.groups < 1):
             raise BadInput(f"the quota's groups must be a whole number, at least 1; it is {self.groups}.")
         if self.share is not None and not (_is_number(self.share) and 0 < self.share <= 1):
@@ -177,7 +185,9 @@ class Quota(Constraint):
 
 @dataclass(frozen=True)
 class Dispersion(Constraint):
-    """The sum over groups of squared distances to the share-weighted mean is at most this (weighted by shares if asked)."""
+    """The sum over groups of squared distances to the share-weighted mean is at most this (weighted by shares
+    if asked).
+    """
 
     at_most: float
     weighted: bool = False
@@ -199,7 +209,8 @@ class Dispersion(Constraint):
 
     def describe(self) -> str:
         how = "share-weighted " if self.weighted else ""
-        return f"keep the {how}sum of squared distances of its group means to their average at or below {self.at_most:g}"
+        spread = f"{how}sum of squared distances of its group means to their average"
+        return f"keep the {spread} at or below {self.at_most:g}"
 
 
 @dataclass(frozen=True)
@@ -279,7 +290,9 @@ class All(Constraint):
 
 @dataclass(frozen=True)
 class Penalty(Constraint):
-    """The soft form: falling short of the floor in a group costs gamma times the shortfall, weighted by the group's share."""
+    """The soft form: falling short of the floor in a group costs gamma times the shortfall, weighted by the
+    group's share.
+    """
 
     floor: Any
     gamma: Any
@@ -308,9 +321,11 @@ class Penalty(Constraint):
 
 @dataclass(frozen=True)
 class Convex(Constraint):
-    """A convex set of your own: `build(m)` returns cvxpy constraints on the vector m of group means, in your own units.
+    """A convex set of your own: `build(m)` returns cvxpy constraints on the vector m of group means, in your
+    own units.
 
-    `contains(m)` says whether a vector is inside. Solved by cvxpy: slow, and closed to the compiled simulator.
+    `contains(m)` says whether a vector is inside. Solved by cvxpy: slow, and closed to the compiled
+    simulator.
     """
 
     build: Callable[[Any], list[Any]] = field(compare=False)
@@ -390,15 +405,19 @@ def _has_interior(region: Region, scale: Scale) -> None:
         )  # fmt: skip
         if found.status == 2 or found.x is None or found.x[-1] <= 1e-12:
             raise BadInput(
-                "the linear conditions must leave room for some vector of means in the family's domain; none meets "
-                "them all with room to spare. Loosen one."
+                "the linear conditions must leave room for some vector of means in the family's domain; "
+                "none meets them all with room to spare. Loosen one."
             )
         if np.ptp(region.rhs, axis=1).max(initial=0.0) == 0.0:
             return  # the same conditions for every policy: one look is enough
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool) and math.isfinite(value)
+    return (
+        isinstance(value, (int, float, np.floating, np.integer))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
 
 
 def _is_whole(value: object) -> bool:
@@ -424,7 +443,9 @@ def _bounds(value: ArrayLike, what: str) -> Any:
     """One number, one per group, or K x L, as nested tuples."""
     table = _table(value, what)
     if table.ndim > 2:
-        raise BadInput(f"{what} must be one number, a list per group, or K x L; it has {table.ndim} dimensions.")
+        raise BadInput(
+            f"{what} must be one number, a list per group, or K x L; it has {table.ndim} dimensions."
+        )
     if table.ndim == 2:
         return tuple(map(tuple, table.tolist()))
     return tuple(table.tolist()) if table.ndim == 1 else table.tolist()
@@ -443,7 +464,9 @@ def _per_cell(value: Any, what: str, scale: Scale) -> Array:
     low, high = scale.domain
     if np.any(table <= low) or np.any(table >= high):
         bad = table[(table <= low) | (table >= high)].flat[0]
-        raise BadInput(f"a {what} must lie strictly inside the family's domain ({low:g}, {high:g}); one is {bad:g}.")
+        raise BadInput(
+            f"a {what} must lie strictly inside the family's domain ({low:g}, {high:g}); one is {bad:g}."
+        )
     full = np.broadcast_to(table, (scale.policies, scale.groups))
     return np.ascontiguousarray(((full - scale.low) / scale.width).T)
 

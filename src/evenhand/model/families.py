@@ -1,6 +1,8 @@
-"""Outcome families: a closed set. Each says which unit family it is (`units`), and what its outcomes and means may be.
+"""Outcome families: a closed set. Each says which unit family it is (`units`), and what its outcomes and
+means may be.
 
-One sample of a cell with dispersion phi is worth 1/phi unit samples of the rescaled outcome (x - low) / width.
+One sample of a cell with dispersion phi is worth 1/phi unit samples of the rescaled outcome (x - low) /
+width.
 """
 
 from __future__ import annotations
@@ -106,14 +108,15 @@ class Gaussian(Family):
     def __init__(self, sd: ArrayLike = 1.0) -> None:
         values = _numbers(sd, "sd")
         if values.ndim not in (0, 2) or not np.all(values > 0) or not np.all(np.isfinite(values)):
-            raise BadInput(f"sd must be a positive finite number or a K x L table of them; it is {sd}.")
+            raise BadInput(f"sd must be a positive finite number or a K x L table of them; it is {sd!r}.")
         object.__setattr__(self, "sd", _frozen(values))
 
     def dispersion(self, policies: int, groups: int) -> Array:
         sd = np.asarray(self.sd, dtype=float)
         if sd.ndim == 2 and sd.shape != (policies, groups):
             raise BadInput(
-                f"sd must have a row per policy and a column per group, {policies} x {groups}; it is {sd.shape[0]} x {sd.shape[1]}."
+                f"sd must have a row per policy and a column per group, {policies} x {groups}; "
+                f"it is {sd.shape[0]} x {sd.shape[1]}."
             )
         return np.broadcast_to(sd**2, (policies, groups)).copy()
 
@@ -211,7 +214,10 @@ class Exponential(Gamma):
 
 @dataclass(frozen=True)
 class Bounded(Family):
-    """Outcomes anywhere in [low, high], of any distribution; measured by the Bernoulli divergence after rescaling."""
+    """Outcomes anywhere in [low, high], of any distribution.
+
+    Measured by the Bernoulli divergence after rescaling.
+    """
 
     smallest: float = 0.0
     largest: float = 1.0

@@ -1,4 +1,7 @@
-"""Problem: policies, groups and their shares, outcome family, requirement, sampling mode; who is best and feasible."""
+"""Problem: policies, groups and their shares, outcome family, requirement, sampling mode.
+
+Who is best and feasible.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,9 @@ class Problem:
         put(self, "family", family)
         put(self, "constraint", NoConstraint() if constraint is None else constraint)
         if mode not in MODES:
-            raise BadInput(f"mode must be one of {', '.join(MODES)}; it is {mode!r}{nearest(str(mode), MODES)}")
+            raise BadInput(
+                f"mode must be one of {', '.join(MODES)}; it is {mode!r}{nearest(str(mode), MODES)}"
+            )
         put(self, "mode", mode)
         put(self, "arrivals", None if arrivals is None else self._arrivals(arrivals, normalise))
         put(self, "costs", None if costs is None else self._costs(costs))
@@ -107,10 +112,15 @@ class Problem:
         try:
             table = np.asarray(means, dtype=float)
         except (TypeError, ValueError):
-            raise BadInput(f"means must be a table of numbers, a row per policy; they are {means!r}.") from None
+            raise BadInput(
+                f"means must be a table of numbers, a row per policy; they are {means!r}."
+            ) from None
         if table.shape != self.shape:
             came = " x ".join(map(str, table.shape)) or "one number"
-            raise BadInput(f"means must have a row per policy and a column per group, {self.shape[0]} x {self.shape[1]}; they are {came}.")
+            wanted = f"{self.shape[0]} x {self.shape[1]}"
+            raise BadInput(
+                f"means must have a row per policy and a column per group, {wanted}; they are {came}."
+            )
         low, high = self.family.domain
         bad = ~np.isfinite(table) | (table < low) | (table > high)
         if self.family.name in ("gamma", "exponential"):
@@ -124,7 +134,10 @@ class Problem:
         return table
 
     def scores(self, means: ArrayLike) -> Array:
-        """The number policies are ranked by: the overall mean, less penalties where they are soft. eq:linear_relaxed."""
+        """The number policies are ranked by.
+
+        The overall mean, less penalties where they are soft. eq:linear_relaxed.
+        """
         table = np.asarray(means, dtype=float)
         overall = table @ self.shares
         region = self.standard.region
@@ -166,13 +179,19 @@ class Problem:
             raise BadInput(f"arrivals need a share for every group; {missing[0]!r} has none.")
         shares = _shares(arrivals, "arrivals", normalise)
         if any(share <= 0 for share in shares.values()):
-            raise BadInput("every group must arrive with a positive share; one arrives never, so nothing can be learned of it.")
+            raise BadInput(
+                "every group must arrive with a positive share; one never arrives, "
+                "so nothing can be learned of it."
+            )
         return {name: shares[name] for name in self.groups}
 
     def _costs(self, costs: ArrayLike) -> tuple[tuple[float, ...], ...]:
         table = np.asarray(costs, dtype=float)
         if table.shape != self.shape or not np.all(np.isfinite(table)) or not np.all(table > 0):
-            raise BadInput(f"costs must be positive numbers, a row per policy, {self.shape[0]} x {self.shape[1]}; they are {costs!r}.")
+            raise BadInput(
+                f"costs must be positive numbers, a row per policy, {self.shape[0]} x {self.shape[1]}; "
+                f"they are {costs!r}."
+            )
         return tuple(map(tuple, table.tolist()))
 
 
@@ -183,7 +202,11 @@ def _names(names: Sequence[str], what: str, at_least: int) -> tuple[str, ...]:
     for name in found:
         if not isinstance(name, str) or not name.strip():
             raise BadInput(f"{what} must be non-empty names; one is {name!r}.")
-    double = next((name for name in found if found.count(name) > 1), None) if len(set(found)) < len(found) else None
+    double = (
+        next((name for name in found if found.count(name) > 1), None)
+        if len(set(found)) < len(found)
+        else None
+    )
     if double is not None:
         raise BadInput(f"{what} must have different names; {double!r} comes twice.")
     return found
@@ -196,15 +219,20 @@ def _shares(groups: Mapping[str, float], what: str, normalise: bool) -> dict[str
     values: list[float] = []
     for name in names:
         share: Any = groups[name]
-        if isinstance(share, bool) or not isinstance(share, (int, float, np.floating, np.integer)) or not math.isfinite(share):
+        if (
+            isinstance(share, bool)
+            or not isinstance(share, (int, float, np.floating, np.integer))
+            or not math.isfinite(share)
+        ):
             raise BadInput(f"{what} must be finite numbers; {name!r} has {share!r}.")
         if share < 0:
             raise BadInput(f"{what} must not be negative; {name!r} has {share:g}.")
         values.append(float(share))
     total = math.fsum(values)
-    if abs(total - 1.0) > SHARES_TOLERANCE:
-        if not normalise or total <= 0:
-            raise BadInput(f"{what} must sum to 1; they sum to {total:.10g}. Pass normalise=True to rescale them.")
+    if abs(total - 1.0) > SHARES_TOLERANCE and (not normalise or total <= 0):
+        raise BadInput(
+            f"{what} must sum to 1; they sum to {total:.10g}. Pass normalise=True to rescale them."
+        )
     return {name: value / total for name, value in zip(names, values, strict=True)}
 
 

@@ -1,7 +1,9 @@
-"""Regions: a requirement as the kernels see it, in unit scale, one named tuple for all kinds so that kernels compile once.
+"""Regions: a requirement as the kernels see it, in unit scale, one named tuple for all kinds so that kernels
+compile once.
 
-A policy meets its requirement when its vector of group means lies in the region. Bounds differ by policy where the user gave a
-K x L table; everything else is shared. Arrays that reach kernels are laid out (L, K): groups first, policies innermost.
+A policy meets its requirement when its vector of group means lies in the region. Bounds differ by policy
+where the user gave a K x L table; everything else is shared. Arrays that reach kernels are laid out (L, K):
+groups first, policies innermost.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ def region(kind: int, groups: int, policies: int, **parts: object) -> Region:
 
 @kernel
 def margin(r: Region, k: int, mean: Array) -> float:
-    """How far policy k's means lie inside the region, in the units of its tightest condition; negative outside.
+    """How far policy k's means lie inside the region, in the units of its tightest condition; negative
+    outside.
 
     def:feasible, for every kind of region. `mean` is (L, K). A penalty keeps nobody out.
     """

@@ -1,15 +1,18 @@
-"""The four unit families, as kernels: every outcome family is one of these after shifting, scaling and weighting.
+"""The four unit families, as kernels: every outcome family is one of these after shifting, scaling and
+weighting.
 
-A family in mean parametrisation has a divergence d(mu, lam) with d/dlam d = (lam - mu) / V(lam), V its variance function. Binomial and
-bounded outcomes are Bernoulli after rescaling to [0, 1]; a Gaussian with sd s is the unit Gaussian with every sample counting 1/s^2;
-gamma with shape a is the exponential with every sample counting a. So a *dispersion* phi per cell (one sample is worth 1/phi
-unit samples) and one shift and width per family are all the kernels need to know.
+A family in mean parametrisation has a divergence d(mu, lam) with d/dlam d = (lam - mu) / V(lam), V its
+variance function. Binomial and bounded outcomes are Bernoulli after rescaling to [0, 1]; a Gaussian with sd s
+is the unit Gaussian with every sample counting 1/s^2; gamma with shape a is the exponential with every sample
+counting a. So a *dispersion* phi per cell (one sample is worth 1/phi unit samples) and one shift and width
+per family are all the kernels need to know.
 
     code        V(lam)        d(mu, lam)                                        domain of the mean
     GAUSSIAN    1             (mu - lam)^2 / 2                                  the line
     BERNOULLI   lam (1-lam)   mu ln(mu/lam) + (1-mu) ln((1-mu)/(1-lam))         [0, 1]
     POISSON     lam           mu ln(mu/lam) - mu + lam                          [0, inf)
-    EXPONENTIAL lam^2         mu/lam - 1 - ln(mu/lam)                           (0, inf); not convex beyond lam = 2 mu
+    EXPONENTIAL lam^2         mu/lam - 1 - ln(mu/lam)                           (0, inf); not convex beyond
+    lam = 2 mu
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ def _relative(mu: float, lam: float) -> float:
         return math.inf
     x = (lam - mu) / mu
     if abs(x) < 0.02:
-        # mu (x - ln(1+x)) = mu x^2 (1/2 - x/3 + x^2/4 - ...): the difference of the two would lose half the digits
+        # mu (x - ln(1+x)) = mu x^2 (1/2 - x/3 + x^2/4 - ...): the difference would lose half the digits
         total, power = 0.0, x * x
         for n in range(2, 12):
             total += power / n if n % 2 == 0 else -power / n
@@ -112,7 +115,8 @@ def curvature(code: int, mu: float, lam: float) -> float:
 def up(code: int, mu: float, s: float) -> float:
     """U(mu, s): the mean above mu where the divergence climbs at rate s >= 0, (lam - mu) / V(lam) = s.
 
-    Poisson has a pole at s = 1 and the exponential no solution beyond s = 1/(4 mu): both answer infinity there.
+    Poisson has a pole at s = 1 and the exponential no solution beyond s = 1/(4 mu): both answer infinity
+    there.
     """
     if code == GAUSSIAN:
         return mu + s

@@ -1,4 +1,5 @@
-"""The brain: which cell next, and when to stop with which answer. Pure and compiled; it knows no clock, disk, network or global state.
+"""The brain: which cell next, and when to stop with which answer. Pure and compiled; it knows no clock, disk,
+network or global state.
 
 The simulator and the live experiment call these and nothing else:
 
@@ -69,8 +70,13 @@ from evenhand.procedure.stopping import evidence, kaufmann_koolen
 
 
 @kernel
-def next_cell(spec: Spec, state: State, work: Work, seed: int, replication: int, group: int) -> tuple[int, int]:
-    """Which cell is handed out next: (policy, group). `group` is the one that arrived, or -1; in agnostic mode -1 comes back."""
+def next_cell(
+    spec: Spec, state: State, work: Work, seed: int, replication: int, group: int
+) -> tuple[int, int]:
+    """Which cell is handed out next.
+
+    (policy, group). `group` is the one that arrived, or -1; in agnostic mode -1 comes back.
+    """
     decision = state.clock[DECISIONS]
     state.clock[DECISIONS] += 1
     k, g = _starting_cell(spec, state, work, group)
@@ -111,7 +117,10 @@ def _by_rule(
 
 @kernel
 def _starting_cell(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The first `initial` samples of every cell, in order; again where one was dropped; (-1, -1) when all are under way."""
+    """The first `initial` samples of every cell, in order.
+
+    Again where one was dropped; (-1, -1) when all are under way.
+    """
     groups, policies = spec.phi.shape
     if spec.mode != ACTIVE:
         k = least_sampled_policy(state, group)
@@ -130,7 +139,7 @@ def _starting_cell(spec: Spec, state: State, work: Work, group: int) -> tuple[in
                 if count(state, k, g) < spec.initial:
                     return surely(spec, work, k, g)
         if state.clock[EMPTY] > 0:
-            # everything is out and some cell has no outcome yet: nothing to reason from, so keep all cells level
+            # all is out and some cell has no outcome yet: nothing to reason from, so keep all cells level
             k = least_sampled_policy(state, -1)
             return surely(spec, work, k, least_sampled_cell(state, k))
     return -1, -1
@@ -149,7 +158,9 @@ def is_due(spec: Spec, state: State) -> bool:
 
 @kernel
 def check(spec: Spec, state: State, work: Work) -> None:
-    """Look at the stopping rule on what has been told, and write down evidence, what is needed, and the decision if there is one."""
+    """Look at the stopping rule on what has been told, and write down evidence, what is needed, and the
+    decision if there is one.
+    """
     told_only = state.clock[PENDING] > 0 and spec.stopping != CERTIFIED
     if told_only:
         _touch_pending(state, work)
@@ -172,7 +183,7 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
     rule = spec.stopping
     if rule == BUDGET and not at_cap:
         return 0.0, math.inf, 0
-    if rule == CERTIFIED or rule == BUDGET:
+    if rule in (CERTIFIED, BUDGET):
         value, piece = weakest_by_evidence(spec, state, work, leader)
         return value, math.inf if rule == BUDGET else evidence.threshold(spec), piece
     value, piece = weakest_by_likelihood(spec, state, work, leader)
@@ -186,7 +197,10 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
 
 @kernel
 def _touch_pending(state: State, work: Work) -> None:
-    """Policies with samples out are solved afresh: what is out counts for the allocation, not for the evidence."""
+    """Policies with samples out are solved afresh.
+
+    What is out counts for the allocation, not for the evidence.
+    """
     groups, policies = state.n.shape
     for k in range(policies):
         for g in range(groups):

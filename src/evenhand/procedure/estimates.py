@@ -17,7 +17,7 @@ from evenhand.theory.inner import score
 
 Array = NDArray[np.float64]
 
-# up to so many policies a posterior draw renews every cell; beyond, a window of them rolls over the others' latest draws
+# up to so many policies a posterior draw renews every cell; beyond, a window rolls over their latest draws
 DRAWN_AT_ONCE = 256
 # the first block of a decision's stream that holds posterior draws; the ones before are its coins
 FIRST_NORMAL = 8
@@ -25,9 +25,11 @@ FIRST_NORMAL = 8
 
 @kernel
 def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
-    """Bring mean, margin and score up to date for touched policies; return the leader, or NONE. def:goal at eq:est_performance.
+    """Bring mean, margin and score up to date for touched policies; return the leader, or NONE. def:goal at
+    eq:est_performance.
 
-    `pending_counts`: samples asked and not yet told count in the weights v (they do for the allocation, not for the evidence).
+    `pending_counts`: samples asked and not yet told count in the weights v (they do for the allocation, not
+    for the evidence).
     """
     policies = spec.phi.shape[1]
     for k in range(policies):
@@ -104,8 +106,9 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
 
 @kernel
 def _drawn(spec: Spec, state: State, work: Work, k: int, g: int, z: float) -> float:
-    """A mean from the posterior of cell (k, g), by the transform that makes its spread constant: exact for the Gaussian, within the
-    domain and close to the Beta, Gamma and inverse-Gamma posteriors for the others."""
+    """A mean from the posterior of cell (k, g), by the transform that makes its spread constant: exact for
+    the Gaussian, within the domain and close to the Beta, Gamma and inverse-Gamma posteriors for the others.
+    """
     n = max(state.n[g, k], 1.0) / dispersion(spec, state, g, k)
     mean = work.mean[g, k]
     if spec.code == GAUSSIAN:

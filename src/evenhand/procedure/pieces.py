@@ -1,8 +1,9 @@
-"""The alternatives to the present answer, piece by piece: how much evidence there is against each, and which is weakest.
+"""The alternatives to the present answer, piece by piece: how much evidence there is against each, and which
+is weakest.
 
-With a leader i the pieces are "rival k is feasible and at least as good" (code k) and "i violates atom a of its requirement"
-(code K + a). When nobody is feasible they are "policy k meets the requirement after all" (code k). A piece is solved again only
-when a policy it touches has changed.
+With a leader i the pieces are "rival k is feasible and at least as good" (code k) and "i violates atom a of
+its requirement" (code K + a). When nobody is feasible they are "policy k meets the requirement after all"
+(code k). A piece is solved again only when a policy it touches has changed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from evenhand.theory.bulk import beat_all
 
 @kernel
 def weakest_by_likelihood(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
-    """The smallest generalised likelihood ratio over the pieces, and which piece it is. eq:stopping_statistics."""
+    """The smallest generalised likelihood ratio over the pieces, and which piece it is.
+
+    Eq:stopping_statistics.
+    """
     policies = spec.phi.shape[1]
     _solve(spec, work, leader)
     value, piece = math.inf, 0
@@ -51,15 +55,37 @@ def _solve(spec: Spec, work: Work, leader: int) -> None:
     if stale == 0:
         return
     if leader != NONE and 2 * stale > policies:
-        beat_all(spec.code, spec.region, spec.shares, leader, work.v, work.mean, work.glr, work.lam_i, work.lam_k, work.scratch)
+        beat_all(
+            spec.code,
+            spec.region,
+            spec.shares,
+            leader,
+            work.v,
+            work.mean,
+            work.glr,
+            work.lam_i,
+            work.lam_k,
+            work.scratch,
+        )
     for k in range(policies):
         if k == leader or _is_fresh(work.stamp_glr, work, k, owner, leader):
             continue
         if leader == NONE:
-            _, work.glr[k] = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+            _, work.glr[k] = inner.enter(
+                spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch
+            )
         elif 2 * stale <= policies:
             _, work.glr[k] = inner.beat(
-                spec.code, spec.region, spec.shares, leader, k, work.v, work.mean, work.lam_i, work.lam_k, work.scratch
+                spec.code,
+                spec.region,
+                spec.shares,
+                leader,
+                k,
+                work.v,
+                work.mean,
+                work.lam_i,
+                work.lam_k,
+                work.scratch,
             )
         _stamp(work.stamp_glr, work, k, owner, leader)
 
@@ -95,12 +121,22 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
 def open_up(spec: Spec, state: State, work: Work, leader: int, piece: int) -> tuple[int, int]:
     """Solve one piece and leave in lam_i, lam_k how much evidence each of its cells carries: v d(mean, lam).
 
-    Returns the two policies (the second is NONE where the piece touches one policy only; its masses are then in lam_k).
+    Returns the two policies (the second is NONE where the piece touches one policy only; its masses are then
+    in lam_k).
     """
     policies = spec.phi.shape[1]
     if leader != NONE and piece < policies:
         inner.beat(
-            spec.code, spec.region, spec.shares, leader, piece, work.v, work.mean, work.lam_i, work.lam_k, work.scratch
+            spec.code,
+            spec.region,
+            spec.shares,
+            leader,
+            piece,
+            work.v,
+            work.mean,
+            work.lam_i,
+            work.lam_k,
+            work.scratch,
         )
         _masses(spec, work, leader, work.lam_i)
         _masses(spec, work, piece, work.lam_k)

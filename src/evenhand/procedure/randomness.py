@@ -1,4 +1,5 @@
-"""Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011), so that any draw can be made again by its address.
+"""Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011), so that any draw can be
+made again by its address.
 
 The map of streams. The key is the 64-bit seed. The counter's four words are
 

@@ -1,6 +1,7 @@
 """Procedure: which sampling rule, which stopping rule, at which risk; and its compiled form, `Spec`.
 
-The noun is for people and files; `Spec` is what the kernels see. Rules are closed sets, known to the kernels by their codes.
+The noun is for people and files; `Spec` is what the kernels see. Rules are closed sets, known to the kernels
+by their codes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """Stop when the likelihood-ratio evidence passes ln((1 + ln t)/delta) scaled to this threshold, found by `calibrate`."""
+    """Stop when the likelihood-ratio evidence passes ln((1 + ln t)/delta) scaled to this threshold, found by
+    `calibrate`.
+    """
 
     threshold: float
 
@@ -56,7 +59,10 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class TrackAndStop:
-    """The paper's Algorithm 1. `step` is alpha; `diminishing` divides it by |c| sqrt(n), which converges and has no scale."""
+    """The paper's Algorithm 1.
+
+    `step` is alpha; `diminishing` divides it by |c| sqrt(n), which converges and has no scale.
+    """
 
     step: float = 1.0
     steps: int = 1
@@ -107,7 +113,19 @@ class Procedure:
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Procedure:
         """The [procedure] table of a study file."""
-        known = ("sampling", "stopping", "delta", "initial", "batch", "max_samples", "step", "steps", "diminishing", "leader", "tracking")
+        known = (
+            "sampling",
+            "stopping",
+            "delta",
+            "initial",
+            "batch",
+            "max_samples",
+            "step",
+            "steps",
+            "diminishing",
+            "leader",
+            "tracking",
+        )
         for key in table:
             if key not in known:
                 raise BadInput(f"unknown key {key!r} in [procedure]{nearest(key, known)}")
@@ -115,7 +133,9 @@ class Procedure:
         step = {key: table[key] for key in ("step", "steps", "diminishing") if key in table}
         if step or values.get("sampling") == "track-and-stop":
             if values.get("sampling") != "track-and-stop":
-                raise BadInput("step, steps and diminishing belong to sampling = \"track-and-stop\"; the sampling is another.")
+                raise BadInput(
+                    "step, steps and diminishing belong to track-and-stop; the sampling is another."
+                )
             values["sampling"] = TrackAndStop(**step)
         if isinstance(values.get("stopping"), Mapping):
             values["stopping"] = _stopping(values["stopping"])
@@ -128,7 +148,11 @@ class Procedure:
         """The [procedure] table again; `from_dict` of it is equal to this."""
         table: dict[str, Any] = {"sampling": self.sampling_name, "stopping": self.stopping}
         if isinstance(self.sampling, TrackAndStop):
-            table |= {"step": self.sampling.step, "steps": self.sampling.steps, "diminishing": self.sampling.diminishing}
+            table |= {
+                "step": self.sampling.step,
+                "steps": self.sampling.steps,
+                "diminishing": self.sampling.diminishing,
+            }
         if isinstance(self.stopping, Budget):
             table["stopping"] = {"budget": self.stopping.samples}
         elif isinstance(self.stopping, Calibrated):
@@ -172,7 +196,11 @@ def compile_spec(problem: Problem, procedure: Procedure, weights: ArrayLike | No
             "use plan, or write it as a polyhedron, dispersion or 'all' of these."
         )
     groups, policies = standard.phi.shape
-    follow = np.zeros((groups, policies)) if weights is None else np.ascontiguousarray(np.asarray(weights, dtype=float).T)
+    follow = (
+        np.zeros((groups, policies))
+        if weights is None
+        else np.ascontiguousarray(np.asarray(weights, dtype=float).T)
+    )
     track = procedure.sampling if isinstance(procedure.sampling, TrackAndStop) else TrackAndStop()
     budget = procedure.stopping.samples if isinstance(procedure.stopping, Budget) else procedure.max_samples
     return Spec(
@@ -204,7 +232,9 @@ def _stopping(table: Mapping[str, Any]) -> Budget | Calibrated:
         return Budget(table["budget"])
     if set(table) == {"calibrated"}:
         return Calibrated(table["calibrated"])
-    raise BadInput(f"stopping as a table is {{ budget = samples }} or {{ calibrated = threshold }}; it is {dict(table)}.")
+    raise BadInput(
+        f"stopping as a table is {{ budget = samples }} or {{ calibrated = threshold }}; it is {dict(table)}."
+    )
 
 
 def _known(name: object, names: tuple[str, ...], what: str) -> None:

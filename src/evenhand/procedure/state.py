@@ -1,7 +1,8 @@
 """State: everything a decision depends on, as arrays; and Work: what can be computed again from it.
 
-State is a value: counts, sums, the rule's small memory. `record`, `ask` and `drop` are the only ways it changes. Work holds scratch
-and answers already computed, each stamped with how often its policies had been touched; a fresh Work gives the same decisions.
+State is a value: counts, sums, the rule's small memory. `record`, `ask` and `drop` are the only ways it
+changes. Work holds scratch and answers already computed, each stamped with how often its policies had been
+touched; a fresh Work gives the same decisions.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ def ask_policy(spec: Spec, state: State, work: Work, k: int) -> None:
 
 @kernel
 def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
-    """Agnostic mode: what `ask_policy` counted comes back, told (follow with `record(..., was_out=False)`) or dropped."""
+    """Agnostic mode: what `ask_policy` counted comes back, told (follow with `record(..., was_out=False)`) or
+    dropped.
+    """
     state.out[:, k] -= spec.arrivals
     state.clock[PENDING] -= 1
     work.touched[k] += 1

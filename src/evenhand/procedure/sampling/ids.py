@@ -17,7 +17,9 @@ FORCED = 0.3
 
 
 @kernel
-def choose(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int) -> tuple[int, int]:
+def choose(
+    spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
+) -> tuple[int, int]:
     """The next cell."""
     k, g = forced(spec, state, work, group, FORCED * math.sqrt(float(state.clock[ASKED])))
     if k >= 0:

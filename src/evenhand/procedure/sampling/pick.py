@@ -1,4 +1,7 @@
-"""What sampling rules share: drawing a cell from a piece, the least-sampled cell, the guard against stalling."""
+"""What sampling rules share.
+
+Drawing a cell from a piece, the least-sampled cell, the guard against stalling.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from evenhand._kernel import kernel
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
 from evenhand.procedure.state import NONE, State, Work
 
-# a policy's least-sampled cell must have at least this times the square root of the count of the cell about to be drawn
+# a policy's least-sampled cell must have at least this times the root of the count of the cell to be drawn
 GUARD = 0.5
 # beyond so many policies the distribution of a draw is not written out
 WRITTEN_OUT = 1024
@@ -46,11 +49,13 @@ def least_sampled_policy(state: State, g: int) -> int:
 
 
 @kernel
-def from_masses(spec: Spec, state: State, work: Work, i: int, k: int, group: int, u: float) -> tuple[int, int]:
+def from_masses(
+    spec: Spec, state: State, work: Work, i: int, k: int, group: int, u: float
+) -> tuple[int, int]:
     """Draw a cell in proportion to the masses in lam_i (policy i) and lam_k (policy k; of i where k is NONE).
 
-    In proportional mode only the arrived group's column counts; in agnostic mode a policy is drawn by its row's mass.
-    Returns (-1, -1) where no mass is left.
+    In proportional mode only the arrived group's column counts; in agnostic mode a policy is drawn by its
+    row's mass. Returns (-1, -1) where no mass is left.
     """
     groups = spec.phi.shape[0]
     second = i if k == NONE else k
@@ -106,7 +111,10 @@ def surely(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
 
 @kernel
 def guarded(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[int, int]:
-    """Draw policy k's least-sampled cell instead where it lags too far behind: no cell may absorb all sampling."""
+    """Draw policy k's least-sampled cell instead where it lags too far behind.
+
+    No cell may absorb all sampling.
+    """
     if spec.mode != ACTIVE:
         return k, g  # groups come by themselves, so no cell of a sampled policy starves
     low = least_sampled_cell(state, k)

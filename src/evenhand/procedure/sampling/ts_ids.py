@@ -1,9 +1,10 @@
 """`ts-ids`, the default: a leader drawn from the posterior, and information-directed selection against it.
 
-With chance `leader` the policy that leads by a posterior draw challenges the one that leads by the estimates; otherwise, or when they
-agree, the weakest piece of evidence is opened and one of its cells is drawn in proportion to the evidence it carries, which
-makes the piece's own cells share samples as the optimal allocation does (Qin and You 2025 for best-arm identification). No
-step size, no scale. The guard keeps every cell of a sampled policy alive, and the posterior draw keeps every policy alive.
+With chance `leader` the policy that leads by a posterior draw challenges the one that leads by the estimates;
+otherwise, or when they agree, the weakest piece of evidence is opened and one of its cells is drawn in
+proportion to the evidence it carries, which makes the piece's own cells share samples as the optimal
+allocation does (Qin and You 2025 for best-arm identification). No step size, no scale. The guard keeps every
+cell of a sampled policy alive, and the posterior draw keeps every policy alive.
 """
 
 from __future__ import annotations
@@ -13,14 +14,22 @@ from evenhand.model.region import PENALTY, ROUNDING
 from evenhand.procedure.estimates import dispersion, posterior_leader, refresh
 from evenhand.procedure.pieces import open_up, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
-from evenhand.procedure.sampling.pick import from_masses, guarded, least_sampled_cell, least_sampled_policy, surely
+from evenhand.procedure.sampling.pick import (
+    from_masses,
+    guarded,
+    least_sampled_cell,
+    least_sampled_policy,
+    surely,
+)
 from evenhand.procedure.spec import ACTIVE, CERTIFIED, Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
 
 
 @kernel
-def choose(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int) -> tuple[int, int]:
+def choose(
+    spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
+) -> tuple[int, int]:
     """The next cell."""
     leader = refresh(spec, state, work, True)
     coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
@@ -38,7 +47,9 @@ def choose(spec: Spec, state: State, work: Work, seed: int, replication: int, de
 
 
 @kernel
-def from_weakest_piece(spec: Spec, state: State, work: Work, leader: int, group: int, u: float) -> tuple[int, int]:
+def from_weakest_piece(
+    spec: Spec, state: State, work: Work, leader: int, group: int, u: float
+) -> tuple[int, int]:
     """A cell of the weakest piece, in proportion to the evidence it carries."""
     if spec.stopping == CERTIFIED:
         _, piece = weakest_by_evidence(spec, state, work, leader)
@@ -96,7 +107,9 @@ def _displaced(spec: Spec, work: Work, k: int) -> None:
 def _keep_least_sampled(spec: Spec, state: State, work: Work, k: int) -> None:
     best = -1
     for g in range(spec.phi.shape[0]):
-        if work.lam_k[g] > 0.0 and (best < 0 or state.n[g, k] + state.out[g, k] < state.n[best, k] + state.out[best, k]):
+        if work.lam_k[g] > 0.0 and (
+            best < 0 or state.n[g, k] + state.out[g, k] < state.n[best, k] + state.out[best, k]
+        ):
             best = g
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] = 1.0 if g == best else 0.0
