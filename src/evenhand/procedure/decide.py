@@ -65,6 +65,7 @@ from evenhand.procedure.state import (
     WEAKEST,
     State,
     Work,
+    touch,
 )
 from evenhand.procedure.stopping import evidence, kaufmann_koolen
 
@@ -205,5 +206,5 @@ def _touch_pending(state: State, work: Work) -> None:
     for k in range(policies):
         for g in range(groups):
             if state.out[g, k] > 0.0:
-                work.touched[k] += 1
+                touch(work, k)
                 break

@@ -31,12 +31,29 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     `pending_counts`: samples asked and not yet told count in the weights v (they do for the allocation, not
     for the evidence).
     """
-    policies = spec.phi.shape[1]
-    for k in range(policies):
-        if work.stamp_mean[k] != work.touched[k]:
+    waiting = work.queue[0]
+    work.queue[0] = 0
+    if waiting < 0:
+        for k in range(spec.phi.shape[1]):
             _estimate(spec, state, work, k, pending_counts)
-            work.stamp_mean[k] = work.touched[k]
-    return _first_best(work.margin, work.score, policies)
+        work.lead[0] = _first_best(work.margin, work.score)
+        return work.lead[0]
+    for j in range(1, waiting + 1):
+        k = work.queue[j]
+        _estimate(spec, state, work, k, pending_counts)
+        if k == work.lead[0]:
+            work.lead[0] = _first_best(work.margin, work.score)
+        elif work.margin[k] >= -ROUNDING and _goes_before(work, k, work.lead[0]):
+            work.lead[0] = k
+    return work.lead[0]
+
+
+@kernel
+def _goes_before(work: Work, k: int, leader: int) -> bool:
+    """Does feasible policy k lead rather than `leader`? The lower index does on ties."""
+    if leader == NONE or work.score[k] > work.score[leader]:
+        return True
+    return k < leader and work.score[k] == work.score[leader]
 
 
 @kernel
@@ -72,9 +89,9 @@ def dispersion(spec: Spec, state: State, g: int, k: int) -> float:
 
 
 @kernel
-def _first_best(margins: Array, scores: Array, policies: int) -> int:
+def _first_best(margins: Array, scores: Array) -> int:
     leader, best = NONE, -math.inf
-    for k in range(policies):
+    for k in range(scores.size):
         if margins[k] >= -ROUNDING and scores[k] > best:
             leader, best = k, scores[k]
     return leader
@@ -85,9 +102,9 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
     """Draw means from the posterior and say who leads by them."""
     groups, policies = spec.phi.shape
     first, count = 0, policies
-    if policies > DRAWN_AT_ONCE:
-        first, count = state.clock[CURSOR], DRAWN_AT_ONCE
-        state.clock[CURSOR] = (first + count) % policies
+    if policies > DRAWN_AT_ONCE and state.clock[CURSOR] > 0:  # 0: nobody has been drawn yet
+        first, count = state.clock[CURSOR] - 1, DRAWN_AT_ONCE
+    state.clock[CURSOR] = (first + count) % policies + 1
     cells = count * groups
     for block in range((cells + 3) // 4):
         normals = four_normals(seed, decision, FIRST_NORMAL + block, replication, DECISIONS)
@@ -96,11 +113,15 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
             if cell < cells:
                 k, g = (first + cell // groups) % policies, cell % groups
                 state.theta[g, k] = _drawn(spec, state, work, k, g, normals[j])
+    for j in range(count):
+        work.drawn[(first + j) % policies] = math.nan
     leader, best = NONE, -math.inf
     for k in range(policies):
-        value = score(spec.region, spec.shares, k, state.theta)
-        if value > best and margin(spec.region, k, state.theta) >= -ROUNDING:
-            leader, best = k, value
+        if math.isnan(work.drawn[k]):
+            feasible = margin(spec.region, k, state.theta) >= -ROUNDING
+            work.drawn[k] = score(spec.region, spec.shares, k, state.theta) if feasible else -math.inf
+        if work.drawn[k] > best:
+            leader, best = k, work.drawn[k]
     return leader
 
 

@@ -55,11 +55,13 @@ class Work(NamedTuple):
     probability: Array  # (L, K) the distribution the last cell was drawn from
     lam_i: Array  # (L,)
     lam_k: Array  # (L,)
+    drawn: Array  # (K,) score of each policy's posterior draw, -inf where it is infeasible
     touched: Ints  # (K,) how often a policy's counts changed
+    queue: Ints  # (K + 1,) how many policies wait to be estimated again (-1: all), and which
+    lead: Ints  # (1,) the leader by the estimates
     stamp_glr: Ints  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
     stamp_ahead: Ints  # (3, K) the same for ahead[k]
     stamp_fails: Ints  # (K,) touched[k] when fails[k] was solved
-    stamp_mean: Ints  # (K,) touched[k] when mean, margin and score were made
     scratch: Array
 
 
@@ -81,11 +83,27 @@ def new_work(spec: Spec) -> Work:
     lists = [np.zeros(policies) for _ in range(5)]
     scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 8 * groups * policies)
     stamps = [np.full((3, policies), -9, dtype=np.int64) for _ in range(2)]
-    singles = [np.full(policies, -1, dtype=np.int64) for _ in range(2)]
+    queue = np.zeros(policies + 1, dtype=np.int64)
+    queue[0] = -1
     return Work(
-        *tables, *lists, np.zeros((groups, policies)), np.zeros(groups), np.zeros(groups),
-        np.zeros(policies, dtype=np.int64), *stamps, *singles, scratch,
+        *tables, *lists, np.zeros((groups, policies)), np.zeros(groups), np.zeros(groups), np.full(policies, np.nan),
+        np.zeros(policies, dtype=np.int64), queue, np.full(1, NONE, dtype=np.int64), *stamps,
+        np.full(policies, -1, dtype=np.int64), scratch,
     )  # fmt: skip
+
+
+@kernel
+def touch(work: Work, k: int) -> None:
+    """Policy k's counts changed: what was computed from them is out of date."""
+    work.touched[k] += 1
+    waiting = work.queue[0]
+    if waiting < 0:
+        return
+    if waiting == work.queue.shape[0] - 1:
+        work.queue[0] = -1
+        return
+    work.queue[waiting + 1] = k
+    work.queue[0] = waiting + 1
 
 
 @kernel
@@ -94,7 +112,7 @@ def ask(state: State, work: Work, k: int, g: int) -> None:
     state.out[g, k] += 1.0
     state.clock[ASKED] += 1
     state.clock[PENDING] += 1
-    work.touched[k] += 1
+    touch(work, k)
 
 
 @kernel
@@ -104,7 +122,7 @@ def drop(spec: Spec, state: State, work: Work, k: int, g: int) -> None:
     state.clock[PENDING] -= 1
     if state.n[g, k] + state.out[g, k] < spec.initial:
         state.clock[SHORT] += 1  # the cell must be started again
-    work.touched[k] += 1
+    touch(work, k)
 
 
 @kernel
@@ -113,7 +131,7 @@ def ask_policy(spec: Spec, state: State, work: Work, k: int) -> None:
     state.out[:, k] += spec.arrivals
     state.clock[ASKED] += 1
     state.clock[PENDING] += 1
-    work.touched[k] += 1
+    touch(work, k)
 
 
 @kernel
@@ -123,7 +141,7 @@ def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
     """
     state.out[:, k] -= spec.arrivals
     state.clock[PENDING] -= 1
-    work.touched[k] += 1
+    touch(work, k)
 
 
 @kernel
@@ -140,7 +158,7 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
         state.out[g, k] -= 1.0
         state.clock[PENDING] -= 1
     state.clock[TOLD] += 1
-    work.touched[k] += 1
+    touch(work, k)
 
 
 @kernel
