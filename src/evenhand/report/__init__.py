@@ -1,0 +1,1 @@
+"""Plain rows first, then figures, then the document."""

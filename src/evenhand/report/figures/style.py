@@ -1,0 +1,206 @@
+"""Colours, type and a small pen: everything the pictures share.
+
+Pictures are drawn in pixels on one full-size axes, the origin at the top left, so that a layout reads as it
+looks. Every colour is a token with a light and a dark value; a themed SVG names the token, and the page's
+colour scheme decides.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Rectangle
+from matplotlib.textpath import TextToPath
+from matplotlib.ticker import MaxNLocator
+
+WIDE, NARROW = 720, 350
+
+# token: (light, dark). The light values all differ, so that an SVG's colours can be traced back to tokens.
+TOKENS: Final[dict[str, tuple[str, str]]] = {
+    "ink": ("#1f2933", "#e7ebf0"),
+    "grey": ("#6b7280", "#a3abb8"),
+    "rule": ("#d8dce2", "#39414d"),
+    "band": ("#eef5fa", "#16242f"),
+    "paper": ("#fffffe", "#12161c"),
+    "blue": ("#0072b2", "#56b4e8"),
+    "vermillion": ("#d55e00", "#f0793a"),
+    "orange": ("#e69f00", "#e69f01"),
+    "green": ("#009e73", "#2cc295"),
+    "sky": ("#56b4e9", "#8fd0f5"),
+    "purple": ("#cc79a7", "#dd9fc2"),
+}
+INK, GREY, RULE, BAND, PAPER, BLUE, VERMILLION, ORANGE, GREEN, SKY, PURPLE = (
+    light for light, _ in TOKENS.values()
+)
+SERIES = (BLUE, GREEN, PURPLE, VERMILLION, SKY, GREY)  # for alternatives side by side
+DASHES: Final[tuple[tuple[float, ...] | None, ...]] = (None, (5, 2), (1.5, 1.5), (7, 2, 1.5, 2), (3, 1), None)
+VERDICT_COLOUR = {"met": BLUE, "failed": VERMILLION, "undecided": GREY}
+
+TEXT, SMALL = 13.0, 11.5
+SETTINGS: Final[Any] = {
+    "font.family": "DejaVu Sans",
+    "text.parse_math": False,  # a name with two dollar signs is a name
+    "svg.fonttype": "none",  # words stay words: selectable, searchable, set in the reader's own font
+    "path.simplify": False,
+}
+
+Anchor = Literal["left", "center", "right"]
+
+
+class Canvas:
+    """A sheet of so many pixels to draw on."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self.width, self.height = float(width), float(height)
+        with rc_context(SETTINGS):
+            # 72 units an inch: one pixel of the layout is one unit of the SVG
+            self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+            self.figure.patch.set_alpha(0.0)
+            self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
+            self.axes.set_xlim(0, width)
+            self.axes.set_ylim(height, 0)
+            self.axes.set_axis_off()
+
+    def text(
+        self, x: float, y: float, words: str, *, colour: str = INK, size: float = TEXT, bold: bool = False,
+        anchor: Anchor = "left", room: float | None = None, rotation: float = 0.0,
+    ) -> None:  # fmt: skip
+        """Words centred vertically on y; shortened with an ellipsis where they do not fit the room."""
+        shown = printable(words) if room is None else shortened(printable(words), room, size, bold)
+        with rc_context(SETTINGS):
+            self.axes.text(
+                x, y, shown, color=colour, fontsize=size, fontweight="bold" if bold else "normal",
+                ha=anchor, va="center_baseline", rotation=rotation,
+            )  # fmt: skip
+
+    def line(
+        self, xs: Sequence[float], ys: Sequence[float], colour: str, width: float = 1.0,
+        dashes: tuple[float, ...] | None = None, alpha: float = 1.0,
+    ) -> None:  # fmt: skip
+        (drawn,) = self.axes.plot(xs, ys, color=colour, lw=width, alpha=alpha, solid_capstyle="round")
+        if dashes is not None:
+            drawn.set_dashes(dashes)
+
+    def box(self, x: float, y: float, width: float, height: float, colour: str, alpha: float = 1.0) -> None:
+        self.axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, edgecolor="none", alpha=alpha))
+
+    def area(
+        self,
+        xs: Sequence[float],
+        ys: Sequence[float],
+        base: float | Sequence[float],
+        colour: str,
+        alpha: float,
+    ) -> None:
+        self.axes.fill_between(xs, ys, base, color=colour, alpha=alpha, lw=0)
+
+    def dot(
+        self, x: float, y: float, colour: str, size: float = 8.0, hollow: bool = False, alpha: float = 1.0
+    ) -> None:
+        self._mark("o", x, y, colour, size, hollow, alpha)
+
+    def cross(self, x: float, y: float, colour: str, size: float = 7.0, alpha: float = 1.0) -> None:
+        self.axes.plot([x], [y], marker="x", ms=size, mew=2.2, mec=colour, ls="", alpha=alpha)
+
+    def diamond(self, x: float, y: float, colour: str, size: float = 8.0, alpha: float = 1.0) -> None:
+        self._mark("D", x, y, colour, size * 0.8, False, alpha)
+
+    def verdict(self, x: float, y: float, verdict: str, size: float = 8.0, alpha: float = 1.0) -> None:
+        """The verdict's symbol in its colour: a full dot, a cross, an empty dot."""
+        colour = VERDICT_COLOUR[verdict]
+        if verdict == "failed":
+            self.cross(x, y, colour, size - 1.0, alpha)
+        else:
+            self.dot(x, y, colour, size, hollow=verdict == "undecided", alpha=alpha)
+
+    def _mark(
+        self, marker: str, x: float, y: float, colour: str, size: float, hollow: bool, alpha: float
+    ) -> None:
+        face = PAPER if hollow else colour
+        self.axes.plot([x], [y], marker=marker, ms=size, mfc=face, mec=colour, mew=1.8, ls="", alpha=alpha)
+
+
+class Scale:
+    """Numbers from low to high, laid along pixels from start to end."""
+
+    def __init__(self, low: float, high: float, start: float, end: float) -> None:
+        if high <= low:
+            low, high = low - 0.5, high + 0.5
+        self.low, self.high, self.start, self.end = low, high, start, end
+
+    def at(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def clipped(self, value: float) -> float:
+        return self.at(min(max(value, self.low), self.high))
+
+    def ticks(self, at_most: int) -> list[tuple[float, str]]:
+        """Round numbers inside the scale, each with its label."""
+        found = MaxNLocator(nbins=at_most, steps=[1, 2, 2.5, 5, 10]).tick_values(self.low, self.high)
+        slack = (self.high - self.low) * 1e-9
+        values = [float(v) for v in found if self.low - slack <= v <= self.high + slack]
+        step = values[1] - values[0] if len(values) > 1 else self.high - self.low
+        return [(value, tick_label(value, step)) for value in values]
+
+
+def tick_label(value: float, step: float) -> str:
+    """As many decimals as the step needs; thousands set apart."""
+    decimals = max(0, min(6, next(d for d in range(8) if d == 7 or abs(round(step, d) - step) < step * 1e-6)))
+    return f"{value + 0.0:,.{decimals}f}"  # + 0.0 turns -0 into 0
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as a person reads it: thousands set apart, a few digits, a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if value == int(value) and abs(value) >= 10:
+        return f"{value:.0f}"
+    return f"{value:.{digits}f}" if abs(value) < 10 else f"{value:.{max(digits - 2, 1)}f}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage: whole from 10% on, one decimal below, never a bare 0% for something."""
+    if share <= 0:
+        return "0%"
+    if share < 0.0005:
+        return "<0.1%"
+    return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
+
+
+def printable(words: str) -> str:
+    """One line without control characters: those cannot stand in an SVG."""
+    kept = (
+        " " if c in "\n\r\t" else "\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in words
+    )
+    return "".join(kept).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+
+
+def shortened(words: str, room: float, size: float, bold: bool = False) -> str:
+    """The words, or as much of them as fits the room, with an ellipsis."""
+    if text_width(words, size, bold) <= room:
+        return words
+    low, high = 0, len(words)
+    while low < high:  # the longest prefix that fits, by halving
+        middle = (low + high + 1) // 2
+        fits = text_width(words[:middle].rstrip() + "…", size, bold) <= room
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return words[:low].rstrip() + "…"
+
+
+@lru_cache(maxsize=4096)
+def text_width(words: str, size: float, bold: bool = False) -> float:
+    """How wide the words are, in pixels, without drawing them."""
+    # beyond the basic plane and for unknown glyphs an em each: never too little
+    known = "".join(c if ord(c) < 0x2E80 else "m" for c in words)
+    font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
+    width, _, _ = TextToPath().get_text_width_height_descent(known, font, ismath=False)
+    return float(width)
