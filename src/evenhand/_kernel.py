@@ -25,7 +25,8 @@ def kernel(function: F) -> F:
     _point_cache_at_sources()
     import numba
 
-    compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=False)(function)
+    options = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": False, "_nrt": False}
+    compiled: F = numba.njit(**options)(function)
     return compiled
 
 
