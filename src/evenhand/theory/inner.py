@@ -1,0 +1,83 @@
+"""The nearest alternative, piece by piece, whatever the kind of region: three verbs and a ranking.
+
+    enter   the cheapest way for a policy into its region
+    leave   the cheapest way for a policy out of its region, and through which condition
+    beat    the cheapest way for a rival, inside its region, to reach or pass the best policy's score
+
+Each answers with the cost of the alternative it writes to `lam` (an upper bound on the infimum) and a lower
+bound; the two agree up to rounding wherever the problem is solved exactly. All is in unit scale, arrays (L, K),
+`v` the effective weights w / phi. Where a piece is empty both bounds are infinite. A region that only Python
+knows has no kernel: its value is not a number, its lower bound minus infinity.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import BOX, PENALTY, Region, inside
+from evenhand.theory.regions import box
+
+Array = NDArray[np.float64]
+
+
+def work_size(groups: int, rows: int) -> int:
+    """How many numbers of scratch the kernels need for so many groups and linear conditions."""
+    return 256 + 512 * groups + 16 * groups * groups + 16 * rows * (groups + 2) + 4 * rows * rows
+
+
+@kernel
+def enter(
+    code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
+) -> tuple[float, float]:
+    """eq:f_star_k_0_ext1: the cheapest way for policy k into its region."""
+    if r.kind == BOX:
+        return box.enter(code, r, k, v, mu, lam_k, work)
+    return math.nan, -math.inf
+
+
+@kernel
+def leave(
+    code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
+) -> tuple[float, float, int]:
+    """eq:f_infeas_ext1: the cheapest way for policy k out of its region, and which condition it breaks."""
+    if r.kind == BOX:
+        return box.leave(code, r, k, v, mu, lam_k, work)
+    return math.nan, -math.inf, -1
+
+
+@kernel
+def beat(
+    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    lam_i: Array, lam_k: Array, work: Array,
+) -> tuple[float, float]:  # fmt: skip
+    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside its region, to reach or pass policy i's score."""
+    if r.kind == BOX:
+        return box.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+    return math.nan, -math.inf
+
+
+@kernel
+def score(r: Region, q: Array, k: int, mu: Array) -> float:
+    """eq:linear_relaxed: the number policy k is ranked by, its overall mean less penalties where they are soft."""
+    total = 0.0
+    for g in range(q.size):
+        total += q[g] * mu[g, k]
+        if r.kind == PENALTY:
+            total += q[g] * r.gamma[g] * min(mu[g, k] - r.lo[g, k], 0.0)
+    return total
+
+
+@kernel
+def best(r: Region, q: Array, mu: Array) -> int:
+    """def:goal: the policy with the highest score inside its region, the first among equals; -1 for none."""
+    found, top = -1, -math.inf
+    for k in range(mu.shape[1]):
+        if inside(r, k, mu):
+            scored = score(r, q, k, mu)
+            if scored > top:
+                found, top = k, scored
+    return found

@@ -1,0 +1,75 @@
+"""Boxes: every group's mean between a floor and a cap of its own (`none`, `floors`, `caps`).
+
+Entering and leaving are sums and minima over single cells; beating the best policy is one meeting within the
+bounds (`meeting`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import Region
+from evenhand.model.units import edge_high, edge_low
+from evenhand.theory.meeting import Duel, meet
+from evenhand.theory.pulls import paid
+
+Array = NDArray[np.float64]
+
+
+@kernel
+def enter(
+    code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
+) -> tuple[float, float]:
+    """eq:f_star_k_0: sum over the groups outside their bounds of v d(mu, bound)."""
+    total = 0.0
+    for g in range(lam_k.size):
+        low, high = max(r.lo[g, k], edge_low(code)), min(r.hi[g, k], edge_high(code))
+        lam_k[g] = min(max(mu[g, k], low), high)
+        total += paid(code, v[g, k], mu[g, k], lam_k[g]) if low <= high else math.inf
+    return total, total
+
+
+@kernel
+def leave(
+    code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
+) -> tuple[float, float, int]:
+    """eq:f_infeas: the cheapest single cell to push across its floor (named g) or its cap (named L + g)."""
+    groups = lam_k.size
+    cheapest, which = math.inf, -1
+    for g in range(groups):
+        lam_k[g] = mu[g, k]
+        # a bound on the edge of the domain cannot be crossed
+        if r.lo[g, k] > edge_low(code):
+            cost = paid(code, v[g, k], mu[g, k], min(mu[g, k], r.lo[g, k]))
+            if cost < cheapest:
+                cheapest, which = cost, g
+        if r.hi[g, k] < edge_high(code):
+            cost = paid(code, v[g, k], mu[g, k], max(mu[g, k], r.hi[g, k]))
+            if cost < cheapest:
+                cheapest, which = cost, groups + g
+    if 0 <= which < groups:
+        lam_k[which] = min(mu[which, k], r.lo[which, k])
+    elif which >= groups:
+        lam_k[which - groups] = max(mu[which - groups, k], r.hi[which - groups, k])
+    return cheapest, cheapest, which
+
+
+@kernel
+def beat(
+    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    lam_i: Array, lam_k: Array, work: Array,
+) -> tuple[float, float]:  # fmt: skip
+    """eq:f_mu_opt: the cheapest way for rival k, inside its bounds, to reach the overall mean of policy i."""
+    groups = q.size
+    low, high = work[:groups], work[groups : 2 * groups]
+    for g in range(groups):
+        low[g], high[g] = max(r.lo[g, k], edge_low(code)), min(r.hi[g, k], edge_high(code))
+        if low[g] > high[g]:
+            return math.inf, math.inf
+    duel = Duel(code, q, i, k, v, mu, low, high)
+    value, lower, _ = meet(duel, lam_i, lam_k, work[2 * groups :])
+    return value, lower
