@@ -233,6 +233,9 @@ def _shares(groups: Mapping[str, float], what: str, normalise: bool) -> dict[str
         raise BadInput(
             f"{what} must sum to 1; they sum to {total:.10g}. Pass normalise=True to rescale them."
         )
+    if abs(total - 1.0) <= 1e-12:
+        # rescaling would only stir the last digit, and a written study must read back equal
+        return dict(zip(names, values, strict=True))
     return {name: value / total for name, value in zip(names, values, strict=True)}
 
 

@@ -1,0 +1,115 @@
+"""The written form of a study: problem, procedure and truth, in one TOML file with a content hash.
+
+    load("stroke.toml")  loads(text)  dumps(study)  Study.from_dict(table)  study.to_dict()
+    study.content_hash
+
+The hash is SHA-256 over the canonical JSON of `to_dict`: sorted keys, shortest round-trip numbers, no spaces.
+Two files that say the same in another order, with other comments or with defaults spelled out, have the same
+hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import BadInput
+from evenhand.model.problem import Problem
+from evenhand.procedure.spec import Procedure
+from evenhand.study import toml
+from evenhand.study.tables import known_keys, problem_from_dict, problem_to_dict
+from evenhand.study.truth import Truth
+
+__all__ = ["Study", "Truth", "dumps", "load", "loads"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is asked, how it will be answered, and (for plan and simulate) what is assumed to be true."""
+
+    problem: Problem
+    procedure: Procedure = field(default_factory=Procedure)
+    truth: Truth | None = None
+    title: str = ""
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of the canonical JSON, in hexadecimal."""
+        return hashlib.sha256(canonical(self.to_dict()).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The study as plain tables, lists, strings and numbers; `from_dict` of it is equal to this."""
+        table: dict[str, Any] = {"title": self.title} if self.title else {}
+        table["problem"] = problem_to_dict(self.problem)
+        table["procedure"] = self.procedure.to_dict()
+        if self.truth is not None:
+            table["truth"] = self.truth.to_dict()
+        return table
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Study:
+        """A study from plain tables, as TOML or JSON hold them."""
+        known_keys(table, ("title", "problem", "procedure", "truth"), "the study")
+        title = table.get("title", "")
+        if not isinstance(title, str):
+            raise BadInput(f"title must be text; it is {title!r}.")
+        if "problem" not in table:
+            raise BadInput("a study needs a [problem] table with policies, groups and family; it has none.")
+        problem = problem_from_dict(table["problem"])
+        procedure = Procedure.from_dict(_table(table, "procedure"))
+        truth = Truth.from_dict(_table(table, "truth"), problem) if "truth" in table else None
+        return cls(problem, procedure, truth, title)
+
+    def means(self) -> tuple[tuple[float, ...], ...]:
+        """The true means, a row per policy, given or taken from the truth's files."""
+        if self.truth is None:
+            raise BadInput(
+                "this needs a [truth] table with means (a row per policy), cells or data; the study has none."
+            )
+        return self.truth.cell_means(self.problem)
+
+
+def load(path: str | Path) -> Study:
+    """The study in a TOML file; files it names are found from where it lies."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadInput(f"there is no study file {path}; give the path of a TOML study.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"the study file {path} cannot be read: {error}.") from None
+    study = loads(text, name=str(path))
+    if study.truth is None:
+        return study
+    return replace(study, truth=replace(study.truth, folder=path.parent))
+
+
+def loads(text: str, name: str = "the study") -> Study:
+    """The study in TOML text."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{name} is not valid TOML: {str(error).rstrip('.')}.") from None
+    return Study.from_dict(table)
+
+
+def dumps(study: Study) -> str:
+    """The study as TOML, every default spelled out; `loads` of it is equal to it."""
+    return toml.write(study.to_dict())
+
+
+def canonical(table: Mapping[str, Any]) -> str:
+    """The one JSON text of a table: sorted keys, shortest round-trip numbers, no spaces."""
+    return json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _table(study: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = study.get(name, {})
+    if not isinstance(table, Mapping):
+        raise BadInput(f"[{name}] must be a table; it is {table!r}.")
+    return table

@@ -1,0 +1,114 @@
+"""CSV files of cells: counts (policy, group, n, successes) or single outcomes (policy, group, outcome).
+
+What must hold of every line is checked on reading, and the first line that breaks it is named.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import BadInput
+from evenhand.model.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+class Line(NamedTuple):
+    """One line of a file, its cell found."""
+
+    place: str  # file and line, to begin a complaint with
+    policy: int
+    group: int
+    fields: dict[str, str]
+
+
+def counts(path: Path, problem: Problem) -> tuple[Array, Array]:
+    """Sizes and successes of the cells, each K x L; every cell must come once."""
+    n, successes = np.zeros(problem.shape), np.zeros(problem.shape)
+    for line in lines(path, problem, ("n", "successes")):
+        cell = line.policy, line.group
+        if n[cell] > 0:
+            raise BadInput(f"{line.place}: every cell may come once; {_cell(problem, *cell)} comes twice.")
+        n[cell], successes[cell] = whole(line, "n"), whole(line, "successes")
+        if not 0 <= successes[cell] <= n[cell] or n[cell] == 0:
+            raise BadInput(f"{line.place}: n must be at least 1 and successes must lie between 0 and n.")
+    _all_present(n, problem, path)
+    return n, successes
+
+
+def outcomes(path: Path, problem: Problem) -> list[list[Array]]:
+    """The outcomes of every cell, K lists of L arrays; no cell may be empty."""
+    found: list[list[list[float]]] = [[[] for _ in problem.groups] for _ in problem.policies]
+    for line in lines(path, problem, ("outcome",)):
+        outcome = number(line, "outcome")
+        if not problem.family.admits(outcome):
+            text = line.fields["outcome"]
+            raise BadInput(f"{line.place}: outcomes must be {problem.family.outcomes}; this one is {text}.")
+        found[line.policy][line.group].append(outcome)
+    table = [[np.array(cell) for cell in row] for row in found]
+    _all_present(np.array([[cell.size for cell in row] for row in table]), problem, path)
+    return table
+
+
+def lines(path: Path, problem: Problem, columns: tuple[str, ...]) -> Iterator[Line]:
+    """The lines of a CSV file with the columns policy and group and these."""
+    wanted = ("policy", "group", *columns)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            missing = [column for column in wanted if column not in (reader.fieldnames or ())]
+            if missing:
+                raise BadInput(f"{path} needs the columns {', '.join(wanted)}; {missing[0]!r} is missing.")
+            for row in reader:
+                place = f"{path}, line {reader.line_num}"
+                if None in row or None in row.values():
+                    raise BadInput(f"{place}: a line needs as many fields as the first; it has others.")
+                yield _placed(place, row, problem)
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path}; give the path of a CSV file.") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path} cannot be read: {error}.") from None
+
+
+def number(line: Line, column: str) -> float:
+    """A finite number."""
+    text = line.fields[column]
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadInput(f"{line.place}: {column} must be a finite number; it is {text!r}.")
+    return value
+
+
+def whole(line: Line, column: str) -> int:
+    """A whole number."""
+    value = number(line, column)
+    if value != int(value):
+        raise BadInput(f"{line.place}: {column} must be a whole number; it is {line.fields[column]!r}.")
+    return int(value)
+
+
+def _placed(place: str, row: dict[str, str], problem: Problem) -> Line:
+    try:
+        return Line(place, problem.policy_index(row["policy"]), problem.group_index(row["group"]), row)
+    except BadInput as error:
+        raise BadInput(f"{place}: {error}") from None
+
+
+def _all_present(n: NDArray[Any], problem: Problem, path: Path) -> None:
+    if np.any(n == 0):
+        k, g = (int(i[0]) for i in np.nonzero(n == 0))
+        raise BadInput(f"{path} must hold every cell; {_cell(problem, k, g)} is missing.")
+
+
+def _cell(problem: Problem, k: int, g: int) -> str:
+    return f"{problem.policies[k]!r} in {problem.group_names[g]!r}"

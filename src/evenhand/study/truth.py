@@ -1,0 +1,92 @@
+"""Truth: what a plan or a simulation assumes: means, or a file of counts or outcomes to draw from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import BadInput
+from evenhand.model.problem import Problem
+from evenhand.study import data
+from evenhand.study.data import Array
+from evenhand.study.tables import known_keys, numeric
+
+SOURCES = ("means", "cells", "data")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Means (a row per policy), or a CSV of cells or of outcomes, which may come late or never."""
+
+    means: tuple[tuple[float, ...], ...] | None = None
+    cells: str | None = None  # policy, group, n, successes
+    data: str | None = None  # policy, group, outcome
+    lag: int = 0  # samples drawn before an outcome is known
+    dropout: float = 0.0  # the chance that an outcome never comes
+    folder: Path = field(default=Path(), compare=False)  # where the files are found from
+
+    def __post_init__(self) -> None:
+        given = [name for name in SOURCES if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise BadInput(
+                f"[truth] takes exactly one of means, cells and data; it has {' and '.join(given) or 'none'}."
+            )
+        if isinstance(self.lag, bool) or not isinstance(self.lag, int) or self.lag < 0:
+            raise BadInput(f"lag must be a whole number of samples, 0 or more; it is {self.lag!r}.")
+        if (
+            isinstance(self.dropout, bool)
+            or not isinstance(self.dropout, (int, float))
+            or not 0 <= self.dropout < 1
+        ):
+            raise BadInput(f"dropout must be a chance of at least 0 and below 1; it is {self.dropout!r}.")
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any], problem: Problem) -> Truth:
+        """The [truth] table of a study file, its means checked against the problem."""
+        known_keys(table, (*SOURCES, "lag", "dropout"), "[truth]")
+        values = dict(table)
+        if "means" in values:
+            means = problem.check_means(numeric(values["means"], "means"))
+            values["means"] = tuple(map(tuple, means.tolist()))
+        for name in ("cells", "data"):
+            if name in values and not isinstance(values[name], str):
+                raise BadInput(f"{name} must be the path of a CSV file; it is {values[name]!r}.")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        table: dict[str, Any] = {}
+        if self.means is not None:
+            table["means"] = [list(row) for row in self.means]
+        for name in ("cells", "data"):
+            if getattr(self, name) is not None:
+                table[name] = getattr(self, name)
+        if self.lag:
+            table["lag"] = self.lag
+        if self.dropout:
+            table["dropout"] = float(self.dropout)
+        return table
+
+    def cell_means(self, problem: Problem) -> tuple[tuple[float, ...], ...]:
+        """The true means, K x L: given, or the averages of the files' cells."""
+        if self.means is not None:
+            return self.means
+        if self.cells is not None:
+            n, successes = self.counts(problem)
+            table = successes / n
+        else:
+            table = np.array([[x.mean() for x in row] for row in self.outcomes(problem)])
+        return tuple(map(tuple, problem.check_means(table).tolist()))
+
+    def counts(self, problem: Problem) -> tuple[Array, Array]:
+        """Sizes and successes of the cells, each K x L, from the `cells` file."""
+        assert self.cells is not None
+        return data.counts(self.folder / self.cells, problem)
+
+    def outcomes(self, problem: Problem) -> list[list[Array]]:
+        """The outcomes of every cell, K lists of L arrays, from the `data` file."""
+        assert self.data is not None
+        return data.outcomes(self.folder / self.data, problem)
