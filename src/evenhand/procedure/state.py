@@ -21,6 +21,7 @@ Ints = NDArray[np.int64]
 
 # what the entries of State.clock count
 TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, STARTED, PENDING, SHORT, EMPTY, STAGE = range(11)
+UPDATES, SEEN = 11, 12  # steps the sampling rule's weights made; TOLD when they were last brought up to date
 RUNNING, DECIDED, EXHAUSTED = 0, 1, 2  # values of clock[STOPPED]
 NONE = -1  # "none of the policies", as an answer and as a leader
 # what the entries of State.level hold
@@ -128,7 +129,8 @@ def drop(spec: Spec, state: State, work: Work, k: int, g: int) -> None:
 @kernel
 def ask_policy(spec: Spec, state: State, work: Work, k: int) -> None:
     """Agnostic mode: policy k has been handed out; which group it meets is known only with the outcome."""
-    state.out[:, k] += spec.arrivals
+    for g in range(spec.arrivals.shape[0]):
+        state.out[g, k] += spec.arrivals[g]
     state.clock[ASKED] += 1
     state.clock[PENDING] += 1
     touch(work, k)
@@ -139,7 +141,8 @@ def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
     """Agnostic mode: what `ask_policy` counted comes back, told (follow with `record(..., was_out=False)`) or
     dropped.
     """
-    state.out[:, k] -= spec.arrivals
+    for g in range(spec.arrivals.shape[0]):
+        state.out[g, k] -= spec.arrivals[g]
     state.clock[PENDING] -= 1
     touch(work, k)
 

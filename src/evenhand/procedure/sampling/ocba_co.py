@@ -1,0 +1,116 @@
+"""`ocba-co`: optimal computing budget allocation under constraints, from simulation optimisation; for fixed budgets.
+
+After OCBA-CO (Lee, Pujowidianto, Li, Chen and Yap 2012) and SCORE (Pasupathy, Hunter, Pujowidianto, Lee
+and Chen 2014): a rival is ruled out either by its overall mean or by its requirement, whichever is
+cheaper; it gets samples in inverse proportion to that rate, and the leader enough to balance the
+comparisons and to secure its own requirement. Overall means are treated as Gaussian with the family's
+variance at the estimates. Plugged in anew at each pick and D-tracked.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import PENALTY, ROUNDING
+from evenhand.model.units import divergence, variance
+from evenhand.procedure.estimates import dispersion, refresh
+from evenhand.procedure.sampling.tracking import follow, samples, spare
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import NONE, State, Work
+from evenhand.theory import inner
+
+Array = NDArray[np.float64]
+
+
+@kernel
+def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
+    """The next cell."""
+    leader = refresh(spec, state, work, True)
+    policies = spec.phi.shape[1]
+    w, v = spare(spec, work, 1), spare(spec, work, 0)
+    for k in range(policies):
+        for g in range(spec.phi.shape[0]):
+            v[g, k] = 1.0 / dispersion(spec, state, g, k)
+    # a rate below one nat in all samples so far is not yet told from 0
+    least = 1.0 / max(samples(state), 1.0)
+    balance = 0.0
+    for k in range(policies):
+        if k != leader:
+            balance += _rival(spec, state, work, leader, k, v, least, w)
+    if leader != NONE:
+        _leading(spec, state, work, leader, v, balance, least, w)
+    w /= np.sum(w)
+    return follow(spec, state, work, w, group)
+
+
+@kernel
+def _rival(
+    spec: Spec, state: State, work: Work, leader: int, k: int, v: Array, least: float, w: Array
+) -> float:
+    """Weights of rival k in inverse proportion to its rate; returns its part in the leader's balance, w_k^2 / sd_k^2."""
+    by_mean, sd = 0.0, 0.0
+    for g in range(w.shape[0]):
+        sd += _pull(spec, state, work, k, g)
+    if leader != NONE:
+        gap = work.score[leader] - work.score[k]
+        by_mean = max(gap, 0.0) ** 2 / (2.0 * sd * sd)
+    by_requirement = 0.0
+    if work.margin[k] < -ROUNDING and spec.region.kind != PENALTY:
+        inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
+        by_requirement = _split(spec, work, k, v, w)
+    rate = max(by_mean, by_requirement, least)
+    if by_requirement >= by_mean and by_requirement > 0.0:
+        w[:, k] /= rate
+        return 0.0
+    for g in range(w.shape[0]):
+        w[g, k] = _pull(spec, state, work, k, g) / (sd * rate)
+    return 1.0 / (rate * sd) ** 2
+
+
+@kernel
+def _leading(
+    spec: Spec, state: State, work: Work, i: int, v: Array, balance: float, least: float, w: Array
+) -> None:
+    """The leader balances its comparisons, w_i^2 / sd_i^2 = sum w_k^2 / sd_k^2, and must not be the weakest on its own requirement."""
+    total = 0.0
+    if spec.region.kind != PENALTY:
+        inner.leave(spec.code, spec.region, i, v, work.mean, work.lam_k, work.scratch)
+        rate = max(_split(spec, work, i, v, w), least)
+        w[:, i] /= rate
+    else:
+        w[:, i] = 0.0
+    for g in range(w.shape[0]):
+        # split as Neyman would: w_il = sqrt(balance) sd_i pull_l / sd_i
+        w[g, i] = max(w[g, i], math.sqrt(balance) * _pull(spec, state, work, i, g))
+        total += w[g, i]
+    if not total > 0.0:
+        w[:, i] = 1.0
+
+
+@kernel
+def _split(spec: Spec, work: Work, k: int, v: Array, w: Array) -> float:
+    """Policy k's split over groups by the evidence one sample of each carries against lam_k, and the rate that split earns."""
+    total, squares = 0.0, 0.0
+    for g in range(w.shape[0]):
+        mass = v[g, k] * divergence(spec.code, work.mean[g, k], work.lam_k[g])
+        w[g, k] = mass if math.isfinite(mass) else 0.0
+        total += w[g, k]
+        squares += w[g, k] * w[g, k]
+    for g in range(w.shape[0]):
+        w[g, k] = w[g, k] / total if total > 0.0 else 1.0 / w.shape[0]
+    return squares / total if total > 0.0 else 0.0
+
+
+@kernel
+def _pull(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
+    """q_l sd_kl: how much a cell's noise moves its policy's score, the steeper side where falling short costs."""
+    weight = spec.shares[g]
+    if spec.region.kind == PENALTY and work.mean[g, k] < spec.region.lo[g, k]:
+        weight *= 1.0 + spec.region.gamma[g]
+    noise = variance(spec.code, work.mean[g, k]) * dispersion(spec, state, g, k)
+    # an estimate on the edge of its domain has no variance, which nobody believes
+    return (weight + 1e-9) * math.sqrt(max(noise, 1e-6))

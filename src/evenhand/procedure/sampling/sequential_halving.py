@@ -1,0 +1,103 @@
+"""`sequential-halving`: spend the budget in rounds, and after each keep the half with the least evidence against it.
+
+Sequential halving (Karnin, Koren and Somekh 2013) over policies, with equal samples for all cells of the
+survivors. Policies are ranked by the evidence against "this one is feasible and at least as good as the
+leader", which weighs requirement and mean on one scale. For a `budget` only: the budget fixes the rounds,
+and what has been dropped is never looked at again.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evenhand._kernel import kernel
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.pieces import weakest_by_likelihood
+from evenhand.procedure.sampling.pick import count, surely
+from evenhand.procedure.sampling.tracking import samples
+from evenhand.procedure.spec import AGNOSTIC, PROPORTIONAL, Spec
+from evenhand.procedure.state import STAGE, State, Work
+
+# bisections to find the evidence that parts the survivors; what is closer than this is a tie, kept by index
+PARTINGS = 80
+
+
+@kernel
+def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
+    """The next cell: the least-sampled one of the surviving policies (state.w is positive for survivors)."""
+    rounds = _rounds(spec.phi.shape[1])
+    while state.clock[STAGE] + 1 < rounds and samples(state) * rounds >= spec.cap * (
+        state.clock[STAGE] + 1.0
+    ):
+        _halve(spec, state, work)
+        state.clock[STAGE] += 1
+    return _least_sampled_survivor(spec, state, work, group)
+
+
+@kernel
+def _rounds(policies: int) -> int:
+    """ceil(log2 K)."""
+    rounds = 0
+    while (1 << rounds) < policies:
+        rounds += 1
+    return max(rounds, 1)
+
+
+@kernel
+def _halve(spec: Spec, state: State, work: Work) -> None:
+    leader = refresh(spec, state, work, True)
+    weakest_by_likelihood(spec, state, work, leader)
+    alive, highest = 0, 0.0
+    for k in range(spec.phi.shape[1]):
+        if state.w[0, k] > 0.0:
+            alive += 1
+            highest = max(highest, _against(work, leader, k))
+    keep = (alive + 1) // 2
+    low, high = 0.0, highest  # fewer than `keep` lie below low, at least `keep` at or below high
+    for _ in range(PARTINGS):
+        middle = 0.5 * (low + high)
+        if _up_to(state, work, leader, middle) >= keep:
+            high = middle
+        else:
+            low = middle
+    for k in range(spec.phi.shape[1]):
+        if state.w[0, k] > 0.0:
+            kept = keep > 0 and _against(work, leader, k) <= high
+            keep -= 1 if kept else 0
+            if not kept:
+                state.w[:, k] = 0.0
+
+
+@kernel
+def _against(work: Work, leader: int, k: int) -> float:
+    """Evidence against k being the answer; a policy that cannot be it has the largest finite number."""
+    return 0.0 if k == leader else min(work.glr[k], 1e300)
+
+
+@kernel
+def _up_to(state: State, work: Work, leader: int, bar: float) -> int:
+    found = 0
+    for k in range(state.w.shape[1]):
+        if state.w[0, k] > 0.0 and _against(work, leader, k) <= bar:
+            found += 1
+    return found
+
+
+@kernel
+def _least_sampled_survivor(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
+    groups, policies = spec.phi.shape
+    best_k, best_g, fewest = 0, max(group, 0), math.inf
+    for g in range(groups):
+        if spec.mode == PROPORTIONAL and g != group:
+            continue
+        for k in range(policies):
+            if not state.w[g, k] > 0.0:
+                continue
+            drawn = count(state, k, g)
+            if spec.mode == AGNOSTIC:
+                drawn = 0.0
+                for h in range(groups):
+                    drawn += count(state, k, h)
+            if drawn < fewest:
+                best_k, best_g, fewest = k, g, drawn
+    return surely(spec, work, best_k, best_g)

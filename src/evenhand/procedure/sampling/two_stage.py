@@ -1,0 +1,114 @@
+"""`two-stage`: first who meets the requirement, then who is best among them: the plan people make by hand.
+
+After Andradottir and Kim (2010): policies whose feasibility is open are sampled in turn, where each is
+nearest to tipping, until the evidence passes the bar one way or the other; then the rest is a comparison.
+A policy that has already lost to one that clearly meets the requirement is not looked at further, so that
+one exactly on its bound cannot hold up everything. A baseline: it pays for feasibility it does not need.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evenhand._kernel import kernel
+from evenhand.model.region import PENALTY, ROUNDING
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.pieces import open_up, weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.randomness import DECISIONS, two_uniforms
+from evenhand.procedure.sampling.pick import (
+    count,
+    from_masses,
+    guarded,
+    least_sampled_cell,
+    least_sampled_policy,
+    surely,
+)
+from evenhand.procedure.sampling.ts_ids import from_weakest_piece
+from evenhand.procedure.spec import ACTIVE, CERTIFIED, Spec
+from evenhand.procedure.state import NONE, TOLD, State, Work
+from evenhand.procedure.stopping import evidence
+from evenhand.theory import inner
+
+
+@kernel
+def choose(
+    spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
+) -> tuple[int, int]:
+    """The next cell."""
+    leader = refresh(spec, state, work, True)
+    _, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
+    k, g = NONE, NONE
+    if spec.region.kind != PENALTY:
+        unsettled = _unsettled(spec, state, work, leader)
+        if unsettled != NONE:
+            k, g = _where_it_tips(spec, state, work, unsettled, group, u)
+    if k == NONE:
+        k, g = from_weakest_piece(spec, state, work, leader, group, u)
+    if k == NONE:
+        k = least_sampled_policy(state, group)
+        k, g = surely(spec, work, k, group if group >= 0 else least_sampled_cell(state, k))
+    return guarded(spec, state, work, k, g)
+
+
+@kernel
+def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
+    """Of the policies whose feasibility is open and matters still, the one with the fewest samples; NONE in the second stage."""
+    groups, policies = spec.phi.shape
+    bar = _bar(spec, state)
+    if spec.stopping == CERTIFIED:
+        weakest_by_evidence(spec, state, work, leader)
+    else:
+        weakest_by_likelihood(spec, state, work, leader)
+    standing = leader != NONE and _feasibility(spec, state, work, leader) >= bar
+    found, fewest = NONE, math.inf
+    for k in range(policies):
+        drawn = 0.0
+        for g in range(groups):
+            drawn += count(state, k, g)
+        if drawn >= fewest or _feasibility(spec, state, work, k) >= bar:
+            continue
+        if standing and k != leader and _against(spec, work, k) >= bar:
+            continue
+        found, fewest = k, drawn
+    return found
+
+
+@kernel
+def _bar(spec: Spec, state: State) -> float:
+    """The line of the stopping rule, or the stylised one where the rule has none of its own."""
+    if spec.stopping == CERTIFIED:
+        return evidence.threshold(spec)
+    return math.log1p(math.log(float(max(state.clock[TOLD], 1)))) - math.log(spec.delta)
+
+
+@kernel
+def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
+    """Evidence that policy k stands on the side of its requirement where its estimates put it."""
+    inside = work.margin[k] >= -ROUNDING
+    if spec.stopping == CERTIFIED:
+        return evidence.meets(spec, state, work, k)[0] if inside else evidence.fails(spec, state, work, k)
+    if inside:
+        return inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)[1]
+    return inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)[1]
+
+
+@kernel
+def _against(spec: Spec, work: Work, k: int) -> float:
+    """Evidence that k is not a better answer than the leader, from either side."""
+    if spec.stopping == CERTIFIED:
+        return max(work.ahead[k], work.fails[k])
+    return work.glr[k]
+
+
+@kernel
+def _where_it_tips(spec: Spec, state: State, work: Work, k: int, group: int, u: float) -> tuple[int, int]:
+    """A cell of policy k, in proportion to the evidence it carries on the policy's feasibility."""
+    if work.margin[k] >= -ROUNDING:
+        _, _, which = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        open_up(spec, state, work, k, spec.phi.shape[1] + which)
+    else:
+        open_up(spec, state, work, NONE, k)
+    found = from_masses(spec, state, work, k, NONE, group, u)
+    if found[0] == NONE and spec.mode == ACTIVE:
+        return surely(spec, work, k, least_sampled_cell(state, k))
+    return found
