@@ -25,8 +25,12 @@ class Truth:
     means: tuple[tuple[float, ...], ...] | None = None
     cells: str | None = None  # policy, group, n, successes
     data: str | None = None  # policy, group, outcome
-    lag: int = 0  # samples drawn before an outcome is known
+    lag: int | tuple[int, int] = (
+        0  # asks before an outcome is known; a pair: from so many to so many, by chance
+    )
     dropout: float = 0.0  # the chance that an outcome never comes
+    outcomes: str | None = None  # "bernoulli": outcomes are 0 or 1 whatever family the procedure believes in
+    sd: Any = None  # of Gaussian outcomes, where the family does not know it: a number or K x L; else 1
     folder: Path = field(default=Path(), compare=False)  # where the files are found from
 
     def __post_init__(self) -> None:
@@ -35,19 +39,22 @@ class Truth:
             raise BadInput(
                 f"[truth] takes exactly one of means, cells and data; it has {' and '.join(given) or 'none'}."
             )
-        if isinstance(self.lag, bool) or not isinstance(self.lag, int) or self.lag < 0:
-            raise BadInput(f"lag must be a whole number of samples, 0 or more; it is {self.lag!r}.")
+        _check_lag(self.lag)
         if (
             isinstance(self.dropout, bool)
             or not isinstance(self.dropout, (int, float))
             or not 0 <= self.dropout < 1
         ):
             raise BadInput(f"dropout must be a chance of at least 0 and below 1; it is {self.dropout!r}.")
+        if self.outcomes not in (None, "bernoulli"):
+            raise BadInput(f'outcomes in [truth] can only be "bernoulli"; it is {self.outcomes!r}.')
+        if self.outcomes is not None and self.data is not None:
+            raise BadInput("[truth] takes outcomes from the data file or by their law, not both.")
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], problem: Problem) -> Truth:
         """The [truth] table of a study file, its means checked against the problem."""
-        known_keys(table, (*SOURCES, "lag", "dropout"), "[truth]")
+        known_keys(table, (*SOURCES, "lag", "dropout", "outcomes", "sd"), "[truth]")
         values = dict(table)
         if "means" in values:
             means = problem.check_means(numeric(values["means"], "means"))
@@ -55,6 +62,10 @@ class Truth:
         for name in ("cells", "data"):
             if name in values and not isinstance(values[name], str):
                 raise BadInput(f"{name} must be the path of a CSV file; it is {values[name]!r}.")
+        if isinstance(values.get("lag"), list):
+            values["lag"] = tuple(values["lag"])
+        if "sd" in values:
+            values["sd"] = _spread(values["sd"], problem)
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,9 +76,13 @@ class Truth:
             if getattr(self, name) is not None:
                 table[name] = getattr(self, name)
         if self.lag:
-            table["lag"] = self.lag
+            table["lag"] = list(self.lag) if isinstance(self.lag, tuple) else self.lag
         if self.dropout:
             table["dropout"] = float(self.dropout)
+        if self.outcomes is not None:
+            table["outcomes"] = self.outcomes
+        if self.sd is not None:
+            table["sd"] = [list(row) for row in self.sd] if isinstance(self.sd, tuple) else float(self.sd)
         return table
 
     def cell_means(self, problem: Problem) -> tuple[tuple[float, ...], ...]:
@@ -78,7 +93,7 @@ class Truth:
             n, successes = self.counts(problem)
             table = successes / n
         else:
-            table = np.array([[x.mean() for x in row] for row in self.outcomes(problem)])
+            table = np.array([[x.mean() for x in row] for row in self.cell_outcomes(problem)])
         return tuple(map(tuple, problem.check_means(table).tolist()))
 
     def counts(self, problem: Problem) -> tuple[Array, Array]:
@@ -86,7 +101,25 @@ class Truth:
         assert self.cells is not None
         return data.counts(self.folder / self.cells, problem)
 
-    def outcomes(self, problem: Problem) -> list[list[Array]]:
+    def cell_outcomes(self, problem: Problem) -> list[list[Array]]:
         """The outcomes of every cell, K lists of L arrays, from the `data` file."""
         assert self.data is not None
         return data.outcomes(self.folder / self.data, problem)
+
+
+def _check_lag(lag: Any) -> None:
+    ends = lag if isinstance(lag, tuple) else (lag, lag)
+    whole = all(isinstance(end, int) and not isinstance(end, bool) and end >= 0 for end in ends)
+    if len(ends) != 2 or not whole or ends[0] > ends[1]:
+        raise BadInput(
+            "lag must be a whole number of samples, 0 or more, or a pair [least, most] of them; "
+            f"it is {list(lag) if isinstance(lag, tuple) else lag!r}."
+        )
+
+
+def _spread(sd: Any, problem: Problem) -> Any:
+    """Standard deviations as a positive number or a K x L table of them, as nested tuples."""
+    values = np.asarray(numeric(sd, "sd"), dtype=float)
+    if values.shape not in ((), problem.shape) or not np.all(values > 0) or not np.all(np.isfinite(values)):
+        raise BadInput(f"sd in [truth] must be a positive number, or a row of them per policy; it is {sd}.")
+    return tuple(map(tuple, values.tolist())) if values.ndim else values.tolist()
