@@ -44,8 +44,8 @@ LAWS = {
     "gamma": ({"law": streams.GAMMA, "shape": 3.7}, 2.0, 4.0 / 3.7),
     "gamma, peaked at 0": ({"law": streams.GAMMA, "shape": 0.4}, 2.0, 4.0 / 0.4),
     "ends": ({"law": streams.ENDS, "low": -1.0, "width": 3.0}, 0.5, 9 * 0.25),
-    "data": ({"law": streams.DATA, "values": np.array([1.0, 2.0, 6.0]), "starts": np.array([0, 3])}, 3.0, 14 / 3),
-}  # fmt: skip
+    "data": ({"law": streams.DATA, "values": np.array([1.0, 2.0, 6.0])}, 3.0, 14 / 3),
+}
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -111,7 +111,8 @@ def draw_many(source: streams.Source, mean: float, count: int = DRAWS) -> np.nda
 
 def source_of(law: int, **parts: object) -> streams.Source:
     blank: dict[str, object] = {
-        "means": np.zeros((1, 1, 1)), "sd": np.ones((1, 1)), "trials": 1, "shape": 1.0, "low": 0.0, "width": 1.0,
-        "values": np.zeros(0), "starts": np.zeros(2, dtype=np.int64), "lag_least": 0, "lag_most": 0, "dropout": 0.0,
+        "means": np.zeros((1, 1, 1)), "sd": np.ones((1, 1)), "trials": 1, "shape": 1.0, "low": 0.0,
+        "width": 1.0, "values": np.zeros(0), "starts": np.array([0, 3]), "lag_least": 0, "lag_most": 0,
+        "dropout": 0.0,
     }  # fmt: skip
     return streams.Source(law=law, **(blank | parts))  # type: ignore[arg-type]

@@ -1,8 +1,9 @@
-"""Who draws which random number: outcomes, arrivals, delays and scenarios, each a pure function of its address.
+"""Who draws which random number: outcomes, arrivals, delays, scenarios, each a pure function of its address.
 
-The address is (seed, replication, cell, draw); `procedure.randomness` holds the map. So the d-th sample of a cell is the same
-outcome whatever procedure asks for it, and whoever computes it. An outcome whose law needs more than one block of random bits
-takes attempt a from stream OUTCOMES + 256 a: the low byte of the stream word stays the stream.
+The address is (seed, replication, cell, draw); `procedure.randomness` holds the map. So the d-th sample of a
+cell is the same outcome whatever procedure asks for it, and whoever computes it. An outcome whose law needs
+more than one block of random bits takes attempt a from stream OUTCOMES + 256 a: the low byte of the stream
+word stays the stream.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ATTEMPT = 256
 
 
 class Source(NamedTuple):
-    """What really happens when a cell is sampled, as the kernels see it. Tables are (L, K), in the user's units."""
+    """What happens when a cell is sampled, as the kernels see it. Tables are (L, K), in the user's units."""
 
     law: int
     means: Array  # (1, L, K), or one table per replication of the block, (count, L, K)
@@ -61,7 +62,7 @@ def outcome(source: Source, mean: Array, k: int, g: int, draw: int, seed: int, r
     if source.law == ENDS:
         return source.low + source.width if u < (m - source.low) / source.width else source.low
     start, end = source.starts[cell], source.starts[cell + 1]
-    return source.values[start + min(int(u * (end - start)), end - start - 1)]
+    return float(source.values[start + min(int(u * (end - start)), end - start - 1)])
 
 
 @kernel
@@ -73,7 +74,7 @@ def arrival(arrivals: Array, ask: int, seed: int, replication: int) -> int:
         total += arrivals[g]
         if u < total:
             return g
-    return arrivals.shape[0] - 1
+    return int(arrivals.shape[0]) - 1
 
 
 @kernel
@@ -93,7 +94,7 @@ def lag(source: Source, ask: int, seed: int, replication: int) -> int:
 
 
 def scenario_uniforms(seed: int, replication: int, count: int) -> Array:
-    """The first uniforms of a replication's scenario stream: what a truth that differs by replication is drawn from."""
+    """The first uniforms of a replication's scenario stream, to draw a truth of its own from."""
     return np.array([uniform(seed, draw, 0, replication, SCENARIOS) for draw in range(count)])
 
 
@@ -102,7 +103,7 @@ def _poisson(mean: float, u: float) -> float:
     """Inversion, outwards from the mode: about sqrt(mean) steps."""
     if mean == 0.0:
         return 0.0
-    mode = math.floor(mean)
+    mode = float(math.floor(mean))
     up = math.exp(mode * math.log(mean) - mean - math.lgamma(mode + 1.0))
     high, low, down = mode, mode, up
     u -= up
@@ -127,7 +128,7 @@ def _binomial(trials: int, p: float, u: float) -> float:
     if p <= 0.0 or p >= 1.0:
         return 0.0 if p <= 0.0 else float(trials)
     n, odds = float(trials), p / (1.0 - p)
-    mode = min(math.floor((n + 1.0) * p), n)
+    mode = min(float(math.floor((n + 1.0) * p)), n)
     ways = math.lgamma(n + 1.0) - math.lgamma(mode + 1.0) - math.lgamma(n - mode + 1.0)
     up = math.exp(ways + mode * math.log(p) + (n - mode) * math.log1p(-p))
     high, low, down = mode, mode, up

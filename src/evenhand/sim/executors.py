@@ -1,0 +1,194 @@
+"""Who does the work: this thread, threads, processes, or a Dask cluster, all behind one small interface.
+
+Every piece of work is a pure function of what it is given, so nothing depends on who does it, in which order,
+or how often it had to be started again because a worker died.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures as futures
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol, TypeVar
+
+from evenhand.errors import BadInput, EvenhandError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+# pieces handed out for each worker: enough to keep it busy, little enough to hold in memory
+AHEAD = 3
+# how often a process pool is built again after one of its workers was killed
+REBUILDS = 5
+
+
+class Executor(Protocol):
+    """Does pieces of work and gives their results as they finish."""
+
+    @property
+    def workers(self) -> int:
+        """How many pieces are done at once."""
+        ...
+
+    def run(self, task: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
+        """The number and the result of each job, in the order they finish."""
+        ...
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def open_executor(workers: int | None = None, kind: str = "threads", dask: str | None = None) -> Executor:
+    """The executor for so many workers (default: one per core), or the Dask cluster at an address.
+
+    `dask` is `tcp://host:port`, or "local" for a cluster of processes on this machine.
+    """
+    if workers is not None and workers < 1:
+        raise BadInput(f"workers must be at least 1; it is {workers}.")
+    if dask is not None:
+        return DaskCluster(dask, workers)
+    if kind not in ("threads", "processes"):
+        raise BadInput(f"workers are threads or processes; got {kind!r}.")
+    count = workers or _cores()
+    if kind == "processes":
+        return Processes(count)
+    return Threads(count) if count > 1 else Serial()
+
+
+class _Closing:
+    """Leaves by closing."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back whatever is held."""
+
+
+class Serial(_Closing):
+    """One piece after the other, in this thread."""
+
+    workers = 1
+
+    def run(self, task: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
+        for number, job in enumerate(jobs):
+            yield number, task(job)
+
+
+class Threads(_Closing):
+    """Threads of this process; the kernels run without the interpreter lock."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._pool = futures.ThreadPoolExecutor(workers, thread_name_prefix="evenhand")
+
+    def run(self, task: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
+        yield from _in_window(self._pool, self.workers, task, list(enumerate(jobs)))
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+class Processes(_Closing):
+    """Processes of this machine. A killed worker costs the pieces it held, which are done again."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._pool = self._new_pool()
+
+    def run(self, task: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
+        left = dict(enumerate(jobs))
+        for attempt in range(REBUILDS + 1):
+            try:
+                for number, result in _in_window(self._pool, self.workers, task, list(left.items())):
+                    del left[number]
+                    yield number, result
+                return
+            except BrokenProcessPool:
+                if attempt == REBUILDS:
+                    raise EvenhandError(
+                        f"worker processes died {REBUILDS + 1} times; look for a lack of memory, "
+                        "or work with threads."
+                    ) from None
+                self._pool.shutdown()
+                self._pool = self._new_pool()
+
+    def _new_pool(self) -> futures.ProcessPoolExecutor:
+        # a forked child would inherit the locks of running threads
+        return futures.ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+class DaskCluster(_Closing):
+    """A Dask cluster; the scheduler gives the work of a lost worker to another."""
+
+    def __init__(self, address: str, workers: int | None = None) -> None:
+        distributed = _distributed()
+        if address == "local":
+            self._cluster = distributed.LocalCluster(
+                n_workers=workers or 2, threads_per_worker=1, processes=True, dashboard_address=None
+            )
+        else:
+            self._cluster = None
+        try:
+            self._client = distributed.Client(self._cluster or address, timeout="10s", set_as_default=False)
+        except (OSError, ValueError) as problem:
+            raise BadInput(
+                f"--dask must be the address of a running scheduler, such as tcp://host:8786, or 'local'; "
+                f"{address!r} did not answer: {problem}."
+            ) from None
+        self._pool = self._client.get_executor(pure=False)
+
+    @property
+    def workers(self) -> int:
+        return max(sum(self._client.nthreads().values()), 1)
+
+    def run(self, task: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
+        yield from _in_window(self._pool, self.workers, task, list(enumerate(jobs)))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False)
+        self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+def _in_window(
+    pool: futures.Executor, workers: int, task: Callable[[Job], Result], jobs: list[tuple[int, Job]]
+) -> Iterator[tuple[int, Result]]:
+    """Hand out a few pieces more than there are workers, and results as they finish."""
+    waiting: dict[futures.Future[Result], int] = {}
+    upcoming = iter(jobs)
+    try:
+        while True:
+            while len(waiting) < workers * AHEAD and (job := next(upcoming, None)) is not None:
+                waiting[pool.submit(task, job[1])] = job[0]
+            if not waiting:
+                return
+            done, _ = futures.wait(waiting, return_when=futures.FIRST_COMPLETED)
+            for future in done:
+                yield waiting.pop(future), future.result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _cores() -> int:
+    """Cores this process may use; where the system does not say, all there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise BadInput("--dask needs the dask extra; install evenhand[dask].") from None
+    return distributed
