@@ -1,0 +1,1 @@
+"""Data already collected: a verdict for every cell and policy, with intervals, and how many more samples."""
