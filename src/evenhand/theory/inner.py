@@ -5,9 +5,9 @@
     beat    the cheapest way for a rival, inside its region, to reach or pass the best policy's score
 
 Each answers with the cost of the alternative it writes to `lam` (an upper bound on the infimum) and a lower
-bound; the two agree up to rounding wherever the problem is solved exactly. All is in unit scale, arrays (L, K),
-`v` the effective weights w / phi. Where a piece is empty both bounds are infinite. A region that only Python
-knows has no kernel: its value is not a number, its lower bound minus infinity.
+bound; the two agree up to rounding wherever the problem is solved exactly. All is in unit scale, arrays are
+(L, K), `v` the effective weights w / phi. Where a piece is empty both bounds are infinite. A region that only
+Python knows has no kernel: its value is not a number, its lower bound minus infinity.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def beat(
     code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside its region, to reach or pass policy i's score."""
+    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside its region, to reach policy i's score."""
     if r.kind == BOX:
         return box.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     return math.nan, -math.inf
@@ -62,7 +62,7 @@ def beat(
 
 @kernel
 def score(r: Region, q: Array, k: int, mu: Array) -> float:
-    """eq:linear_relaxed: the number policy k is ranked by, its overall mean less penalties where they are soft."""
+    """eq:linear_relaxed: what policy k is ranked by, its overall mean less penalties where they are soft."""
     total = 0.0
     for g in range(q.size):
         total += q[g] * mu[g, k]

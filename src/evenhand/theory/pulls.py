@@ -29,8 +29,8 @@ JUST_BELOW_ONE = 1.0 - 2.0**-53
 
 @kernel
 def strength(eta: float, q: float, v: float) -> float:
-    """s = eta q / v: the pull a cell feels. Without weight it goes all the way, without share it stays."""
-    if q == 0.0:
+    """s = eta q / v: the pull a cell feels. Without weight it goes all the way; without share it stays."""
+    if q == 0.0 or v == math.inf:
         return 0.0
     return math.inf if v == 0.0 else eta * q / v
 

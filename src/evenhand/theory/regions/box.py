@@ -1,7 +1,7 @@
 """Boxes: every group's mean between a floor and a cap of its own (`none`, `floors`, `caps`).
 
 Entering and leaving are sums and minima over single cells; beating the best policy is one meeting within the
-bounds (`meeting`).
+bounds (`meeting`, and `far` where the divergence is not convex).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import Region
-from evenhand.model.units import edge_high, edge_low
+from evenhand.model.units import EXPONENTIAL, edge_high, edge_low
+from evenhand.theory.far import meet_far
 from evenhand.theory.meeting import Duel, meet
 from evenhand.theory.pulls import paid
 
@@ -71,5 +72,7 @@ def beat(
         if low[g] > high[g]:
             return math.inf, math.inf
     duel = Duel(code, q, i, k, v, mu, low, high)
+    if code == EXPONENTIAL:
+        return meet_far(duel, lam_i, lam_k, work[2 * groups :])
     value, lower, _ = meet(duel, lam_i, lam_k, work[2 * groups :])
     return value, lower
