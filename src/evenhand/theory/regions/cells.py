@@ -70,7 +70,7 @@ def take_policy(k: int, v: Array, mu: Array, v_k: Array, mu_k: Array) -> None:
 
 @kernel
 def budgeted(code: int, mu: float, budget: float, upward: bool) -> float:
-    """The farthest x above or below mu with d(mu, x) <= budget, rounded outwards; at most the domain's edge."""
+    """The farthest x above or below mu with d(mu, x) <= budget, rounded outwards, within the domain."""
     edge = units.edge_high(code) if upward else units.edge_low(code)
     near = mu
     far = edge

@@ -67,7 +67,7 @@ def reach(
 def _mix(
     code: int, v: Array, mu: Array, a: Array, c: float, lo: Array, hi: Array, x: Array, work: Array
 ) -> tuple[float, float, int]:
-    """The mixture of both sides of the root: its cost, the best bound, and the cell that costs most beyond it."""
+    """The mixture of both sides of the root: its cost, the best bound, the cell with most excess."""
     n = x.shape[0]
     near, far, below, above = work[:n], work[n : 2 * n], work[2 * n : 3 * n], work[3 * n : 4 * n]
     gap = _ends(v, mu, a, c, lo, hi, near, far)
@@ -122,7 +122,7 @@ def _ends(v: Array, mu: Array, a: Array, c: float, lo: Array, hi: Array, near: A
 
 @kernel
 def _pull(code: int, v: Array, mu: Array, a: Array, eta: float, near: Array, far: Array, x: Array) -> float:
-    """Settle every cell under the pull eta a, those without weight at their ends; how much of the gap closes."""
+    """Settle every cell under the pull eta a, those without weight at their ends; what it closes."""
     closed = 0.0
     for j in range(x.shape[0]):
         if eta == math.inf or v[j] <= 0.0:
