@@ -1,8 +1,8 @@
 """Weights from estimates: the pieces at weights w, a supergradient there, and the steps that climb with it.
 
-The paper's external problem max over w of min over pieces f_j(w), eq:external_opt, with the means
-replaced by their estimates. A piece is named by a policy: rival k against the leader, the leader itself
-for "the leader violates its requirement", and any k entering where nobody is feasible.
+The external problem, eq:external_opt: maximise over w the cost of the cheapest piece, the means replaced by
+their estimates. A piece is named by a policy: rival k against the leader; the leader itself for "the leader
+violates its requirement"; any policy k entering, where nobody is feasible.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from evenhand._kernel import kernel
 from evenhand.model.region import PENALTY
 from evenhand.model.units import divergence
 from evenhand.procedure.estimates import dispersion
+from evenhand.procedure.sampling.pick import count
 from evenhand.procedure.spec import ACTIVE, PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
@@ -23,7 +24,7 @@ from evenhand.theory.bulk import beat_all
 
 Array = NDArray[np.float64]
 
-# a cell without weight is free, and where it would go is not determined; a crumb of weight determines it
+# a cell without weight is free, so where it goes is not determined; a crumb of weight determines it
 CRUMB = 1e-9
 
 
@@ -38,20 +39,19 @@ def effective(spec: Spec, state: State, w: Array, v: Array) -> None:
 
 @kernel
 def pieces_at(spec: Spec, work: Work, leader: int, v: Array, values: Array) -> int:
-    """The cost of every piece at weights v, into values (K,), and which is cheapest. alg:internal, its comparison."""
+    """The cost of every piece at weights v, into values (K,); returns the cheapest. alg:internal."""
     policies = spec.phi.shape[1]
+    r, mean = spec.region, work.mean
     if leader == NONE:
         for k in range(policies):
-            values[k], _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
+            values[k], _ = inner.enter(spec.code, r, k, v, mean, work.lam_k, work.scratch)
     else:
         beat_all(
-            spec.code, spec.region, spec.shares, leader, v, work.mean, values, work.lam_i, work.lam_k, work.scratch
+            spec.code, r, spec.shares, leader, v, mean, values, work.lam_i, work.lam_k, work.scratch
         )  # fmt: skip
         values[leader] = math.inf
-        if spec.region.kind != PENALTY:
-            values[leader], _, _ = inner.leave(
-                spec.code, spec.region, leader, v, work.mean, work.lam_k, work.scratch
-            )
+        if r.kind != PENALTY:
+            values[leader], _, _ = inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
     best = 0
     for k in range(1, policies):
         if values[k] < values[best]:
@@ -60,23 +60,38 @@ def pieces_at(spec: Spec, work: Work, leader: int, v: Array, values: Array) -> i
 
 
 @kernel
-def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Array, c: Array) -> float:
-    """c = d(mean, lam) per sample at the piece's nearest alternative: a supergradient of its cost f = c.w. lemma:subgradient.
+def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Array, c: Array) -> None:
+    """c = d(mean, lam) per sample at the piece's nearest alternative lam: a supergradient of its cost at w.
 
-    Returns f. Cells the piece does not touch have slope 0.
+    0 in the cells the piece does not touch. The paper's lemma on subgradients of f*.
     """
+    r, mean = spec.region, work.mean
     c[:, :] = 0.0
     if leader == NONE:
-        value, _ = inner.enter(spec.code, spec.region, piece, v, work.mean, work.lam_k, work.scratch)
+        inner.enter(spec.code, r, piece, v, mean, work.lam_k, work.scratch)
     elif piece == leader:
-        value, _, _ = inner.leave(spec.code, spec.region, leader, v, work.mean, work.lam_k, work.scratch)
+        inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
     else:
-        value, _ = inner.beat(
-            spec.code, spec.region, spec.shares, leader, piece, v, work.mean, work.lam_i, work.lam_k, work.scratch
+        inner.beat(
+            spec.code, r, spec.shares, leader, piece, v, mean, work.lam_i, work.lam_k, work.scratch
         )  # fmt: skip
         _fill(spec, state, work, leader, work.lam_i, c)
     _fill(spec, state, work, piece, work.lam_k, c)
-    return value
+
+
+@kernel
+def slopes_or_need(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Array, c: Array) -> None:
+    """The piece's slopes; where its alternative costs nothing, 1/N in the cells of its policies.
+
+    A tie, or an estimate exactly on its bound, has no slope to climb, and only more samples resolve it.
+    """
+    slopes(spec, state, work, leader, piece, v, c)
+    if np.max(c) > 0.0:
+        return
+    for g in range(spec.phi.shape[0]):
+        c[g, piece] = 1.0 / max(count(state, piece, g), 1.0)
+        if leader != NONE:
+            c[g, leader] = 1.0 / max(count(state, leader, g), 1.0)
 
 
 @kernel
@@ -88,29 +103,22 @@ def _fill(spec: Spec, state: State, work: Work, k: int, lam: Array, c: Array) ->
 
 @kernel
 def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
-    """w <- P(w + alpha c), P the Euclidean projection onto the weights the mode allows. eq:subgradient_update."""
+    """w <- P(w + alpha c), P the Euclidean projection onto the weights that the mode allows."""
     groups, policies = w.shape
-    if spec.mode == ACTIVE:
-        w += alpha * c
-        flat = w.reshape(groups * policies)
-        project(flat, 1.0)
-    elif spec.mode == PROPORTIONAL:
+    if spec.mode == ACTIVE or spec.mode == PROPORTIONAL:
         for g in range(groups):
-            w[g] += alpha * c[g]
-            project(w[g], spec.arrivals[g])
-    else:
-        _climb_rows(spec, w, c, alpha)
-
-
-@kernel
-def _climb_rows(spec: Spec, w: Array, c: Array, alpha: float) -> None:
-    """Agnostic mode: the policies' weights climb by sum over groups of arrivals times slope; c's first row is used up as scratch."""
-    groups, policies = w.shape
+            for k in range(policies):
+                w[g, k] += alpha * c[g, k]
+            if spec.mode == PROPORTIONAL:
+                project(w[g], spec.arrivals[g])
+        if spec.mode == ACTIVE:
+            project(w.reshape(groups * policies), 1.0)
+        return
+    # agnostic: policies climb by their mean slope; c is no longer needed, so its first row holds them
     rows = c[0]
     for k in range(policies):
-        slope, weight = 0.0, 0.0
+        slope, weight = row_slope(spec, c, k), 0.0
         for g in range(groups):
-            slope += spec.arrivals[g] * c[g, k]
             weight += w[g, k]
         rows[k] = weight + alpha * slope
     project(rows, 1.0)
@@ -121,7 +129,7 @@ def _climb_rows(spec: Spec, w: Array, c: Array, alpha: float) -> None:
 
 @kernel
 def project(x: Array, total: float) -> None:
-    """The Euclidean projection of x onto {x >= 0, sum x = total}, in place (Michelot 1986: ends after at most x.size rounds)."""
+    """The nearest point of {x >= 0, sum x = total}, in place (Michelot 1986; at most x.size rounds)."""
     cut, kept = -math.inf, -1
     while True:
         inside, above = 0, 0.0
@@ -137,36 +145,42 @@ def project(x: Array, total: float) -> None:
 
 
 @kernel
-def climb_directed(spec: Spec, w: Array, c: Array, value: float, share: float) -> None:
-    """w <- (1 - share) w + share h with h = w c / f: every cell of the piece gains in proportion to the evidence it carries.
+def climb_directed(spec: Spec, w: Array, c: Array, share: float) -> None:
+    """w <- (1 - share) w + share h, h = w c / w.c: cells gain in proportion to the evidence they carry.
 
-    In the other modes each column (each policy) gains by its slope over the column's (the table's) mean slope, which keeps w a
-    weight the mode allows; the fixed point is the optimal weight in each.
+    The fixed point is the optimal weights. In the other modes a column (a policy) gains by its slope less the
+    column's (the table's) mean slope, so that w stays a weight the mode allows.
     """
     groups, policies = w.shape
-    if not value > 0.0:
-        return
-    if spec.mode == ACTIVE:
-        for g in range(groups):
-            for k in range(policies):
-                w[g, k] *= 1.0 + share * (c[g, k] / value - 1.0)
+    worth = dot(w, c)
+    if not 0.0 < worth < math.inf:
         return
     for g in range(groups):
         mean, step = 1.0, share
         if spec.mode == PROPORTIONAL:
             mean = 0.0
             for k in range(policies):
-                mean += w[g, k] * c[g, k] / (value * spec.arrivals[g])
-            step = min(share, 0.5 * spec.arrivals[g])  # else a weight could turn negative
+                mean += w[g, k] * c[g, k] / (worth * spec.arrivals[g])
+            step = min(share, 0.5 * spec.arrivals[g])  # mean <= 1 / arrivals, and no weight may turn negative
         for k in range(policies):
-            slope = c[g, k] / value if spec.mode == PROPORTIONAL else row_slope(spec, c, k) / value
-            w[g, k] *= 1.0 + step * (slope - mean)
+            slope = c[g, k] if spec.mode == ACTIVE or spec.mode == PROPORTIONAL else row_slope(spec, c, k)
+            w[g, k] *= 1.0 + step * (slope / worth - mean)
 
 
 @kernel
 def row_slope(spec: Spec, c: Array, k: int) -> float:
-    """Agnostic mode: what one more sample of policy k is worth, the group still unknown."""
+    """Agnostic mode: what one more sample of policy k is worth, its group still unknown."""
     total = 0.0
     for g in range(spec.phi.shape[0]):
         total += spec.arrivals[g] * c[g, k]
+    return total
+
+
+@kernel
+def dot(a: Array, b: Array) -> float:
+    """Sum of the products of two tables."""
+    total = 0.0
+    for g in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            total += a[g, k] * b[g, k]
     return total

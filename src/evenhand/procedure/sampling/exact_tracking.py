@@ -1,31 +1,33 @@
-"""`exact-tracking`: follow the optimal weights at the estimates, solved anew (nearly) whenever outcomes come in.
+"""`exact-tracking`: follow the optimal weights at the estimates, solved (nearly) whenever outcomes come in.
 
-What the paper's analysis assumes of Algorithm 1. The weights come from the fixed point w = sum over
-pieces of nu_j w d^j / f_j (Qin and You 2025): each round the cheapest piece's cells gain in proportion to
-the evidence they carry. D-tracking (Garivier and Kaufmann 2016) by default, C-tracking where the
-procedure says so. For those who want the textbook rule at its best; costs about fifty times as much
-computing as `ts-ids` for about as many samples.
+What the paper's analysis assumes of Algorithm 1. The weights come from the fixed point
+w = sum over pieces j of nu_j w d_j / f_j (Qin and You 2025): each round, the cells of the cheapest piece gain
+in proportion to the evidence they carry. D-tracking (Garivier and Kaufmann 2016), or C-tracking where the
+procedure says so. For those who want the textbook rule at its best; it computes some fifty times as long as
+`ts-ids`.
 """
 
 from __future__ import annotations
 
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling.ascent import climb_directed, effective, pieces_at, slopes
-from evenhand.procedure.sampling.tracking import follow, spare, spread
-from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import SEEN, TOLD, State, Work
+from evenhand.procedure.sampling import nobody_feasible
+from evenhand.procedure.sampling.ascent import climb_directed, effective, pieces_at, slopes_or_need
+from evenhand.procedure.sampling.tracking import begin, follow, spare, spread
+from evenhand.procedure.spec import PROPORTIONAL, Spec
+from evenhand.procedure.state import NONE, SEEN, TOLD, State, Work
 
 ROUNDS = 60
-# round i moves the weights by 1 / (HELD + i): the last weights keep about half their say
+# round n moves the weights by 1 / (HELD + n), so that the last weights keep about half their say
 HELD = 60
-# weights that reached zero must be able to come back
+# weights that fell to nothing must be able to come back
 REVIVED = 0.01
 
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
+    begin(spec, state)
     if state.clock[SEEN] != state.clock[TOLD]:
         state.clock[SEEN] = state.clock[TOLD]
         _solve(spec, state, work)
@@ -34,26 +36,15 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 
 @kernel
 def _solve(spec: Spec, state: State, work: Work) -> None:
+    """Optimal weights at the present estimates, from the last ones. eq:external_opt."""
     leader = refresh(spec, state, work, True)
     v, c, values = spare(spec, work, 0), spare(spec, work, 1), spare(spec, work, 2)[0]
+    if leader == NONE and spec.mode != PROPORTIONAL:
+        nobody_feasible.weigh(spec, state, work, state.w, v)
+        return
     spread(spec, state.w, REVIVED, state.w)
     for n in range(1, ROUNDS + 1):
         effective(spec, state, state.w, v)
         piece = pieces_at(spec, work, leader, v, values)
-        value = slopes(spec, state, work, leader, piece, v, c)
-        if not value > 0.0:
-            # a tie or an estimate on its bound: no sample tells yet, so keep all cells of the policies concerned alive
-            c[:, piece] = 1.0
-            if leader >= 0:
-                c[:, leader] = 1.0
-            value = _total(state.w, c)
-        climb_directed(spec, state.w, c, value, 1.0 / (HELD + n))
-
-
-@kernel
-def _total(w, c) -> float:  # type: ignore[no-untyped-def]
-    total = 0.0
-    for g in range(w.shape[0]):
-        for k in range(w.shape[1]):
-            total += w[g, k] * c[g, k]
-    return total
+        slopes_or_need(spec, state, work, leader, piece, v, c)
+        climb_directed(spec, state.w, c, 1.0 / (HELD + n))

@@ -1,4 +1,4 @@
-"""`ocba-co`: optimal computing budget allocation under constraints, from simulation optimisation; for fixed budgets.
+"""`ocba-co`: optimal computing budget allocation under constraints; for fixed budgets.
 
 After OCBA-CO (Lee, Pujowidianto, Li, Chen and Yap 2012) and SCORE (Pasupathy, Hunter, Pujowidianto, Lee
 and Chen 2014): a rival is ruled out either by its overall mean or by its requirement, whichever is
@@ -51,7 +51,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 def _rival(
     spec: Spec, state: State, work: Work, leader: int, k: int, v: Array, least: float, w: Array
 ) -> float:
-    """Weights of rival k in inverse proportion to its rate; returns its part in the leader's balance, w_k^2 / sd_k^2."""
+    """Weights of rival k in inverse proportion to its rate; returns (w_k / sd_k)^2, for the balance."""
     by_mean, sd = 0.0, 0.0
     for g in range(w.shape[0]):
         sd += _pull(spec, state, work, k, g)
@@ -75,7 +75,7 @@ def _rival(
 def _leading(
     spec: Spec, state: State, work: Work, i: int, v: Array, balance: float, least: float, w: Array
 ) -> None:
-    """The leader balances its comparisons, w_i^2 / sd_i^2 = sum w_k^2 / sd_k^2, and must not be the weakest on its own requirement."""
+    """(w_i / sd_i)^2 = sum (w_k / sd_k)^2 balances the comparisons; the leader's requirement may ask for more."""
     total = 0.0
     if spec.region.kind != PENALTY:
         inner.leave(spec.code, spec.region, i, v, work.mean, work.lam_k, work.scratch)
@@ -93,7 +93,7 @@ def _leading(
 
 @kernel
 def _split(spec: Spec, work: Work, k: int, v: Array, w: Array) -> float:
-    """Policy k's split over groups by the evidence one sample of each carries against lam_k, and the rate that split earns."""
+    """Split policy k's weight by the evidence a sample of each group carries against lam_k; the rate it earns."""
     total, squares = 0.0, 0.0
     for g in range(w.shape[0]):
         mass = v[g, k] * divergence(spec.code, work.mean[g, k], work.lam_k[g])
@@ -107,7 +107,7 @@ def _split(spec: Spec, work: Work, k: int, v: Array, w: Array) -> float:
 
 @kernel
 def _pull(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
-    """q_l sd_kl: how much a cell's noise moves its policy's score, the steeper side where falling short costs."""
+    """q_l sd_kl: how much a cell's noise moves its policy's score; steeper where falling short costs."""
     weight = spec.shares[g]
     if spec.region.kind == PENALTY and work.mean[g, k] < spec.region.lo[g, k]:
         weight *= 1.0 + spec.region.gamma[g]

@@ -1,8 +1,8 @@
 """`policy-track-and-stop`: the paper's baseline, which looks at policies only and not at groups.
 
-Track-and-stop for arms (Garivier and Kaufmann 2016): weights from the gaps in overall mean alone, with
-one variance for all policies, solved anew at each pick; D- or C-tracking of policies; the group is drawn
-evenly at random. It knows nothing of requirements, and shows what looking at groups is worth.
+Track-and-stop for arms (Garivier and Kaufmann 2016): weights from the gaps in overall mean alone, with one
+variance for all policies, solved at each pick; D- or C-tracking of policies; the group is drawn evenly at
+random. It knows nothing of requirements and shows what looking at groups is worth.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.randomness import DECISIONS, uniform
-from evenhand.procedure.sampling.pick import WRITTEN_OUT, least_sampled_policy
-from evenhand.procedure.sampling.tracking import remember_start, samples, spare
+from evenhand.procedure.sampling.pick import WRITTEN_OUT, count, least_sampled_policy
+from evenhand.procedure.sampling.tracking import begin, samples, spare
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import State, Work
 
@@ -31,30 +31,32 @@ def choose(
 ) -> tuple[int, int]:
     """The next cell."""
     groups, policies = spec.phi.shape
+    begin(spec, state)
     refresh(spec, state, work, True)
-    overall, w = spare(spec, work, 0)[0], spare(spec, work, 1)[0]
+    means, w = spare(spec, work, 0)[0], spare(spec, work, 1)[0]
     for k in range(policies):
-        overall[k] = np.sum(spec.shares * work.mean[:, k])
-    weights_from_gaps(overall, w)
+        means[k] = 0.0
+        for g in range(groups):
+            means[k] += spec.shares[g] * work.mean[g, k]
+    weights_from_gaps(means, w)
     k = _followed(spec, state, w)
-    if spec.mode != ACTIVE:
-        g = max(group, 0)
-    else:
-        g = min(int(uniform(seed, decision, 0, replication, DECISIONS) * groups), groups - 1)
     _write_out(spec, work, k, group)
-    return k, g
+    if spec.mode != ACTIVE:
+        return k, max(group, 0)
+    return k, min(int(uniform(seed, decision, 0, replication, DECISIONS) * groups), groups - 1)
 
 
 @kernel
 def weights_from_gaps(means: Array, w: Array) -> None:
-    """The optimal weights of Gaussian arms with one variance, best arm first found: x_k = y / (gap_k^2 - y) with sum x_k^2 = 1.
+    """The optimal weights of Gaussian arms with one variance, into w.
 
-    Garivier and Kaufmann 2016, Theorem 5: x_k is w_k over the best arm's weight, y the common cost, found by bisection.
+    Garivier and Kaufmann 2016, Theorem 5: x_k, the weight over the best arm's, is y / (gap_k^2 - y), where
+    the common cost y makes sum x_k^2 = 1; found by bisection below the smallest gap.
     """
     best = np.argmax(means)
     nearest = math.inf
     for k in range(means.size):
-        gap = max(means[best] - means[k], 1e-9 * (1.0 + abs(means[best])))
+        gap = max(means[best] - means[k], 1e-9 * (1.0 + abs(means[best])))  # ties are very small gaps
         w[k] = gap * gap
         if k != best:
             nearest = min(nearest, w[k])
@@ -73,12 +75,13 @@ def weights_from_gaps(means: Array, w: Array) -> None:
 
 @kernel
 def _followed(spec: Spec, state: State, w: Array) -> int:
-    """The policy furthest behind its weight, or the least-sampled one where it has fewer than sqrt(t) - K/2 samples."""
-    groups, policies = spec.phi.shape
-    remember_start(state)
+    """The policy furthest behind its weight; D-tracking first serves one with fewer than sqrt(t) - K/2."""
+    policies = w.size
     t = samples(state)
     if spec.c_tracking:
-        state.track[0] += (1.0 - policies * _epsilon(policies, t)) * w + _epsilon(policies, t)
+        epsilon = 0.5 / math.sqrt(policies * policies + t)
+        for k in range(policies):
+            state.track[0, k] += (1.0 - policies * epsilon) * w[k] + epsilon
     else:
         rare = least_sampled_policy(state, -1)
         if _drawn(state, rare) < math.sqrt(t) - 0.5 * policies:
@@ -92,13 +95,11 @@ def _followed(spec: Spec, state: State, w: Array) -> int:
 
 
 @kernel
-def _epsilon(policies: int, t: float) -> float:
-    return 0.5 / math.sqrt(policies * policies + t)
-
-
-@kernel
 def _drawn(state: State, k: int) -> float:
-    return np.sum(state.n[:, k]) + np.sum(state.out[:, k])
+    total = 0.0
+    for g in range(state.n.shape[0]):
+        total += count(state, k, g)
+    return total
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""`sequential-halving`: spend the budget in rounds, and after each keep the half with the least evidence against it.
+"""`sequential-halving`: spend the budget in rounds; each keeps the half with the least evidence against it.
 
 Sequential halving (Karnin, Koren and Somekh 2013) over policies, with equal samples for all cells of the
 survivors. Policies are ranked by the evidence against "this one is feasible and at least as good as the
@@ -13,9 +13,9 @@ import math
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.pieces import weakest_by_likelihood
-from evenhand.procedure.sampling.pick import count, surely
-from evenhand.procedure.sampling.tracking import samples
-from evenhand.procedure.spec import AGNOSTIC, PROPORTIONAL, Spec
+from evenhand.procedure.sampling.pick import surely
+from evenhand.procedure.sampling.tracking import drawn, samples, span
+from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import STAGE, State, Work
 
 # bisections to find the evidence that parts the survivors; what is closer than this is a tie, kept by index
@@ -85,19 +85,10 @@ def _up_to(state: State, work: Work, leader: int, bar: float) -> int:
 
 @kernel
 def _least_sampled_survivor(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    groups, policies = spec.phi.shape
     best_k, best_g, fewest = 0, max(group, 0), math.inf
-    for g in range(groups):
-        if spec.mode == PROPORTIONAL and g != group:
-            continue
-        for k in range(policies):
-            if not state.w[g, k] > 0.0:
-                continue
-            drawn = count(state, k, g)
-            if spec.mode == AGNOSTIC:
-                drawn = 0.0
-                for h in range(groups):
-                    drawn += count(state, k, h)
-            if drawn < fewest:
-                best_k, best_g, fewest = k, g, drawn
+    first, last = span(spec, group)
+    for g in range(first, last):
+        for k in range(spec.phi.shape[1]):
+            if state.w[g, k] > 0.0 and drawn(spec, state, k, g) < fewest:
+                best_k, best_g, fewest = k, g, drawn(spec, state, k, g)
     return surely(spec, work, best_k, best_g)

@@ -1,12 +1,15 @@
-"""`top-two`: a leader drawn from the posterior, its nearest challenger, and half of the samples for each of the two.
+"""`top-two`: a leader drawn from the posterior, its nearest challenger, half of the samples for each.
 
-Top-two Thompson sampling with a transport-cost challenger (Russo 2020; Shang, de Heide, Menard, Kaufmann
-and Valko 2020), policies in place of arms. Within a policy the cell is drawn in proportion to the
-evidence it carries, which is its share of the comparison's variance where no bound is in the way. A
-robust baseline; `ts-ids` shares by evidence between the two policies as well.
+Top-two Thompson sampling with a transport-cost challenger (Russo 2020; Shang, de Heide, Menard, Kaufmann and
+Valko 2020), policies in place of arms. Within a policy the cell is drawn in proportion to the evidence it
+carries, which is its share of the comparison's variance where no bound is in the way. A robust baseline;
+`ts-ids` also shares by evidence between the two policies.
 """
 
 from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import dispersion, posterior_leader, refresh
@@ -15,6 +18,8 @@ from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.pick import count, from_masses, guarded
 from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, State, Work
+
+Array = NDArray[np.float64]
 
 
 @kernel
@@ -28,32 +33,31 @@ def choose(
         leader = posterior_leader(spec, state, work, seed, replication, decision)
     _, piece = weakest_by_likelihood(spec, state, work, leader)
     i, k = open_up(spec, state, work, leader, piece)
-    _level(spec, state, i if k == NONE else k, group, work.lam_k)
+    _share_out(spec, state, i if k == NONE else k, group, work.lam_k)
     if k != NONE:
-        _level(spec, state, i, group, work.lam_i)
+        _share_out(spec, state, i, group, work.lam_i)
     k, g = from_masses(spec, state, work, i, k, group, u)
     return guarded(spec, state, work, k, g)
 
 
 @kernel
-def _level(spec: Spec, state: State, k: int, group: int, masses) -> None:  # type: ignore[no-untyped-def]
-    """Scale a policy's masses to the sum 1; where it has none, its cells share by their variances."""
+def _share_out(spec: Spec, state: State, k: int, group: int, masses: Array) -> None:
+    """Scale a policy's masses to the sum 1; where there are none, its cells share by their variances."""
     groups = spec.phi.shape[0]
     total = _total(spec, group, masses)
     if not total > 0.0:
         for g in range(groups):
-            masses[g] = (
-                (spec.shares[g] ** 2 + 1e-9) * dispersion(spec, state, g, k) / max(count(state, k, g), 1.0)
-            )
+            noise = dispersion(spec, state, g, k) / max(count(state, k, g), 1.0)
+            masses[g] = (spec.shares[g] ** 2 + 1e-9) * noise
         total = _total(spec, group, masses)
     for g in range(groups):
         masses[g] /= total
 
 
 @kernel
-def _total(spec: Spec, group: int, masses) -> float:  # type: ignore[no-untyped-def]
+def _total(spec: Spec, group: int, masses: Array) -> float:
     total = 0.0
-    for g in range(spec.phi.shape[0]):
+    for g in range(masses.size):
         if spec.mode != PROPORTIONAL or g == group:
             total += masses[g]
     return total

@@ -1,8 +1,8 @@
-"""Following weights: C- and D-tracking (Garivier and Kaufmann 2016) and the floor under every cell, in all three modes.
+"""Following weights: C- and D-tracking (Garivier and Kaufmann 2016), with a floor under every cell.
 
-Weights w (L, K) sum to 1. Where groups arrive by themselves (proportional) a column sums to its arrival
-share and only the arrived column is followed; where the group is met afterwards (agnostic) every row is
-split as groups arrive and policies are followed.
+What is followed depends on the mode. Active: cells. Proportional: the policies within the group that
+arrived, whose weights sum to its arrival share. Agnostic: policies, whose weights are split as groups
+arrive. Weights w (L, K) sum to 1 in all three.
 """
 
 from __future__ import annotations
@@ -19,16 +19,41 @@ from evenhand.procedure.state import PENDING, STAGE, TOLD, State, Work
 
 Array = NDArray[np.float64]
 
-# at most this share of the samples is spread evenly when C-tracking; it falls like FLOOR / 2 sqrt(cells / t)
-MOST_SPREAD = 0.5
-# no cell may have fewer samples than this times sqrt(t / cells) when D-tracking
+# no candidate may have fewer samples than this times sqrt(t / candidates)
 FLOOR = 0.5
+# at most this share of the samples is spread evenly for the floor's sake when C-tracking
+MOST_SPREAD = 0.5
 
 
 @kernel
 def samples(state: State) -> float:
     """t: all samples, those still out included."""
     return float(state.clock[TOLD] + state.clock[PENDING])
+
+
+@kernel
+def span(spec: Spec, group: int) -> tuple[int, int]:
+    """The groups to look through: all, the arrived one, or one that stands for the whole policy."""
+    if spec.mode == ACTIVE:
+        return 0, spec.phi.shape[0]
+    return (group, group + 1) if spec.mode == PROPORTIONAL else (0, 1)
+
+
+@kernel
+def amount(spec: Spec, table: Array, k: int, g: int) -> float:
+    """A cell's entry, or its policy's total where groups are met afterwards."""
+    if spec.mode != AGNOSTIC:
+        return table[g, k]
+    total = 0.0
+    for h in range(table.shape[0]):
+        total += table[h, k]
+    return total
+
+
+@kernel
+def drawn(spec: Spec, state: State, k: int, g: int) -> float:
+    """Samples of a cell, or of its policy where groups are met afterwards; those still out included."""
+    return amount(spec, state.n, k, g) + amount(spec, state.out, k, g)
 
 
 @kernel
@@ -42,7 +67,7 @@ def spare(spec: Spec, work: Work, j: int) -> Array:
 
 @kernel
 def even(spec: Spec, g: int) -> float:
-    """The weight of a cell of group g when samples are spread evenly, as far as the mode allows."""
+    """The weight of a cell of group g when samples are spread as evenly as the mode allows."""
     groups, policies = spec.phi.shape
     return 1.0 / (groups * policies) if spec.mode == ACTIVE else spec.arrivals[g] / policies
 
@@ -57,95 +82,101 @@ def spread(spec: Spec, w: Array, share: float, mixed: Array) -> None:
 
 
 @kernel
-def remember_start(state: State) -> None:
-    """The samples drawn before the rule took over count as drawn at its wish."""
-    if state.clock[STAGE] == 0:
-        state.clock[STAGE] = 1
-        state.track[:, :] = state.n
-        state.track += state.out
+def begin(spec: Spec, state: State) -> None:
+    """Before a tracking rule's first pick: weights are even, and what was drawn was drawn at its wish."""
+    if state.clock[STAGE] > 0:
+        return
+    state.clock[STAGE] = 1
+    groups, policies = spec.phi.shape
+    for g in range(groups):
+        for k in range(policies):
+            state.w[g, k] = even(spec, g)
+            state.track[g, k] = count(state, k, g)
 
 
 @kernel
 def follow(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
-    """The next cell towards weights w, by the tracking the procedure asks for, no cell left behind."""
-    cells, t = spec.phi.size, max(samples(state), 1.0)
+    """The next cell towards weights w, by the tracking the procedure asks for, nobody left behind."""
+    candidates, t = _reach(spec, state, group)
     if spec.c_tracking:
         mixed = spare(spec, work, 7)
-        spread(spec, w, min(MOST_SPREAD, 0.5 * FLOOR * math.sqrt(cells / t)), mixed)
+        # its sum over time is FLOOR sqrt(t / candidates) for each candidate
+        spread(spec, w, min(MOST_SPREAD, 0.5 * FLOOR * math.sqrt(candidates / t)), mixed)
         return c_track(spec, state, work, mixed, group)
-    k, g = laggard(spec, state, work, group, FLOOR * math.sqrt(t / cells))
+    k, g = _laggard(spec, state, group, FLOOR * math.sqrt(t / candidates))
     if k >= 0:
-        return k, g
+        return surely(spec, work, k, g)
     return d_track(spec, state, work, w, group)
 
 
 @kernel
+def _reach(spec: Spec, state: State, group: int) -> tuple[float, float]:
+    """How many candidates there are, and how many samples they have had together, this one included."""
+    groups, policies = spec.phi.shape
+    if spec.mode == PROPORTIONAL:
+        arrived = 1.0
+        for k in range(policies):
+            arrived += count(state, k, group)
+        return float(policies), arrived
+    return float(policies * groups if spec.mode == ACTIVE else policies), samples(state) + 1.0
+
+
+@kernel
 def c_track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
-    """The cell furthest behind the sum of all weights so far. eq:c_tracking."""
-    remember_start(state)
+    """The candidate furthest behind the sum of all weights so far. eq:c_tracking."""
     owe(spec, state, w, group)
-    return furthest_behind(spec, state, work, state.track, 1.0, group)
+    return _furthest_behind(spec, state, work, state.track, 1.0, group)
 
 
 @kernel
 def owe(spec: Spec, state: State, w: Array, group: int) -> None:
-    """Add one pick's weights to what has been owed so far: S(t) = S(t-1) + w, in the arrived column only where groups arrive."""
+    """S(t) = S(t-1) + w: from now on one pick's weights are owed (the arrived column's, where groups arrive)."""
+    groups, policies = spec.phi.shape
+    column = 1.0
+    first, last = (group, group + 1) if spec.mode == PROPORTIONAL else (0, groups)
     if spec.mode == PROPORTIONAL:
-        total = _column(w, group)
-        for k in range(w.shape[1]):
-            state.track[group, k] += w[group, k] / total if total > 0.0 else 1.0 / w.shape[1]
-    else:
-        state.track += w
+        column = _column(w, group)
+    for g in range(first, last):
+        for k in range(policies):
+            state.track[g, k] += w[g, k] / column if column > 0.0 else 1.0 / policies
 
 
 @kernel
 def d_track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
-    """The cell furthest behind its present weight times the number of samples."""
-    if spec.mode != PROPORTIONAL:
-        return furthest_behind(spec, state, work, w, samples(state) + 1.0, group)
-    total, arrived = _column(w, group), 1.0
-    for k in range(w.shape[1]):
-        arrived += count(state, k, group)
-    return furthest_behind(spec, state, work, w, arrived / total if total > 0.0 else 0.0, group)
+    """The candidate furthest behind its present weight times the number of samples."""
+    _, t = _reach(spec, state, group)
+    if spec.mode == PROPORTIONAL:
+        column = _column(w, group)
+        t = t / column if column > 0.0 else 0.0
+    return _furthest_behind(spec, state, work, w, t, group)
 
 
 @kernel
-def furthest_behind(
+def _furthest_behind(
     spec: Spec, state: State, work: Work, owed: Array, scale: float, group: int
 ) -> tuple[int, int]:
-    """argmax over cells (arrived column, policies) of scale owed - N; the first on ties."""
-    groups, policies = spec.phi.shape
+    """argmax over the candidates of scale owed - N; the first on ties."""
     best_k, best_g, most = 0, max(group, 0), -math.inf
-    if spec.mode == AGNOSTIC:
-        for k in range(policies):
-            behind = 0.0
-            for g in range(groups):
-                behind += scale * owed[g, k] - count(state, k, g)
-            if behind > most:
-                best_k, most = k, behind
-        return surely(spec, work, best_k, 0)
-    for g in range(groups):
-        if spec.mode == PROPORTIONAL and g != group:
-            continue
-        for k in range(policies):
-            behind = scale * owed[g, k] - count(state, k, g)
+    first, last = span(spec, group)
+    for g in range(first, last):
+        for k in range(spec.phi.shape[1]):
+            behind = scale * amount(spec, owed, k, g) - drawn(spec, state, k, g)
             if behind > most:
                 best_k, best_g, most = k, g, behind
     return surely(spec, work, best_k, best_g)
 
 
 @kernel
-def laggard(spec: Spec, state: State, work: Work, group: int, least: float) -> tuple[int, int]:
-    """The cell (policy, where groups are met afterwards) with the fewest samples if it has fewer than `least`, else (-1, -1)."""
-    groups, policies = spec.phi.shape
+def _laggard(spec: Spec, state: State, group: int, least: float) -> tuple[int, int]:
+    """The candidate with the fewest samples if it has fewer than `least`, else (-1, -1)."""
     found_k, found_g, fewest = -1, -1, least
-    for g in range(groups):
-        if spec.mode == PROPORTIONAL and g != group:
-            continue
-        for k in range(policies):
-            if count(state, k, g) < fewest:
-                found_k, found_g, fewest = k, g, count(state, k, g)
-    return surely(spec, work, found_k, found_g) if found_k >= 0 else (-1, -1)
+    first, last = span(spec, group)
+    for g in range(first, last):
+        for k in range(spec.phi.shape[1]):
+            has = drawn(spec, state, k, g)
+            if has < fewest:
+                found_k, found_g, fewest = k, g, has
+    return found_k, found_g
 
 
 @kernel

@@ -52,7 +52,10 @@ def choose(
 
 @kernel
 def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
-    """Of the policies whose feasibility is open and matters still, the one with the fewest samples; NONE in the second stage."""
+    """Of the policies whose feasibility is open and still matters, the one with the fewest samples.
+
+    NONE when there is no such policy: the second stage.
+    """
     groups, policies = spec.phi.shape
     bar = _bar(spec, state)
     if spec.stopping == CERTIFIED:
