@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from tests.oracles import Cells, Piece, conic_value
 
 Array = NDArray[np.float64]
 
@@ -42,6 +44,21 @@ def weights(rng: np.random.Generator, shape: Any, free: bool = False) -> Array:
     """Weights over two orders of magnitude, some of them 0 where that is asked for."""
     v = 10 ** rng.uniform(-1.0, 1.0, shape)
     return np.asarray(np.where(rng.random(shape) < 0.2, 0.0, v) if free else v)
+
+
+def shares(rng: np.random.Generator, groups: int, zeros: bool = False) -> Array:
+    """Shares that sum to 1, one of them 0 where that is asked for."""
+    q = rng.dirichlet(np.ones(groups))
+    if zeros and groups > 1:
+        q[rng.integers(groups)] = 0.0
+    return np.asarray(q / q.sum())
+
+
+def conic(cells: Cells, pieces: list[Piece]) -> float:
+    """`conic_value`; Clarabel may say that it missed its own tolerance of 1e-12, which is far below ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return conic_value(cells, pieces)
 
 
 def certified(value: float, lower: float, relative: float = 1e-9) -> bool:

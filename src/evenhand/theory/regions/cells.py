@@ -69,6 +69,18 @@ def take_policy(k: int, v: Array, mu: Array, v_k: Array, mu_k: Array) -> None:
 
 
 @kernel
+def first_pull(code: int, v: Array, x: Array, a: Array, gap: float) -> float:
+    """A first guess at the pull eta a that closes a gap: right for the Gaussian where no end is met."""
+    ease, stiff = 0.0, 0.0
+    for c in range(a.shape[0]):
+        if v[c] > 0.0 and a[c] != 0.0:
+            ease += a[c] * a[c] * units.variance(code, x[c]) / v[c]
+            stiff = max(stiff, v[c] / abs(a[c]))
+    # where no cell answers a faint pull, a strength of about 1 is the scale on which edges give way
+    return gap / ease if ease > 0.0 else stiff
+
+
+@kernel
 def budgeted(code: int, mu: float, budget: float, upward: bool) -> float:
     """The farthest x above or below mu with d(mu, x) <= budget, rounded outwards, within the domain."""
     edge = units.edge_high(code) if upward else units.edge_low(code)

@@ -23,7 +23,7 @@ from evenhand._kernel import kernel
 from evenhand.model import units
 from evenhand.theory.pulls import paid
 from evenhand.theory.regions.branching import ENTRY, backtrack, branch, waiting
-from evenhand.theory.regions.cells import copy, cost, fill, lean, settle, take_policy
+from evenhand.theory.regions.cells import copy, cost, fill, first_pull, lean, settle, take_policy
 
 Array = NDArray[np.float64]
 
@@ -139,13 +139,7 @@ def _root(
     code: int, v: Array, mu: Array, a: Array, gap: float, near: Array, far: Array, x: Array
 ) -> tuple[float, float]:
     """The pulls on either side of the one that closes the gap."""
-    ease, stiff = 0.0, 0.0
-    for j in range(x.shape[0]):
-        if v[j] > 0.0 and far[j] != near[j]:
-            ease += a[j] * a[j] * units.variance(code, near[j]) / v[j]
-            stiff = max(stiff, v[j] / abs(a[j]))
-    # where no cell answers a faint pull, a strength of about 1 is the scale on which edges give way
-    hi = gap / ease if ease > 0.0 else stiff
+    hi = first_pull(code, v, near, a, gap)
     g_hi = _pull(code, v, mu, a, hi, near, far, x) - gap
     lo, g_lo = 0.0, _pull(code, v, mu, a, 0.0, near, far, x) - gap
     while g_hi < -1e-15 * gap and hi < 1e300:
