@@ -14,7 +14,7 @@ import math
 
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.pieces import weakest_by_evidence, weakest_by_excess, weakest_by_likelihood
 from evenhand.procedure.sampling import (
     exact_tracking,
     frank_wolfe,
@@ -67,7 +67,7 @@ from evenhand.procedure.state import (
     Work,
     touch,
 )
-from evenhand.procedure.stopping import evidence, kaufmann_koolen
+from evenhand.procedure.stopping import evidence
 
 
 @kernel
@@ -189,7 +189,7 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
         return value, math.inf if rule == BUDGET else evidence.threshold(spec), piece
     value, piece = weakest_by_likelihood(spec, state, work, leader)
     if rule == KAUFMANN_KOOLEN:
-        return kaufmann_koolen.weakest(spec, state, work, leader)
+        return weakest_by_excess(spec, state, work, leader)
     patience = math.log1p(math.log(float(max(state.clock[TOLD], 1))))
     if rule == CALIBRATED:
         return value, spec.level + patience, piece

@@ -17,7 +17,7 @@ from evenhand.model.region import BOX, PENALTY
 from evenhand.model.units import divergence
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work
-from evenhand.procedure.stopping import evidence
+from evenhand.procedure.stopping import evidence, kaufmann_koolen
 from evenhand.theory import inner
 from evenhand.theory.bulk import beat_all
 
@@ -115,6 +115,27 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
         if met < value:
             value, piece = met, policies + which
     return value, piece
+
+
+@kernel
+def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
+    """The piece whose likelihood ratio exceeds its own threshold least: its ratio, its threshold, and which it is."""
+    policies = spec.phi.shape[1]
+    _solve(spec, work, leader)
+    value, needed, piece = math.inf, 0.0, 0
+    for k in range(policies):
+        if k != leader:
+            mine = kaufmann_koolen.piece_threshold(spec, state, k, leader)
+            if work.glr[k] - mine < value - needed:
+                value, needed, piece = work.glr[k], mine, k
+    if leader != NONE and spec.region.kind != PENALTY:
+        _, lower, which = inner.leave(
+            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch
+        )
+        mine = kaufmann_koolen.piece_threshold(spec, state, leader, NONE)
+        if lower - mine < value - needed:
+            value, needed, piece = lower, mine, policies + which
+    return value, needed, piece
 
 
 @kernel
