@@ -11,6 +11,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from evenhand.errors import BadInput, EvenhandError
@@ -38,7 +39,7 @@ class Executor(Protocol):
 
     def __enter__(self) -> Executor: ...
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> bool | None: ...
 
 
 def open_executor(workers: int | None = None, kind: str = "threads", dask: str | None = None) -> Executor:
@@ -56,6 +57,11 @@ def open_executor(workers: int | None = None, kind: str = "threads", dask: str |
     if kind == "processes":
         return Processes(count)
     return Threads(count) if count > 1 else Serial()
+
+
+def lent_or_own(executor: Executor | None, workers: int | None) -> AbstractContextManager[Executor]:
+    """The executor that was lent, left open afterwards; or one of our own, closed."""
+    return open_executor(workers) if executor is None else nullcontext(executor)
 
 
 class _Closing:

@@ -66,6 +66,27 @@ def outcome(source: Source, mean: Array, k: int, g: int, draw: int, seed: int, r
 
 
 @kernel
+def total(
+    source: Source, mean: Array, k: int, g: int, draw: int, count: int, seed: int, replication: int
+) -> float:
+    """The sum of `count` outcomes of cell (k, g), drawn at once: for looking far ahead in strides."""
+    cell = k * mean.shape[0] + g
+    m = mean[g, k]
+    if source.law == NORMAL:
+        z, _, _, _ = four_normals(seed, draw, cell, replication, OUTCOMES)
+        return count * m + math.sqrt(float(count)) * source.sd[g, k] * z
+    if source.law == GAMMA:
+        return m / source.shape * _gamma(count * source.shape, draw, cell, seed, replication)
+    u = uniform(seed, draw, cell, replication, OUTCOMES)
+    if source.law == POISSON:
+        return _poisson(count * m, u)
+    if source.law == ENDS:
+        return count * source.low + source.width * _binomial(count, (m - source.low) / source.width, u)
+    trials = source.trials if source.law == BINOMIAL else 1
+    return _binomial(count * trials, m / trials, u)
+
+
+@kernel
 def arrival(arrivals: Array, ask: int, seed: int, replication: int) -> int:
     """The group of the unit that comes by itself at this ask."""
     u = uniform(seed, ask, 0, replication, ARRIVALS)
