@@ -1,74 +1,73 @@
 """``@kernel``: the only place that knows the compiler.
 
 Kernels are plain functions over numbers, arrays and named tuples, compiled by numba without fastmath (results
-must not depend on how sums are reordered), without the interpreter lock (simulations run on threads), with
-NumPy's rules for division by zero.
+must not depend on how sums are reordered), without the interpreter lock (simulations run on threads), without
+reference counting (they allocate nothing), with NumPy's rules for division by zero.
 
-The compiled code is cached on disk under a directory named after a hash of all kernel sources: numba's own
-cache notices a change in a function's file but not in the files of the functions it calls, and stale machine
-code would pass tests on old code.
+The compiled code is cached on disk. numba's own cache notices a change in a function's file but not in the
+files of the functions it calls, and stale machine code would pass tests on old code. So the cache of each file
+lives in a directory named after a hash of that file and of every file of ours it imports, directly or not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ROOT = Path(__file__).parent
+
 
 def kernel(function: F) -> F:
     """Compile a function on first use; typed as the function itself."""
-    _point_cache_at_sources()
     import numba
 
+    # numba asks for the directory while it decorates
+    numba.config.CACHE_DIR = str(cache_directory() / _fingerprint(Path(function.__code__.co_filename)))
     options = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": False, "_nrt": False}
     compiled: F = numba.njit(**options)(function)
     return compiled
 
 
-def inline_kernel(function: F) -> F:
-    """Like ``kernel`` for functions of a few operations, always inlined into their caller by the compiler."""
-    _point_cache_at_sources()
-    import numba
-
-    compiled: F = numba.njit(
-        nogil=True, error_model="numpy", fastmath=False, inline="never", forceinline=True
-    )(function)
-    return compiled
-
-
 def cache_directory() -> Path:
-    """Where the compiled kernels of exactly these sources live."""
-    base = os.environ.get("EVENHAND_CACHE") or Path.home() / ".cache" / "evenhand"
-    return Path(base) / "kernels" / _source_hash()
+    """Where all compiled kernels live."""
+    return Path(os.environ.get("EVENHAND_CACHE") or Path.home() / ".cache" / "evenhand") / "kernels"
 
 
-_cache_is_pointed = False
-
-
-def _point_cache_at_sources() -> None:
-    global _cache_is_pointed
-    if _cache_is_pointed:
-        return
+@cache
+def _fingerprint(file: Path) -> str:
+    """A hash of this file, of all files of ours it needs, and of the compiler's version."""
     import numba
 
-    numba.config.CACHE_DIR = str(cache_directory())
-    _cache_is_pointed = True
-
-
-def _source_hash() -> str:
-    """A hash over every source file that may hold a kernel, and the compiler's version."""
-    import numba
-
-    root = Path(__file__).parent
     digest = hashlib.sha256(numba.__version__.encode())
-    for room in ("_kernel.py", "model", "theory", "procedure", "sim", "judge"):
-        path = root / room
-        files = [path] if path.is_file() else sorted(path.rglob("*.py"))
-        for file in files:
-            digest.update(file.read_bytes())
+    for needed in sorted(_closure(file)):
+        digest.update(needed.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _closure(file: Path) -> set[Path]:
+    """The file and every file of ours it imports, directly or not."""
+    found, waiting = {file}, [file]
+    while waiting:
+        fresh = _imports(waiting.pop()) - found
+        found |= fresh
+        waiting += fresh
+    return found
+
+
+@cache
+def _imports(file: Path) -> frozenset[Path]:
+    """The files of ours that a file imports by ``from evenhand.room import name``."""
+    statements = re.findall(r"^from evenhand([\w.]*) import (\([^)]*\)|.*)$", file.read_text(), re.M)
+    found = set()
+    for module, names in statements:
+        home = _ROOT.joinpath(*module.strip(".").split("."))
+        candidates = [home.with_suffix(".py"), *(home / f"{name}.py" for name in re.findall(r"\w+", names))]
+        found |= {path for path in candidates if path.is_file()}
+    return frozenset(found)
