@@ -1,0 +1,1 @@
+"""The paper and beyond: one equation, one function, one tag."""

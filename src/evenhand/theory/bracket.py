@@ -1,0 +1,101 @@
+"""What is certain so far about sup_w min_j f_j(w): the best allocation seen, and the best mixture of cuts.
+
+Any allocation w gives a lower bound, the smallest certified f_j(w). Any mixture of alternatives gives an
+upper bound, the most that its cut can be worth in the mode. T* lies between their reciprocals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.theory.modes import Active
+from evenhand.theory.pieces import Cuts, Look, Pieces
+
+Array = NDArray[np.float64]
+
+ROUNDING = 1e-12  # relative allowance for the rounding errors of the bounds themselves
+LEAST_WEIGHT = 1e-13  # of a cell, relative to the mean: cuts are finite where no cell is free
+
+
+class Binding(NamedTuple):
+    """How much of the optimum one piece holds."""
+
+    policy: int
+    group: int | None  # where the answer would leave, for its own piece
+    share: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """sup_w min_j f_j(w) lies in [lower, upper]; w reaches lower."""
+
+    w: Array  # K x L at budget 1
+    lower: float
+    upper: float
+    binding: tuple[Binding, ...]
+
+    @property
+    def gap(self) -> float:
+        """Relative width of the interval."""
+        return (self.upper - self.lower) / self.lower if self.lower > 0.0 else np.inf
+
+
+@dataclass
+class Bracket:
+    """The best bounds so far, and what gives them."""
+
+    pieces: Pieces
+    mode: Active
+    w: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    value: float = -np.inf  # f*(w) by the inner solvers' own values
+    lower: float = -np.inf  # certified
+    upper: float = np.inf
+    cuts: Cuts | None = None  # of the best mixture
+    share: Array = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def width(self) -> float:
+        """Relative distance of the bounds by the inner solvers' values, which may be all there is."""
+        return (self.upper - self.value) / self.value if self.value > 0.0 else np.inf
+
+    def closed(self, gap: float) -> bool:
+        return self.width <= gap or self.value == np.inf
+
+    def look(self, w: Array) -> Look:
+        """Look from w, positive in every cell, and remember it if nothing better was seen."""
+        look = self.pieces.look(w)
+        if look.value > self.value:
+            self.w, self.value = w, look.value
+        self.lower = max(self.lower, look.lower)
+        return look
+
+    def positive(self, w: Array) -> Array:
+        """The mode's allocation nearest to w with every cell positive."""
+        return self.mode.admit(np.maximum(w, LEAST_WEIGHT * w.mean()))
+
+    def bound(self, cuts: Cuts, share: Array) -> None:
+        """The upper bound of this mixture of cuts; remember it if nothing smaller was seen."""
+        upper = self.mode.support(cuts.mixture(share, self.pieces.shape[0], self.pieces.answer))
+        if upper < self.upper:
+            self.upper, self.cuts, self.share = upper, cuts, share
+
+    def solution(self) -> Solution:
+        """What is certain."""
+        lower, upper = self.lower * (1.0 - ROUNDING), self.upper * (1.0 + ROUNDING)
+        return Solution(self.w, lower, upper, self._binding())
+
+    def _binding(self) -> tuple[Binding, ...]:
+        """The shares of the best mixture, summed over the cuts of each piece."""
+        if self.cuts is None:
+            return ()
+        total: dict[tuple[int, int | None], float] = {}
+        rows = zip(self.cuts.policy.tolist(), self.cuts.own, self.share.tolist(), strict=True)
+        for policy, own, share in rows:
+            group = int(np.argmax(own * self.w[policy])) if policy == self.pieces.answer else None
+            total[policy, group] = total.get((policy, group), 0.0) + share
+        found = [Binding(policy, group, share) for (policy, group), share in total.items()]
+        return tuple(sorted(found, key=lambda piece: -piece.share))
