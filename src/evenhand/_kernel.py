@@ -29,7 +29,7 @@ def kernel(function: F) -> F:
     import numba
 
     # numba asks for the directory while it decorates
-    numba.config.CACHE_DIR = str(cache_directory() / _fingerprint(Path(function.__code__.co_filename)))
+    numba.config.CACHE_DIR = str(cache_directory() / fingerprint(Path(function.__code__.co_filename)))
     options = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": False, "_nrt": False}
     compiled: F = numba.njit(**options)(function)
     return compiled
@@ -41,7 +41,7 @@ def cache_directory() -> Path:
 
 
 @cache
-def _fingerprint(file: Path) -> str:
+def fingerprint(file: Path) -> str:
     """A hash of this file, of all files of ours it needs, and of the compiler's version."""
     import numba
 

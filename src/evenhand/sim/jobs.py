@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import cache_directory
+from evenhand._kernel import fingerprint
 from evenhand.errors import BadInput, EvenhandError
 from evenhand.procedure.spec import ACTIVE, ORACLE, Spec, compile_spec
+from evenhand.sim import engine
 from evenhand.sim.body import Rows, Trace, new_body, new_rows, new_trace
-from evenhand.sim.engine import run_block
 from evenhand.sim.executors import Executor
 from evenhand.sim.runs import Runs
 from evenhand.sim.streams import Source
@@ -131,10 +131,9 @@ def part_of(progress: Progress | None, number: int, parts: int) -> Progress | No
     return lambda done, total: report(number * total + done, parts * total)
 
 
-@functools.cache
 def code_version() -> str:
-    """A hash of all kernel sources and the compiler's version."""
-    return cache_directory().name
+    """A hash of the loop, of everything it calls, and of the compiler's version."""
+    return fingerprint(Path(engine.__file__))
 
 
 def check_replications(replications: int) -> None:
@@ -147,7 +146,7 @@ def _run(job: Job, first: int, count: int, rows: Rows, trace: Trace) -> None:
     if job.draw is not None:
         source = drawn_means(job.study.problem, source, job.draw, job.seed, first, count)
     checkpoints: NDArray[np.int64] = np.array(job.checkpoints, dtype=np.int64)
-    run_block(job.spec, source, job.seed, first, new_body(job.spec, source), checkpoints, rows, trace)
+    engine.run_block(job.spec, source, job.seed, first, new_body(job.spec, source), checkpoints, rows, trace)
 
 
 def _with_oracle_weights(study: Study, drawn: Drawn | None) -> Spec:
