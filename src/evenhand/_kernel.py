@@ -5,8 +5,8 @@ must not depend on how sums are reordered), without the interpreter lock (simula
 reference counting (they allocate nothing), with NumPy's rules for division by zero.
 
 The compiled code is cached on disk. numba's own cache notices a change in a function's file but not in the
-files of the functions it calls, and stale machine code would pass tests on old code. So the cache of each file
-lives in a directory named after a hash of that file and of every file of ours it imports, directly or not.
+files of the functions it calls, and stale machine code would pass tests on old code. So the cache of each
+file lives in a directory named after a hash of that file and of every file of ours it imports, directly or not.
 """
 
 from __future__ import annotations
