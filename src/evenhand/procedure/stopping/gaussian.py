@@ -9,7 +9,7 @@ entries, plus N(0, 1/N1) in every cell. N0, N1 and u are fixed before the data. 
     ln M(x) = 1/2 sum kappa x^2 + psi(b.x) - D           psi(z) = z^2/2 + ln(2 Phi(z))
     D = 1/2 sum ln(1 + n/N1) + 1/2 ln(1 + R/N0)
 
-is a martingale under lam however cells are chosen, and convex in x. Its infimum over the half-space is at least
+is a martingale under lam however cells are chosen, and convex in x. Its infimum over the half-space is >=
 
     eta gap + sum over blocks of
       psi(z) - psi'(z) z - 1/2 (eta^2 alpha - 2 eta psi'(z) gamma + psi'(z)^2 beta) - D

@@ -1,0 +1,152 @@
+"""One step of Newton's method for a convex function on {a.lam = c}, every lam between 0 and `high`.
+
+The function's Hessian falls into two blocks of cells. The step goes to the least of the quadratic model
+inside the domain; which cells go to an end of it is found by trying: a cell that would leave is held there, a
+held cell that is pulled inwards is let go.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+
+Array = NDArray[np.float64]
+
+
+class Model(NamedTuple):
+    """The function around lam, and room for the step. Rows of `hess` are cells, columns those of its block."""
+
+    first: int  # how many cells the first block has
+    high: float  # upper end of the domain
+    a: Array
+    scale: Array  # a typical curvature of each cell
+    lam: Array
+    grad: Array
+    step: Array
+    aim: Array  # where a unit of the multiplier moves the free cells
+    held: Array  # -1: goes to 0, 1: goes to `high`, 0: free
+    hess: Array
+    factor: Array
+
+
+@kernel
+def newton(model: Model, c: float, eta: float, ridge: float) -> float:
+    """Write the step to model.step and return its multiplier; `eta` is the last one's.
+
+    `ridge` times `scale` is added to the curvature, so that the step stays finite where the function is
+    nearly linear.
+    """
+    m = model.lam.size
+    for j in range(m):
+        pull = model.grad[j] - eta * model.a[j]
+        at_low, at_high = model.lam[j] <= 0.0, model.lam[j] >= model.high
+        model.held[j] = -1.0 if at_low and pull > 0.0 else (1.0 if at_high and pull < 0.0 else 0.0)
+    for _ in range(2 * m + 8):
+        eta = _solved(model, c, eta, ridge)
+        if not _hold_leavers(model) and not _let_go(model, eta):
+            break
+    return eta
+
+
+@kernel
+def _solved(model: Model, c: float, eta: float, ridge: float) -> float:
+    """The step for the cells now held and free: stationary in the free ones, and on the hyperplane."""
+    m, a, step, aim = model.lam.size, model.a, model.step, model.aim
+    for j in range(m):
+        if model.held[j] != 0.0:
+            step[j] = (model.high if model.held[j] > 0.0 else 0.0) - model.lam[j]
+    for block in range(2):
+        begin, end = (0, model.first) if block == 0 else (model.first, m)
+        for j in range(begin, end):
+            aim[j] = 0.0 if model.held[j] != 0.0 else a[j]
+            if model.held[j] == 0.0:
+                step[j] = -model.grad[j]
+                for d in range(begin, end):
+                    if model.held[d] != 0.0:
+                        step[j] -= model.hess[j, d - begin] * step[d]
+        _factorise(model, begin, end, ridge)
+        _back_substitute(model, begin, end, step)
+        _back_substitute(model, begin, end, aim)
+    along, across = c, 0.0
+    for j in range(m):
+        along -= a[j] * (model.lam[j] + step[j])
+        across += a[j] * aim[j]
+    if across > 0.0:
+        eta = max(along / across, 0.0)
+    for j in range(m):
+        step[j] += eta * aim[j]
+    return eta
+
+
+@kernel
+def _hold_leavers(model: Model) -> bool:
+    """Hold the free cells whose step leaves the domain; were there any?"""
+    found = False
+    for j in range(model.lam.size):
+        to = model.lam[j] + model.step[j]
+        if model.held[j] == 0.0 and (to < 0.0 or to > model.high):
+            model.held[j] = -1.0 if to < 0.0 else 1.0
+            found = True
+    return found
+
+
+@kernel
+def _let_go(model: Model, eta: float) -> bool:
+    """Let go the held cells whose slope, at the end of the step, points inwards; were there any?"""
+    found = False
+    for j in range(model.lam.size):
+        if model.held[j] == 0.0:
+            continue
+        begin, end = (0, model.first) if j < model.first else (model.first, model.lam.size)
+        pull = model.grad[j] - eta * model.a[j]
+        for d in range(begin, end):
+            pull += model.hess[j, d - begin] * model.step[d]
+        if pull * model.held[j] > 0.0:
+            model.held[j] = 0.0
+            found = True
+    return found
+
+
+@kernel
+def _factorise(model: Model, begin: int, end: int, ridge: float) -> None:
+    """Cholesky's factor of the free cells' curvature in a block."""
+    factor, held = model.factor, model.held
+    for j in range(begin, end):
+        if held[j] != 0.0:
+            continue
+        own = model.hess[j, j - begin] + ridge * model.scale[j]
+        for d in range(begin, j + 1):
+            if held[d] != 0.0:
+                continue
+            total = own if d == j else model.hess[j, d - begin]
+            for e in range(begin, d):
+                if held[e] == 0.0:
+                    total -= factor[j, e - begin] * factor[d, e - begin]
+            if j == d:
+                factor[j, j - begin] = np.sqrt(max(total, 1e-14 * own))
+            else:
+                factor[j, d - begin] = total / factor[d, d - begin]
+
+
+@kernel
+def _back_substitute(model: Model, begin: int, end: int, x: Array) -> None:
+    """Replace x by the curvature's inverse times x, free cells only."""
+    factor, held = model.factor, model.held
+    for j in range(begin, end):
+        if held[j] != 0.0:
+            continue
+        for d in range(begin, j):
+            if held[d] == 0.0:
+                x[j] -= factor[j, d - begin] * x[d]
+        x[j] /= factor[j, j - begin]
+    for j in range(end - 1, begin - 1, -1):
+        if held[j] != 0.0:
+            continue
+        for d in range(j + 1, end):
+            if held[d] == 0.0:
+                x[j] -= factor[d, j - begin] * x[d]
+        x[j] /= factor[j, j - begin]
