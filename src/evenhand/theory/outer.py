@@ -22,7 +22,7 @@ def solve(pieces: Pieces, mode: Active, gap: float) -> Solution:
         return each_alone(pieces, mode, gap)
     found = Bracket(pieces, mode)
     recent = fixed_point(found, gap)
-    if not found.closed(gap):
+    if found.value > 0.0 and not found.closed(gap):
         cutting_planes(found, gap, recent)
     return found.solution()
 
@@ -44,11 +44,12 @@ def each_alone(pieces: Pieces, mode: Active, gap: float) -> Solution:
             continue  # no vector of means lets k in: there is nothing to prove
         cutting_planes(game, gap, first.cuts)
         found = game.solution()
-        longest[k], shortest[k] = 1.0 / found.lower, 1.0 / found.upper
-        w[k] = found.w[0] * longest[k]
-    if not longest.any():
+        w[k] = found.w[0] / game.value
+        longest[k] = 1.0 / found.lower if found.lower > 0.0 else np.inf
+        shortest[k] = 1.0 / found.upper
+    if not w.any():
         return Solution(mode.start(), np.inf, np.inf, ())
-    shares = longest / longest.sum()
+    shares = (mode.cost * w).sum(axis=1) / (mode.cost * w).sum()
     binding = tuple(Binding(int(k), None, float(shares[k])) for k in np.argsort(-shares, kind="stable"))
     upper = 1.0 / shortest.sum() if shortest.any() else np.inf
-    return Solution(mode.admit(w), 1.0 / longest.sum(), upper, binding)
+    return Solution(mode.admit(w), float(1.0 / longest.sum()), float(upper), binding)

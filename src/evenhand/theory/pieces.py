@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model import units
-from evenhand.model.problem import Standard
+from evenhand.model.problem import Problem, Standard
 from evenhand.model.region import Region
 from evenhand.theory import inner
 
@@ -62,6 +62,11 @@ class Look(NamedTuple):
     value: float  # the smallest piece's cost: f*(w) up to the solvers' accuracy
     lower: float  # a certified lower bound on f*(w)
     cuts: Cuts  # one per piece that has an alternative
+
+
+def pieces_of(problem: Problem, means: Array, answer: int | None) -> Pieces:
+    """The alternative to this answer at these means (K x L, in the user's units)."""
+    return Pieces(problem.standard, problem.unit_means(means), answer)
 
 
 class Pieces:

@@ -1,0 +1,192 @@
+"""`evenhand plan`: who would win, what no procedure can beat, where the samples should go, what binds."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evenhand.app.options import json_option, print_json, study_argument
+from evenhand.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from evenhand.theory.plan import Plan
+    from evenhand.theory.sensitivity import Sensitivity
+
+
+@click.command("plan")
+@study_argument
+@click.option("--delta", type=float, help="Risk of a wrong answer; the study's unless given.")
+@click.option("--gap", type=float, default=1e-6, show_default=True, help="Relative accuracy of T*.")
+@click.option("--sensitivity", is_flag=True, help="Also move the requirement and the risk.")
+@click.option(
+    "--figure", type=click.Path(), help="Write the heat map of the allocation to FILE.svg or FILE.png."
+)
+@json_option
+def command(
+    study: str, delta: float | None, gap: float, sensitivity: bool, figure: str | None, as_json: bool
+) -> None:
+    """Who would win, at what cost, and where to sample.
+
+    Takes the means in the study's [truth] for true: the answer, what no procedure can beat, where the samples
+    should go and which comparison is the hardest.
+    """
+    from evenhand.study import load
+    from evenhand.theory.plan import plan, risk_in_nats
+
+    loaded = load(study)
+    risk = loaded.procedure.delta if delta is None else delta
+    risk_in_nats(risk)  # refuse a wrong risk before the work
+    target = None if figure is None else _figure_path(figure)
+    found = plan(loaded.problem, loaded.means(), gap)
+    moved = None
+    if sensitivity:
+        from evenhand.theory.sensitivity import sensitivity as sensitivity_of
+
+        moved = sensitivity_of(found)
+    if target is not None:
+        _draw(found, target)
+    if as_json:
+        result = found.to_dict(risk)
+        if moved is not None:
+            result["sensitivity"] = moved.to_dict()
+        print_json(result)
+        return
+    _print(found, risk, moved, study, target)
+
+
+def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, target: Path | None) -> None:
+    from evenhand.app.terminal import console, count, heat_map
+
+    out = console()
+    out.print(sentence(found))
+    if found.why_none is not None:
+        out.print(found.why_none.words)
+    least, unit = count(found.samples_at_least(delta)), "in cost" if found.problem.costs else "samples"
+    out.print(
+        f"No procedure with a risk of {delta:g} can do with fewer than {least} {unit} on average "
+        f"(T* lies in [{found.time_low:.7g}, {found.time_high:.7g}] per nat)."
+    )
+    for warning in found.warnings:
+        out.print(f"Note: {warning}", style="#E69F00")
+    _print_means(out, found)
+    out.print()
+    groups = found.problem.group_names
+    out.print(
+        heat_map("Where samples go", found.problem.policies, groups, found.allocation, found.answer_index)
+    )
+    _print_binding(out, found)
+    if moved is not None:
+        _print_sensitivity(out, moved)
+    out.print()
+    if target is not None:
+        out.print(f"The heat map is in {target}.")
+    out.print(f"Next: evenhand simulate {study} --replications 1000 --seed 1")
+
+
+def sentence(found: Plan) -> str:
+    """The result in one sentence."""
+    requirement = found.problem.constraint.describe()
+    if found.answer is None:
+        return f"None of the policies meets the requirement (every policy must {requirement})."
+    among = "the best overall mean"
+    if len(found.feasible) < len(found.problem.policies):
+        among += f" of the {len(found.feasible)} that meet the requirement (every policy must {requirement})"
+        if len(found.feasible) == 1:
+            among = f"the only one that meets the requirement (every policy must {requirement})"
+            return f"{found.answer} would be chosen: it is {among}."
+    return f"{found.answer} would be chosen: it has {among}."
+
+
+def _print_means(out: Console, found: Plan) -> None:
+    from evenhand.app.terminal import table, verdict
+
+    problem = found.problem
+    scores = problem.scores(found.means)
+    rows: list[list[str | Text]] = []
+    for k in sorted(range(len(scores)), key=lambda k: -scores[k]):
+        word = "met" if problem.policies[k] in found.feasible else "failed"
+        means = [f"{mean:.4g}" for mean in found.means[k]]
+        rows.append([problem.policies[k], *means, f"{scores[k]:.4g}", verdict(word)])
+    out.print()
+    out.print(table("Assumed means", ["", *problem.group_names, "overall", "requirement"], rows))
+
+
+def _print_binding(out: Console, found: Plan) -> None:
+    from evenhand.app.terminal import percent, table
+
+    words = {
+        "leave": "that {policy} misses its requirement in {group}",
+        "beat": "that {policy} meets its requirement and is better",
+        "enter": "that {policy} meets its requirement after all",
+    }
+    rows = [
+        [words[bound.piece].format(policy=bound.policy, group=bound.group), percent(bound.share)]
+        for bound in found.binding[:8]
+    ]
+    out.print()
+    out.print(table("What is hardest to rule out", ["", "share"], rows))
+
+
+def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
+    from evenhand.app.terminal import count, table
+
+    rows = [
+        [
+            f"{shift.change:+.3g}",
+            shift.answer or "none",
+            "never decided" if shift.time_low is None else count(shift.time_low),
+        ]
+        for shift in moved.shifts
+    ]
+    out.print()
+    if rows:
+        out.print(table("The requirement, tighter (+) or looser (-)", ["by", "answer", "T*"], rows))
+        out.print()
+    risks = [[f"{delta:g}", count(samples)] for delta, samples in moved.samples.items()]
+    out.print(table("Samples at least, by risk", ["risk", "samples"], risks))
+
+
+def _figure_path(name: str) -> Path:
+    path = Path(name)
+    if path.suffix not in (".svg", ".png"):
+        raise BadInput(f"a figure's name must end in .svg or .png; it is {name!r}.")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent} to write the figure to; make it first.")
+    if find_spec("matplotlib") is None:
+        raise BadInput("figures need matplotlib; install evenhand[report].")
+    return path
+
+
+def _draw(found: Plan, path: Path) -> None:
+    from evenhand.report.figures.allocation import allocation
+    from evenhand.report.figures.save import png, svg
+    from evenhand.report.rows import Share, Standing
+
+    problem, scores = found.problem, found.problem.scores(found.means)
+    shares = [
+        Share(policy, group, float(found.allocation[k, g]))
+        for k, policy in enumerate(problem.policies)
+        for g, group in enumerate(problem.group_names)
+    ]
+    places = {int(k): place for place, k in enumerate((-scores).argsort(kind="stable"))}
+    standings = [
+        Standing(
+            policy,
+            float(scores[k]),
+            "met" if policy in found.feasible else "failed",
+            places[k],
+            k == found.answer_index,
+        )
+        for k, policy in enumerate(problem.policies)
+    ]
+    canvas = allocation(shares, standings)
+    if path.suffix == ".svg":
+        path.write_text(svg(canvas, "allocation"), encoding="utf-8")
+    else:
+        path.write_bytes(png(canvas))
