@@ -42,9 +42,7 @@ def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float
             lower = min(lower, part[0])
             continue
         looks += 1
-        cost, bound, jump = meet(
-            Duel(duel.code, duel.q, duel.i, duel.k, duel.v, duel.mu, low, high), now_i, now_k, scratch
-        )
+        cost, bound, jump = meet(_within(duel, low, high), now_i, now_k, scratch)
         if cost < value:
             value = cost
             for g in range(groups):
@@ -56,6 +54,13 @@ def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float
             _cut(waiting, parts, size, jump, now_k[jump])
             parts += 2
     return value, min(lower, value)
+
+
+@kernel
+def _within(duel: Duel, low: Array, high: Array) -> Duel:
+    """The same duel with other bounds."""
+    code, q, i, k, v, mu, _, _, gamma, floor, line, slope = duel
+    return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope)
 
 
 @kernel

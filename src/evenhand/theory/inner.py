@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import BOX, PENALTY, Region, inside
-from evenhand.theory.regions import box
+from evenhand.theory.regions import box, penalty
 
 Array = NDArray[np.float64]
 
@@ -36,6 +36,8 @@ def enter(
     """eq:f_star_k_0_ext1: the cheapest way for policy k into its region."""
     if r.kind == BOX:
         return box.enter(code, r, k, v, mu, lam_k, work)
+    if r.kind == PENALTY:
+        return penalty.enter(code, r, k, v, mu, lam_k, work)
     return math.nan, -math.inf
 
 
@@ -46,6 +48,8 @@ def leave(
     """eq:f_infeas_ext1: the cheapest way for policy k out of its region, and which condition it breaks."""
     if r.kind == BOX:
         return box.leave(code, r, k, v, mu, lam_k, work)
+    if r.kind == PENALTY:
+        return penalty.leave(code, r, k, v, mu, lam_k, work)
     return math.nan, -math.inf, -1
 
 
@@ -57,6 +61,8 @@ def beat(
     """eq:f_mu_opt_ext1: the cheapest way for rival k, inside its region, to reach policy i's score."""
     if r.kind == BOX:
         return box.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+    if r.kind == PENALTY:
+        return penalty.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     return math.nan, -math.inf
 
 

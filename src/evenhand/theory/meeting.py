@@ -7,10 +7,11 @@ With multiplier eta >= 0 for q.lam_k >= q.lam_i, and low <= lam_k <= high cell b
     surplus(eta) = q.lam_k(eta) - q.lam_i(eta)             increasing; the optimum is at its root
     Psi(eta) = sum v d(mu, lam(eta)) - eta surplus(eta)    a lower bound everywhere, the optimum at the root
 
-Cells without weight are free: they go to the end of their range before any other cell moves (`only_free`).
-For the Gaussian the surplus is piecewise linear and Newton's steps end exactly. It jumps where a cell has a
-whole segment of minimisers (a Poisson mean of 0 at eta = v / q) or two far apart (the exponential): there the
-search closes in from both sides.
+Scores may be penalised: q.phi(lam) in place of q.lam, phi(lam) = lam + gamma min(lam - floor, 0). Cells
+without weight are free: they go to the end of their range before any other cell moves (`only_free`). For the
+Gaussian the surplus is piecewise linear and Newton's steps end exactly. It jumps where a cell has a whole
+segment of minimisers (a Poisson mean of 0 at eta = v / q) or two far apart (the exponential; penalties):
+there the search closes in from both sides.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.theory.pulls import lifted, lowered, next_trial, paid, response, strength
+from evenhand.theory.pulls import (
+    lifted,
+    lifted_softly,
+    lowered,
+    lowered_softly,
+    next_trial,
+    paid,
+    response,
+    strength,
+)
 
 Array = NDArray[np.float64]
 
@@ -32,21 +42,25 @@ NOISE = 4e-16  # relative rounding error of an overall mean
 
 
 class Duel(NamedTuple):
-    """Rival k, inside its bounds, against policy i."""
+    """Rival k, inside its bounds, against policy i. Arrays are (L,), but v and mu (L, K)."""
 
     code: int
-    q: Array  # (L,)
+    q: Array
     i: int
     k: int
-    v: Array  # (L, K)
-    mu: Array  # (L, K)
-    low: Array  # (L,) bounds of the rival's means, inside the domain
-    high: Array  # (L,)
+    v: Array
+    mu: Array
+    low: Array  # bounds of the rival's means, inside the domain
+    high: Array
+    gamma: Array  # 0 where a group has no penalty; what follows is then not read
+    floor: Array
+    line: Array  # which line of its penalised score policy i may be on: PLAIN, STEEP, EITHER
+    slope: Array  # written by `place`: the slope of the line that it is on, 1 or 1 + gamma
 
 
 @kernel
 def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float, int]:
-    """The cheapest meeting: its value, a lower bound, and the rival's cell that jumps there, or -1."""
+    """The cheapest meeting without penalties: value, lower bound, and the rival's cell that jumps or -1."""
     q, mu = duel.q, duel.mu
     entry, gap, free = 0.0, 0.0, False
     for g in range(q.size):
@@ -57,11 +71,13 @@ def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, fl
         free = free or duel.v[g, duel.i] == 0.0 or duel.v[g, duel.k] == 0.0
     if gap <= 0.0:
         return entry, entry, -1
-    only_free = free and place(duel, True, math.inf, lam_i, lam_k)[0] >= 0.0
-    below, above = _search(duel, only_free, lam_i, lam_k)
-    surplus, _ = place(duel, only_free, below, lam_i, lam_k)
+    only_free = free
+    below, above, surplus = search(duel, only_free, lam_i, lam_k)
+    if below == math.inf:
+        only_free = False
+        below, above, surplus = search(duel, only_free, lam_i, lam_k)
     lower = entry if only_free else cost(duel, lam_i, lam_k) - below * surplus
-    jump = _between(duel, only_free, above, lam_i, lam_k, work) if above > below else -1
+    jump = between(duel, only_free, surplus, above, lam_i, lam_k, work) if above > below else -1
     value = cost(duel, lam_i, lam_k)
     return value, min(lower, value), jump
 
@@ -72,22 +88,91 @@ def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -
 
     With `only_free` cells without weight feel the pull as if theirs were 1, and all others stay.
     """
-    code, q, mu = duel.code, duel.q, duel.mu
+    code, i, k = duel.code, duel.i, duel.k
     surplus, slope = 0.0, 0.0
-    for g in range(q.size):
-        weight = _weight(duel.v[g, duel.i], only_free)
-        s = strength(eta, q[g], weight)
-        lam_i[g] = lowered(code, mu[g, duel.i], s)
-        if q[g] > 0.0 and s < math.inf:
-            slope += q[g] * q[g] / weight * response(code, lam_i[g], -s)
-        weight = _weight(duel.v[g, duel.k], only_free)
-        s = strength(eta, q[g], weight)
-        lam_k[g] = lifted(code, mu[g, duel.k], s, duel.low[g], duel.high[g])
-        if q[g] > 0.0 and duel.low[g] < lam_k[g] < duel.high[g]:
-            slope += q[g] * q[g] / weight * response(code, lam_k[g], s)
-        if q[g] > 0.0:
-            surplus += q[g] * (lam_k[g] - lam_i[g])
+    for g in range(duel.q.size):
+        q, mu, low, high, gamma = duel.q[g], duel.mu[g, k], duel.low[g], duel.high[g], duel.gamma[g]
+        weight_i, weight_k = _weight(duel.v[g, i], only_free), _weight(duel.v[g, k], only_free)
+        s_i, s_k = strength(eta, q, weight_i), strength(eta, q, weight_k)
+        if gamma == 0.0:
+            lam_i[g], lam_k[g] = lowered(code, duel.mu[g, i], s_i), lifted(code, mu, s_k, low, high)
+            score_i, score_k, steep_i, steep_k = lam_i[g], lam_k[g], 1.0, 1.0
+            held = lam_k[g] <= low or lam_k[g] >= high
+        else:
+            floor = duel.floor[g]
+            lam_i[g], steep_i = lowered_softly(code, duel.mu[g, i], s_i, gamma, floor, duel.line[g])
+            lam_k[g] = lifted_softly(code, mu, s_k, gamma, floor, low, high)
+            score_i = steep_i * lam_i[g] - (steep_i - 1.0) * floor
+            score_k = lam_k[g] + gamma * min(lam_k[g] - floor, 0.0)
+            steep_k = 1.0 + gamma if lam_k[g] < floor else 1.0
+            held = lam_k[g] <= low or lam_k[g] >= high or lam_k[g] == floor
+            duel.slope[g] = steep_i
+        if q == 0.0:
+            continue
+        surplus += q * (score_k - score_i)
+        if s_i < math.inf:
+            slope += q * q / weight_i * steep_i * steep_i * response(code, lam_i[g], -s_i * steep_i)
+        if s_k < math.inf and not held:
+            slope += q * q / weight_k * steep_k * steep_k * response(code, lam_k[g], s_k * steep_k)
     return surplus, slope
+
+
+@kernel
+def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
+    """The pulls on either side of the root, equal where the surplus vanishes without a jump.
+
+    Ends with both policies placed at the lower of the two, and the surplus there. With `only_free` the cells
+    without weight may not suffice: the pulls are then infinite.
+    """
+    size, share, weight = 0.0, 0.0, 0.0
+    for g in range(duel.q.size):
+        size += duel.q[g] * (1.0 + duel.gamma[g]) * (abs(duel.mu[g, duel.i]) + abs(duel.mu[g, duel.k]))
+        share = max(share, duel.q[g])
+        weight = max(weight, duel.v[g, duel.i], duel.v[g, duel.k])
+    # where no cell answers a faint pull, a strength of about 1 is the scale on which edges give way
+    typical = 1.0 if only_free else weight / share
+    below, above, eta, tolerance, last = 0.0, math.inf, math.inf if only_free else 0.0, 0.0, False
+    for turn in range(TURNS):
+        surplus, slope = place(duel, only_free, eta, lam_i, lam_k)
+        if last or (turn > 1 and abs(surplus) <= tolerance) or (eta == math.inf and surplus < 0.0):
+            break
+        if eta == 0.0:
+            tolerance = NOISE * size - CLOSE * surplus
+        if surplus < 0.0:
+            below = eta
+        else:
+            above = eta
+        eta = 0.0 if eta == math.inf else next_trial(below, above, eta, surplus, slope, turn, typical)
+        if eta > 0.0 and not below < eta < above:
+            eta, last = below, True
+    return eta, above if last else eta, surplus
+
+
+@kernel
+def between(
+    duel: Duel, only_free: bool, surplus: float, above: float, lam_i: Array, lam_k: Array, work: Array
+) -> int:
+    """Go on from just below the root to where the scores meet; the rival's cell that goes farthest."""
+    groups = duel.q.size
+    far_i, far_k = work[:groups], work[groups : 2 * groups]
+    reach = place(duel, only_free, above, far_i, far_k)[0] - surplus
+    if reach == math.inf:  # only the cells at a pole move, each by the same
+        reach = 0.0
+        for g in range(groups):
+            at_pole = far_k[g] == math.inf and duel.q[g] > 0.0
+            far_i[g], far_k[g] = lam_i[g], lam_k[g] + (1.0 if at_pole else 0.0)
+            reach += duel.q[g] if at_pole else 0.0
+    # the rival's score is concave in its means, so it rises at least in proportion
+    part = max(-surplus, 0.0) / reach if reach > 0.0 else 0.0
+    farthest, jump = 0.0, -1
+    for g in range(groups):
+        if duel.q[g] * (far_k[g] - lam_k[g]) > farthest:
+            farthest, jump = duel.q[g] * (far_k[g] - lam_k[g]), g
+        # so is policy i's, which must fall: past its floor it goes all the way
+        falls = duel.gamma[g] > 0.0 and far_i[g] < duel.floor[g] < lam_i[g]
+        lam_i[g] += (1.0 if falls else part) * (far_i[g] - lam_i[g])
+        lam_k[g] += part * (far_k[g] - lam_k[g])
+    return jump
 
 
 @kernel
@@ -101,60 +186,7 @@ def cost(duel: Duel, lam_i: Array, lam_k: Array) -> float:
 
 
 @kernel
-def _search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[float, float]:
-    """The pulls on either side of the root, equal where the surplus vanishes without a jump."""
-    surplus, slope = place(duel, only_free, 0.0, lam_i, lam_k)
-    size, share, weight = 0.0, 0.0, 0.0
-    for g in range(duel.q.size):
-        size += duel.q[g] * (abs(duel.mu[g, duel.i]) + abs(duel.mu[g, duel.k]))
-        share = max(share, duel.q[g])
-        weight = max(weight, duel.v[g, duel.i], duel.v[g, duel.k])
-    tolerance = NOISE * size - CLOSE * surplus
-    # where no cell answers a faint pull, a strength of about 1 is the scale on which edges give way
-    eta = -surplus / slope if slope > 0.0 else max(weight, 1e-300) / share
-    below, above = 0.0, math.inf
-    for turn in range(TURNS):
-        surplus, slope = place(duel, only_free, eta, lam_i, lam_k)
-        if abs(surplus) <= tolerance:
-            return eta, eta
-        if surplus < 0.0:
-            below = eta
-        else:
-            above = eta
-        eta = next_trial(below, above, eta, surplus, slope, turn)
-        if not below < eta < above:
-            break
-    return below, above
-
-
-@kernel
 def _weight(v: float, only_free: bool) -> float:
     if not only_free:
         return v
     return 1.0 if v == 0.0 else math.inf
-
-
-@kernel
-def _between(duel: Duel, only_free: bool, above: float, lam_i: Array, lam_k: Array, work: Array) -> int:
-    """Go on from just below the root to where the overall means meet; the rival's cell that goes farthest."""
-    q, groups = duel.q, duel.q.size
-    far_i, far_k = work[:groups], work[groups : 2 * groups]
-    place(duel, only_free, above, far_i, far_k)
-    gap, reach = 0.0, 0.0
-    for g in range(groups):
-        gap += q[g] * (lam_i[g] - lam_k[g])
-        reach += q[g] * ((far_k[g] - lam_k[g]) + (lam_i[g] - far_i[g])) if q[g] > 0.0 else 0.0
-    if reach == math.inf:  # only the cells at a pole move, each by the same
-        reach = 0.0
-        for g in range(groups):
-            at_pole = far_k[g] == math.inf and q[g] > 0.0
-            far_i[g], far_k[g] = lam_i[g], lam_k[g] + (1.0 if at_pole else 0.0)
-            reach += q[g] if at_pole else 0.0
-    part = max(gap, 0.0) / reach if reach > 0.0 else 0.0
-    farthest, jump = 0.0, -1
-    for g in range(groups):
-        if q[g] * (far_k[g] - lam_k[g]) > farthest:
-            farthest, jump = q[g] * (far_k[g] - lam_k[g]), g
-        lam_i[g] += part * (far_i[g] - lam_i[g])
-        lam_k[g] += part * (far_k[g] - lam_k[g])
-    return jump

@@ -26,6 +26,9 @@ from evenhand.model.units import (
 STRONGEST = 1e100
 JUST_BELOW_ONE = 1.0 - 2.0**-53
 
+# the lines of a penalised score: the one that holds above the floor, the one below, the lower of both
+PLAIN, STEEP, EITHER = 0.0, 1.0, -1.0
+
 
 @kernel
 def strength(eta: float, q: float, v: float) -> float:
@@ -72,6 +75,56 @@ def lifted(code: int, mu: float, s: float, low: float, high: float) -> float:
 
 
 @kernel
+def lowered_softly(
+    code: int, mu: float, s: float, extra: float, floor: float, line: float
+) -> tuple[float, float]:
+    """The minimiser of d(mu, lam) + s phi(lam) for phi(lam) = lam + extra min(lam - floor, 0), and phi'.
+
+    phi is the lower of two lines, so the minimum is the lower of two minima; `line` may settle which.
+    """
+    steep = 1.0 + extra
+    if line == PLAIN:
+        return lowered(code, mu, s), 1.0
+    far = lowered(code, mu, s * steep)
+    if line == STEEP or mu <= floor:
+        return far, steep
+    near = lowered(code, mu, s)
+    if near <= floor:
+        return far, steep
+    if far >= floor:
+        return near, 1.0
+    if code == GAUSSIAN:
+        steeper = s > switch(mu, extra, floor)
+    else:
+        by_near = divergence(code, mu, near) + s * near
+        steeper = divergence(code, mu, far) + s * (far + extra * (far - floor)) < by_near
+    return (far, steep) if steeper else (near, 1.0)
+
+
+@kernel
+def switch(mu: float, extra: float, floor: float) -> float:
+    """The strength beyond which a Gaussian mean above the floor falls on the steep line below it."""
+    return 2.0 * (mu - floor) / (2.0 + extra)
+
+
+@kernel
+def lifted_softly(
+    code: int, mu: float, s: float, extra: float, floor: float, low: float, high: float
+) -> float:
+    """The minimiser of d(mu, lam) - s phi(lam) over low <= lam <= high, with phi as above."""
+    if mu >= floor:
+        return lifted(code, mu, s, low, high)
+    below = lifted(code, mu, s * (1.0 + extra), low, min(floor, high))
+    if high <= floor or (below < floor and code != EXPONENTIAL):
+        return below
+    above = lifted(code, mu, s, floor, high)
+    if code == EXPONENTIAL and s < math.inf:
+        by_below = divergence(code, mu, below) - s * (below + extra * (below - floor))
+        return above if divergence(code, mu, above) - s * above < by_below else below
+    return above
+
+
+@kernel
 def response(code: int, lam: float, s: float) -> float:
     """dlam/ds at lam = up(mu, s), or at lam = down(mu, -s) for s < 0: V / (1 - s V')."""
     if code == GAUSSIAN:
@@ -94,7 +147,9 @@ def paid(code: int, v: float, mu: float, lam: float) -> float:
 
 
 @kernel
-def next_trial(below: float, above: float, eta: float, surplus: float, slope: float, turn: int) -> float:
+def next_trial(
+    below: float, above: float, eta: float, surplus: float, slope: float, turn: int, typical: float
+) -> float:
     """Where to look next for the root of an increasing function, known to lie between `below` and `above`.
 
     Newton's point where it falls inside; else, and now and then against creeping, a point in the middle.
@@ -104,7 +159,7 @@ def next_trial(below: float, above: float, eta: float, surplus: float, slope: fl
     if below < newton < above and not creeping:
         return newton
     if above == math.inf:
-        return 8.0 * eta
+        return max(8.0 * eta, typical)
     if below == 0.0:
         return above / 1024.0
     if above > 4.0 * below:

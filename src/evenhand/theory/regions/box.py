@@ -71,7 +71,8 @@ def beat(
         low[g], high[g] = max(r.lo[g, k], edge_low(code)), min(r.hi[g, k], edge_high(code))
         if low[g] > high[g]:
             return math.inf, math.inf
-    duel = Duel(code, q, i, k, v, mu, low, high)
+    # a box has no penalties: gamma is 0 throughout, and the arrays after it are not read
+    duel = Duel(code, q, i, k, v, mu, low, high, r.gamma, low, low, low)
     if code == EXPONENTIAL:
         return meet_far(duel, lam_i, lam_k, work[2 * groups :])
     value, lower, _ = meet(duel, lam_i, lam_k, work[2 * groups :])

@@ -1,0 +1,227 @@
+"""Penalties: falling short of a floor costs gamma per unit, and everybody may be chosen (the soft form).
+
+A policy scores q.phi(m) with phi(m) = m + gamma min(m - floor, 0), the lower of two lines. For the rival to
+reach a score is a convex condition. For the best policy to fall to one is not; but it does exactly if it does
+so on some choice of one line per group. So the piece is a union of convex ones over such choices, made by
+branch and bound on the one-dimensional dual: at a pull eta every group takes the cheaper line, which bounds
+all choices from below; if nothing jumps at the root of the surplus, that choice is optimal; else the two
+choices on either side of the jump are tried, and the search goes on with that group's line settled each way.
+The bounds of the exponential may stay apart: its divergence is not convex, and only lines are settled.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import Region
+from evenhand.model.units import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
+from evenhand.theory.meeting import Duel, between, cost, place, search
+from evenhand.theory.pulls import EITHER, PLAIN, STEEP, switch
+
+Array = NDArray[np.float64]
+
+LOOKS = 20000  # at most; one or two are usual, whatever the number of groups
+ENOUGH = 1e-12  # relative distance of the bounds that settles a choice
+BESIDE = 4e-16  # relative distance to either side of a jump
+
+
+@kernel
+def enter(
+    code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
+) -> tuple[float, float]:
+    """Nobody is kept out, so entering costs nothing."""
+    for g in range(lam_k.size):
+        lam_k[g] = mu[g, k]
+    return 0.0, 0.0
+
+
+@kernel
+def leave(
+    code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
+) -> tuple[float, float, int]:
+    """Nobody is ever outside, so there is no way out."""
+    for g in range(lam_k.size):
+        lam_k[g] = mu[g, k]
+    return math.inf, math.inf, -1
+
+
+@kernel
+def beat(
+    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    lam_i: Array, lam_k: Array, work: Array,
+) -> tuple[float, float]:  # fmt: skip
+    """eq:f_mu_opt_ext2: the cheapest way for rival k to reach the penalised score of policy i."""
+    n = q.size
+    low, high, floor = work[:n], work[n : 2 * n], work[2 * n : 3 * n]
+    line, slope, rest = work[3 * n : 4 * n], work[4 * n : 5 * n], work[5 * n :]
+    gap, free = 0.0, False
+    for g in range(n):
+        lam_i[g], lam_k[g] = mu[g, i], mu[g, k]
+        floor[g], line[g] = r.lo[g, k], EITHER
+        short = min(lam_i[g] - floor[g], 0.0) - min(lam_k[g] - floor[g], 0.0)
+        gap += q[g] * (lam_i[g] - lam_k[g] + r.gamma[g] * short)
+        free = free or (q[g] > 0.0 and (v[g, i] == 0.0 or v[g, k] == 0.0))
+    if gap <= 0.0:
+        return 0.0, 0.0
+    for g in range(n):
+        # the score rises by q at least, so no group of the rival needs to rise farther than this
+        need = mu[g, k] + gap / q[g] if q[g] > 0.0 else mu[g, k]
+        low[g], high[g] = edge_low(code), need if code == EXPONENTIAL else edge_high(code)
+    duel = Duel(code, q, i, k, v, mu, low, high, r.gamma, floor, line, slope)
+    if free:
+        below, above, surplus = search(duel, True, lam_i, lam_k)
+        if below < math.inf:
+            between(duel, True, surplus, above, lam_i, lam_k, rest)
+            return 0.0, 0.0
+    return _choose_lines(duel, lam_i, lam_k, rest)
+
+
+@kernel
+def _choose_lines(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
+    """The cheapest meeting over all choices of lines, and a lower bound, by branch and bound."""
+    n = duel.q.size
+    now_i, now_k, scratch = work[:n], work[n : 2 * n], work[2 * n : 4 * n]
+    sides, unused, waiting = work[4 * n : 6 * n], work[6 * n : 8 * n], work[8 * n :]
+    # a choice that waits: the bound it inherits, and a line per group
+    size = 1 + n
+    waiting[0] = -math.inf
+    for g in range(n):
+        waiting[1 + g] = EITHER
+    value, lower, choices, looks = math.inf, math.inf, 1, 0
+    while choices > 0:
+        choices -= 1
+        choice = waiting[choices * size : (choices + 1) * size]
+        if choice[0] >= value * (1.0 - ENOUGH) or looks == LOOKS:
+            lower = min(lower, choice[0])
+            continue
+        looks += 1
+        found, bound, jump = _settle(_on(duel, choice[1:]), now_i, now_k, sides, scratch)
+        value = _keep(found, value, now_i, now_k, lam_i, lam_k)
+        choice[0] = max(choice[0], bound)
+        if jump >= 0:
+            for side in range(2):
+                tried = _on(duel, sides[side * n : (side + 1) * n])
+                found, _, _ = _settle(tried, now_i, now_k, unused, scratch)
+                value = _keep(found, value, now_i, now_k, lam_i, lam_k)
+        if jump < 0 or choice[0] >= value * (1.0 - ENOUGH):
+            lower = min(lower, choice[0])
+        else:
+            _fork(waiting, choices, size, jump)
+            choices += 2
+    return value, min(lower, value)
+
+
+@kernel
+def _settle(duel: Duel, lam_i: Array, lam_k: Array, sides: Array, work: Array) -> tuple[float, float, int]:
+    """The cheapest meeting on the lines allowed: value, lower bound, and the group whose line jumps or -1.
+
+    Where one jumps the value is far from the bound; `sides` holds the choices just below and above the jump.
+    """
+    n = duel.q.size
+    if duel.code == GAUSSIAN:
+        below, above = _walk(duel)
+        surplus, _ = place(duel, False, below, lam_i, lam_k)
+    else:
+        below, above, surplus = search(duel, False, lam_i, lam_k)
+    lower = cost(duel, lam_i, lam_k) - below * surplus
+    jump = -1
+    if above > below:
+        _lines(duel, sides[:n])
+        between(duel, False, surplus, above, lam_i, lam_k, work)
+        _lines(duel, sides[n:])
+        widest = 0.0
+        for g in range(n):
+            drop = duel.q[g] * duel.gamma[g] * abs(duel.mu[g, duel.i] - duel.floor[g])
+            if sides[g] != sides[n + g] and drop > widest:
+                widest, jump = drop, g
+    value = cost(duel, lam_i, lam_k)
+    return value, min(lower, value), jump
+
+
+@kernel
+def _walk(duel: Duel) -> tuple[float, float]:
+    """The Gaussian's root: its surplus is linear between the pulls where a cell passes its floor or jumps.
+
+    From one such pull to the next, until the line in between has its root there, or a jump passes 0.
+    """
+    eta = 0.0
+    for _ in range(3 * duel.q.size + 1):
+        level, slope, upcoming = 0.0, 0.0, math.inf
+        for g in range(duel.q.size):
+            q, gamma, floor = duel.q[g], duel.gamma[g], duel.floor[g]
+            if q == 0.0:
+                continue
+            mu, pace = duel.mu[g, duel.i], q / duel.v[g, duel.i]
+            value, growth, change = _falling(eta, mu, pace, gamma, floor, duel.line[g])
+            level, slope, upcoming = level - q * value, slope + q * growth, min(upcoming, change)
+            mu, pace = duel.mu[g, duel.k], q / duel.v[g, duel.k]
+            value, growth, change = _rising(eta, mu, pace, gamma, floor)
+            level, slope, upcoming = level + q * value, slope + q * growth, min(upcoming, change)
+        root = -level / slope
+        if root < eta:
+            return eta * (1.0 - BESIDE), eta * (1.0 + BESIDE)
+        if root <= upcoming:
+            return root, root
+        eta = upcoming
+    return eta, eta
+
+
+@kernel
+def _falling(
+    eta: float, mu: float, pace: float, gamma: float, floor: float, line: float
+) -> tuple[float, float, float]:
+    """Policy i's cell at a pull: it scores value - growth eta, until it jumps to the steep line."""
+    jump = switch(mu, gamma, floor) / pace if line == EITHER else math.inf
+    if line == PLAIN or (line == EITHER and eta < jump):
+        return mu, pace, jump
+    steep = 1.0 + gamma
+    return mu + gamma * (mu - floor), steep * steep * pace, math.inf
+
+
+@kernel
+def _rising(eta: float, mu: float, pace: float, gamma: float, floor: float) -> tuple[float, float, float]:
+    """The rival's cell at a pull: it scores value + growth eta, until it arrives at its floor or departs."""
+    steep = 1.0 + gamma
+    departs = (floor - mu) / pace
+    if eta >= departs:
+        return mu, pace, math.inf
+    if eta >= departs / steep:
+        return floor, 0.0, departs
+    return mu + gamma * (mu - floor), steep * steep * pace, departs / steep
+
+
+@kernel
+def _on(duel: Duel, line: Array) -> Duel:
+    """The same duel with policy i on these lines."""
+    code, q, i, k, v, mu, low, high, gamma, floor, _, slope = duel
+    return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope)
+
+
+@kernel
+def _lines(duel: Duel, line: Array) -> None:
+    """The lines on which policy i was placed last."""
+    for g in range(duel.q.size):
+        line[g] = STEEP if duel.gamma[g] > 0.0 and duel.slope[g] > 1.0 else PLAIN
+
+
+@kernel
+def _keep(found: float, value: float, now_i: Array, now_k: Array, lam_i: Array, lam_k: Array) -> float:
+    """The cheaper of two meetings, and its means."""
+    if found >= value:
+        return value
+    for g in range(lam_i.size):
+        lam_i[g], lam_k[g] = now_i[g], now_k[g]
+    return found
+
+
+@kernel
+def _fork(waiting: Array, choice: int, size: int, group: int) -> None:
+    """Replace a choice by two, with one group's line settled either way."""
+    here, after = choice * size, (choice + 1) * size
+    for n in range(size):
+        waiting[after + n] = waiting[here + n]
+    waiting[here + 1 + group], waiting[after + 1 + group] = PLAIN, STEEP
