@@ -1,0 +1,113 @@
+"""Asking: which policy for whom, next."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evenhand.errors import BadInput, Conflict
+from evenhand.live import events as ev
+from evenhand.live.common import answered, code, refuse_unless_open
+from evenhand.live.events import decode
+from evenhand.live.fold import Fold
+from evenhand.live.writer import Session
+from evenhand.procedure.state import TOLD
+
+
+class Ask(NamedTuple):
+    """A ticket: give this policy to one unit of this group, then tell what came of it."""
+
+    ticket: str
+    policy: str
+    group: str | None  # None where it is known only with the outcome
+
+
+class Request(NamedTuple):
+    """What somebody asks for."""
+
+    n: int
+    group: str | None = None
+    worker: str | None = None
+    key: str | None = None
+    lease: float | None = None
+    key_is_ours: bool = False  # made up by us, so that it can be there already only after a broken connection
+
+
+def ask(session: Session, request: Request) -> list[Ask]:
+    """Hand out tickets; those this worker still has, or this key has got, come first. None after the stop."""
+    fold, key = session.fold, request.key
+    if key is not None and (session.again or not request.key_is_ours):
+        earlier = [answered(ev.Asked, decode(record), key) for record in session.by_key(key)]
+        if earlier:
+            return [_shown(fold, event.ticket, event.policy, event.group) for event in earlier]
+    refuse_unless_open(fold, "hand out tickets")
+    arrived = _arrived(fold, request.group)
+    if fold.stop is not None:
+        return []
+    held = _held(fold, request.worker, arrived)[: request.n]
+    return held + _fresh(session, request, _room(fold, request.n - len(held)), arrived)
+
+
+def _room(fold: Fold, wanted: int) -> int:
+    """How many of these tickets the experiment may still hand out."""
+    left = int(fold.brain.spec.cap - fold.brain.state.clock[TOLD]) - len(fold.out)
+    n = max(min(wanted, left), 0)
+    most = fold.protocol.limits["tickets_out"]
+    if len(fold.out) + n > most:
+        raise BadInput(f"at most {most} tickets may be out; tell or drop some first.")
+    return n
+
+
+def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask]:
+    fold, key = session.fold, request.key
+    problem = fold.protocol.problem
+    asks = []
+    for part, cell in enumerate(fold.brain.choose(n, arrived) if n else []):
+        group = None if cell.group < 0 else problem.group_names[cell.group]
+        event = ev.Asked(
+            ticket=fold.tickets + 1,
+            policy=problem.policies[cell.policy],
+            group=group,
+            decision=fold.counts["asked"] + 1,
+            state=cell.state,
+            chance=cell.chance,
+            p=cell.p,
+            worker=request.worker,
+            lease=request.lease,
+            key=key,
+            part=0 if key is None else part,
+            **session.stamp(),
+        )
+        session.emit_chosen(event, cell)
+        asks.append(_shown(fold, event.ticket, event.policy, group))
+    return asks
+
+
+def _held(fold: Fold, worker: str | None, arrived: int) -> list[Ask]:
+    """The tickets this worker has and has not told."""
+    asks = []
+    problem = fold.protocol.problem
+    for ticket in fold.by_worker.get(worker or "", ()):
+        k, g = fold.out[ticket][:2]
+        if arrived not in (-1, g):
+            raise Conflict(
+                f"worker {worker!r} has ticket {code(fold, ticket)} for another group; tell or drop it first."
+            )
+        asks.append(_shown(fold, ticket, problem.policies[k], None if g < 0 else problem.group_names[g]))
+    return asks
+
+
+def _arrived(fold: Fold, group: str | None) -> int:
+    """The group of the unit that came, -1 where the rule chooses it or it is not known."""
+    mode = fold.protocol.problem.mode
+    if mode == "proportional":
+        if group is None:
+            raise BadInput("in proportional mode say which group the unit that came belongs to.")
+        return fold.protocol.problem.group_index(group)
+    if group is not None:
+        why = "the procedure chooses it" if mode == "active" else "it is told with the outcome"
+        raise BadInput(f"in {mode} mode a group cannot be given when asking: {why}.")
+    return -1
+
+
+def _shown(fold: Fold, ticket: int, policy: str, group: str | None) -> Ask:
+    return Ask(code(fold, ticket), policy, group)

@@ -1,0 +1,181 @@
+"""The audit: every allocation, estimate, piece of evidence and the stop, derived again from the log.
+
+It says "identical", or names the first event that does not follow from those before it. On another build of
+the
+numerical libraries the last digits of chances may differ; these are counted apart, and are no difference as
+long as
+every decision is the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from evenhand.errors import BadInput, IntegrityFailed
+from evenhand.live.chain import Difference, Head, genesis, verified
+from evenhand.live.events import Amended, Created, decode
+from evenhand.live.export import Export
+from evenhand.live.fold import Fold
+from evenhand.live.history import Outcomes
+from evenhand.live.index import index_of
+from evenhand.live.journal import Position, Row, open_journal
+from evenhand.live.loading import only_experiment
+from evenhand.live.protocol import Protocol, versions
+from evenhand.live.tables import Index
+
+_AT_ONCE = 10_000  # events whose arithmetic is done in one go
+_NOWHERE = Index(part=-1)  # of records from a file, which has no index
+
+
+class Audit(NamedTuple):
+    """What an audit found."""
+
+    events: int  # how many were read before the end or the first difference
+    identical: bool
+    first_difference: str | None
+    first_different_event: int | None
+    head: str  # hash of the last event read
+    same_build: bool  # was the log begun with the libraries of this audit?
+    other_digits: int  # asks and snapshots whose chances differ in the last digits
+
+
+def audit(address: str, head: str | None = None, experiment: str | None = None) -> Audit:
+    """Audit a journal or an export. `head`: a hash noted earlier, which the log must still hold."""
+    wanted = None if head is None else _hash(head)
+    if not _is_journal(address):
+        export = Export(Path(address))
+        return _audit(
+            export.experiment, lambda: (Row(record, _NOWHERE) for record in export.read()), wanted, None
+        )
+    journal = open_journal(address, write=False)
+    try:
+        name = only_experiment(journal, experiment)
+        position = journal.position(name)
+        return _audit(name, lambda: journal.read(name, 0, position.head.seq), wanted, position)
+    finally:
+        journal.close()
+
+
+def _audit(name: str, read: Callable[[], Iterable[Row]], wanted: bytes | None, end: Position | None) -> Audit:
+    run = _Run(name, read, wanted)
+    difference: IntegrityFailed | None = None
+    try:
+        run.read_all()
+        run.check_end(end)
+    except IntegrityFailed as problem:
+        difference = run.earliest(problem)
+    return run.result(difference)
+
+
+class _Run:
+    """One pass over a log."""
+
+    def __init__(self, name: str, read: Callable[[], Iterable[Row]], wanted: bytes | None) -> None:
+        self._name = name
+        self._read = read
+        self._wanted = wanted
+        self._head = genesis(name)
+        self._fold: Fold | None = None
+        self._outcomes: Outcomes | None = None
+
+    def read_all(self) -> None:
+        """Every event: its place in the chain, what it is found by, and whether it follows."""
+        rows = iter(self._read())
+        while chunk := list(itertools.islice(rows, _AT_ONCE)):
+            for record, row in zip(verified((row.record for row in chunk), self._head), chunk, strict=True):
+                self._one(row)
+                self._head = Head(record.seq, record.hash)
+                if record.hash == self._wanted:
+                    self._wanted = None
+            if self._fold is not None:
+                self._fold.brain.flush()
+
+    def _one(self, row: Row) -> None:
+        record, event = row.record, decode(row.record)
+        fold = self._fold
+        if fold is None:
+            if not isinstance(event, Created) or event.experiment != self._name:
+                raise Difference(1, "must be the protocol of this experiment; it is not.")
+            self._fold = Fold(Protocol.read(event, record.hash), Head(1, record.hash))
+            return
+        if row.found_by is not _NOWHERE and row.found_by != index_of(event, record.seq, fold.cell_of(event)):
+            raise Difference(record.seq, "is filed under another ticket, cell or key than its own.")
+        if self._outcomes is not None or isinstance(event, Amended):
+            self._known_outcomes(record.seq).see(record.seq, event)
+        fold.step(record, event, self._history)
+
+    def _history(self, cell: int, seq: int) -> list[float]:
+        return self._known_outcomes(seq).of(cell)
+
+    def _known_outcomes(self, seq: int) -> Outcomes:
+        """What stands; what came before the first amendment is read a second time, then kept up to date."""
+        if self._outcomes is None:
+            assert self._fold is not None
+            self._outcomes = Outcomes(self._fold)
+            for row in itertools.islice(self._read(), seq - 1):
+                self._outcomes.see(row.record.seq, decode(row.record))
+        return self._outcomes
+
+    def check_end(self, end: Position | None) -> None:
+        """Is this all, does it reach the head noted earlier, and is nothing due that is not there?"""
+        fold, seq = self._fold, self._head.seq
+        if fold is None:
+            raise Difference(1, "is missing: the log is empty.")
+        if end is not None and (end.head != self._head or not end.ends_there):
+            raise Difference(
+                seq + 1, f"is not where the journal's head says the log ends, after event {end.head.seq}."
+            )
+        if end is not None and end.snapshot != fold.snapshot:
+            raise Difference(end.snapshot, f"is noted as the latest snapshot; that is event {fold.snapshot}.")
+        if fold.must_stop:
+            raise Difference(seq + 1, "is missing: the stopping rule fired, and no event says so.")
+        if self._wanted is not None:
+            missing = f"no event has the hash {self._wanted.hex()}"
+            raise Difference(seq + 1, f"is missing: {missing}; the log was cut off, or is another one.")
+        if fold.brain.odd and fold.protocol.versions == versions():
+            raise Difference(fold.brain.first_odd, "has other chances than this very build gives.")
+
+    def earliest(self, problem: IntegrityFailed) -> IntegrityFailed:
+        """The problem, or an earlier one that waits in the arithmetic."""
+        if self._fold is not None:
+            try:
+                self._fold.brain.flush()
+            except Difference as waiting:
+                if not isinstance(problem, Difference) or waiting.seq < problem.seq:
+                    return waiting
+        return problem
+
+    def result(self, difference: IntegrityFailed | None) -> Audit:
+        fold = self._fold
+        return Audit(
+            events=self._head.seq,
+            identical=difference is None,
+            first_difference=None if difference is None else str(difference),
+            first_different_event=difference.seq if isinstance(difference, Difference) else None,
+            head=str(self._head),
+            same_build=fold is not None and fold.protocol.versions == versions(),
+            other_digits=0 if fold is None else fold.brain.odd,
+        )
+
+
+def _is_journal(address: str) -> bool:
+    if address.startswith(("postgresql://", "postgres://")):
+        return True
+    try:
+        with Path(address).open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError as problem:
+        raise BadInput(f"{address} cannot be read: {problem.strerror}.") from None
+
+
+def _hash(text: str) -> bytes:
+    try:
+        value = bytes.fromhex(text.strip())
+    except ValueError:
+        value = b""
+    if len(value) != 32:
+        raise BadInput(f"a head must be 64 hexadecimal digits, as `status` shows it; it is {text[:80]!r}.")
+    return value

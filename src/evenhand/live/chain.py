@@ -1,0 +1,90 @@
+"""The hash chain: an event's hash covers the event and the hash before it, so nothing inside changes unseen.
+
+    hash of event n  =  SHA-256( hash of event n-1  followed by  the bytes of event n )
+    hash of event 0  =  SHA-256( "evenhand journal 1", a line end, the experiment's name )
+
+An event's bytes are canonical JSON in UTF-8: keys sorted, no spaces, floats as the shortest text that reads
+back as the same
+number, neither NaN nor infinity. The hashes are over the stored bytes, so a verifier needs no JSON to check
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from evenhand.errors import BadInput, IntegrityFailed
+
+
+class Head(NamedTuple):
+    """How far a log goes: the number of its last event, and that event's hash."""
+
+    seq: int
+    hash: bytes
+
+    def __str__(self) -> str:
+        return self.hash.hex()
+
+
+class Record(NamedTuple):
+    """One event as it is stored."""
+
+    seq: int
+    body: bytes
+    hash: bytes
+
+
+class Difference(IntegrityFailed):
+    """An event is not what it must be; the first such event is named."""
+
+    def __init__(self, seq: int, message: str) -> None:
+        super().__init__(f"event {seq} {message}")
+        self.seq = seq
+
+
+def genesis(experiment: str) -> Head:
+    """Where an experiment's chain begins."""
+    return Head(0, hashlib.sha256(b"evenhand journal 1\n" + experiment.encode()).digest())
+
+
+def link(previous: bytes, body: bytes) -> bytes:
+    """The hash of the event with these bytes after the event with that hash."""
+    return hashlib.sha256(previous + body).digest()
+
+
+def canonical(value: Any) -> bytes:
+    """The one way a value is written."""
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode()
+    except (ValueError, TypeError) as problem:
+        raise BadInput(f"a log holds finite numbers, text, lists and tables only: {problem}.") from None
+
+
+def extend(head: Head, bodies: Iterable[bytes]) -> list[Record]:
+    """These bodies as the next records after `head`."""
+    records = []
+    seq, previous = head
+    for body in bodies:
+        seq, previous = seq + 1, link(previous, body)
+        records.append(Record(seq, body, previous))
+    return records
+
+
+def verified(records: Iterable[Record], head: Head) -> Iterator[Record]:
+    """The same records, each checked to follow the one before; the first that does not is named."""
+    seq, previous = head
+    for record in records:
+        seq += 1
+        if record.seq != seq:
+            raise Difference(seq, f"is missing: event {record.seq} stands in its place.")
+        body = record.body
+        if type(body) is not bytes or hashlib.sha256(previous + body).digest() != record.hash:
+            raise Difference(
+                seq, f"was changed: its hash does not follow from its content and event {seq - 1}."
+            )
+        previous = record.hash
+        yield record

@@ -1,0 +1,28 @@
+"""The clocks of one process: one for people, which may jump, and one for waiting, which does not."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+
+class Clock:
+    """The machine's clocks; tests put others in their place."""
+
+    def now(self) -> float:
+        """Seconds since 1970, as people set it."""
+        return time.time()
+
+    def steady(self) -> float:
+        """Seconds since some moment; only differences mean anything."""
+        return time.monotonic()
+
+
+def utc(seconds: float) -> str:
+    """Seconds since 1970 as text. Later times sort after earlier ones."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seconds_of(text: str) -> float:
+    """What `utc` was given."""
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,55 @@
+"""What the operations share: how tickets are shown, who may do what now, what text is taken."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from evenhand.errors import BadInput, Closed, Conflict
+from evenhand.live import events as ev
+from evenhand.live.fold import Fold
+from evenhand.live.protocol import LIMITS
+from evenhand.live.tickets import ticket_code
+
+E = TypeVar("E", bound=ev.Event)
+
+
+def code(fold: Fold, ticket: int) -> str:
+    """A ticket as people see it."""
+    return ticket_code(fold.protocol.hash, ticket)
+
+
+def answered(kind: type[E], event: ev.AnyEvent, key: str | None) -> E:
+    """The event that an earlier request with this key made; a key stands for one request."""
+    if not isinstance(event, kind):
+        raise Conflict(f"the key {key!r} was used for another request; take a new key for a new request.")
+    return event
+
+
+def refuse_unless_open(fold: Fold, what: str) -> None:
+    """Neither closed nor paused."""
+    refuse_if_closed(fold, what)
+    if fold.paused:
+        raise Closed(f"the experiment is paused and cannot {what}; resume it first.")
+
+
+def refuse_if_closed(fold: Fold, what: str) -> None:
+    if fold.closed:
+        raise Closed(f"the experiment is closed and cannot {what}.")
+
+
+def checked_text(value: Any, what: str, most: int = LIMITS["text_characters"]) -> str:
+    """Text that says something and can be written down."""
+    if not isinstance(value, str) or not value.strip():
+        raise BadInput(f"{what} must be some text; it is {value!r}.")
+    if len(value) > most:
+        raise BadInput(f"{what} may have {most} characters; it has {len(value)}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"{what} must be proper Unicode text; it holds half a character.") from None
+    return value
+
+
+def optional_text(value: Any, what: str) -> str | None:
+    """Such text, or nothing."""
+    return None if value is None else checked_text(value, what, LIMITS["name_characters"])

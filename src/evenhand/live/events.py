@@ -1,0 +1,197 @@
+"""What can happen in an experiment: a closed set of events, and nothing else ever changes it.
+
+Names of policies and groups stand in the log as people wrote them, so that a log can be read without its
+program. Tickets are
+whole numbers here; people see them with a check code (`tickets`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from evenhand.live.chain import Difference, Record, canonical
+
+FORMAT = 1  # of the events; written in `created`
+
+
+class Event(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    gc=False,
+    tag_field="kind",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """What all events carry."""
+
+    at: str  # UTC by the writer's clock; for people and leases, never for the order
+    back: float = 0.0  # seconds by which that clock was behind the latest time in the log
+    key: str | None = None  # the request this answers, so that a repeated request finds its answer
+    part: int = 0  # which event of that request
+
+
+class Created(Event, frozen=True, kw_only=True, tag="created"):
+    """Event one: the protocol, frozen."""
+
+    experiment: str
+    study: str  # the study file, every default spelled out
+    seed: int
+    lease: float | None  # seconds after which a ticket without an outcome is given up; None: never
+    format: int
+    versions: dict[str, str]
+    limits: dict[str, int]
+    by: str | None = None
+
+
+class Asked(Event, frozen=True, kw_only=True, gc=False, tag="asked"):
+    """A ticket was handed out: decision number `decision`, drawn with chance `p`."""
+
+    ticket: int
+    policy: str
+    group: str | None  # None where it is known only with the outcome
+    decision: int
+    state: str  # digest of the counts and sums the decision was made from
+    chance: str  # digest of the rule's memory and of the probabilities it drew from
+    p: float | None = None  # None where there are too many policies to write the probabilities out
+    worker: str | None = None
+    lease: float | None = None  # where it differs from the protocol's
+
+
+class Told(Event, frozen=True, kw_only=True, gc=False, tag="told"):
+    """The first outcome of a ticket; it counts."""
+
+    ticket: int
+    outcome: float
+    group: str | None = None  # where it was not known before
+
+
+class Late(Event, frozen=True, kw_only=True, tag="late"):
+    """An outcome that came after the stop, or for a ticket given up: kept, never counted."""
+
+    ticket: int
+    outcome: float
+    why: str  # "stopped", "closed", "expired" or "dropped"
+    group: str | None = None
+
+
+class Dropped(Event, frozen=True, kw_only=True, gc=False, tag="dropped"):
+    """A ticket that will have no outcome."""
+
+    ticket: int
+    reason: str
+    by: str | None = None
+
+
+class Expired(Event, frozen=True, kw_only=True, gc=False, tag="expired"):
+    """A ticket whose lease ran out."""
+
+    ticket: int
+
+
+class Amended(Event, frozen=True, kw_only=True, tag="amended"):
+    """A correction: `outcome` stands from here on in place of `old`."""
+
+    ticket: int
+    policy: str
+    group: str
+    outcome: float
+    old: float
+    counted: bool  # False where the outcome came late
+    reason: str
+    by: str
+
+
+class Imported(Event, frozen=True, kw_only=True, gc=False, tag="imported"):
+    """An outcome collected before; row `row` of `rows` of one import."""
+
+    ticket: int
+    policy: str
+    group: str
+    outcome: float
+    row: int
+    rows: int
+    source: str
+
+
+class Refused(Event, frozen=True, kw_only=True, tag="refused"):
+    """Somebody told a second, different outcome; `kept` still counts."""
+
+    ticket: int
+    outcome: float
+    kept: float
+
+
+class Paused(Event, frozen=True, kw_only=True, tag="paused"):
+    reason: str
+    by: str | None = None
+
+
+class Resumed(Event, frozen=True, kw_only=True, tag="resumed"):
+    reason: str
+    by: str | None = None
+
+
+class Stopped(Event, frozen=True, kw_only=True, tag="stopped"):
+    """The stopping rule fired, or the samples ran out."""
+
+    why: str  # "decided" or "exhausted"
+    answer: str | None  # the policy; None: none meets the requirement, or nothing was decided
+    samples: int
+    evidence: float | None
+    needed: float | None  # None where the rule needs no evidence
+    weakest: int
+
+
+class Closed(Event, frozen=True, kw_only=True, tag="closed"):
+    reason: str
+    by: str | None = None
+
+
+class Viewed(Event, frozen=True, kw_only=True, tag="viewed"):
+    """Somebody looked at outcomes before the end."""
+
+    by: str
+    what: str
+
+
+class Snapshot(Event, frozen=True, kw_only=True, tag="snapshot"):
+    """The fold of all events before, so that opening need not begin at event one."""
+
+    fold: dict[str, Any]
+
+
+AnyEvent = (
+    Created | Asked | Told | Late | Dropped | Expired | Amended | Imported | Refused
+    | Paused | Resumed | Stopped | Closed | Viewed | Snapshot
+)  # fmt: skip
+
+_decoder = msgspec.json.Decoder(AnyEvent)
+
+
+def encode(event: Event) -> bytes:
+    """The event's bytes."""
+    return canonical(plain(event))
+
+
+def plain(event: Event) -> dict[str, Any]:
+    """The event as tables and numbers."""
+    table: dict[str, Any] = msgspec.to_builtins(event)
+    return table
+
+
+def stopped(table: dict[str, Any]) -> Stopped:
+    """The stop that `plain` wrote."""
+    return msgspec.convert(table, Stopped)
+
+
+def decode(record: Record) -> AnyEvent:
+    """The event of a record; bytes that are no event are named by their number."""
+    try:
+        event: AnyEvent = _decoder.decode(record.body)
+        return event
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        damage = f"cannot be read ({problem}); it was damaged, or written by a newer version of evenhand."
+        raise Difference(record.seq, damage) from None

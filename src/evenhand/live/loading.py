@@ -1,0 +1,83 @@
+"""From a journal to a fold: the protocol, the latest snapshot, and the verified events after it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from evenhand.errors import BadInput, NotFound
+from evenhand.live.chain import Difference, Head, Record, genesis, link, verified
+from evenhand.live.events import Created, Snapshot, decode
+from evenhand.live.fold import Fold, History, corrected
+from evenhand.live.journal import Journal, Row
+from evenhand.live.protocol import Protocol
+from evenhand.live.snapshot import restore
+
+_AT_ONCE = 5_000
+
+
+def only_experiment(journal: Journal, name: str | None) -> str:
+    """The experiment meant: the one named, or the only one there is."""
+    if name is not None:
+        return name
+    names = journal.experiments()
+    if not names:
+        raise NotFound("the journal holds no experiment yet; make one with `evenhand new`.")
+    if len(names) > 1:
+        raise BadInput(f"the journal holds {len(names)} experiments; say which: {', '.join(names[:10])}.")
+    return names[0]
+
+
+def load_protocol(journal: Journal, experiment: str) -> Protocol:
+    """Event one, verified."""
+    rows = list(journal.read(experiment, 0, 1))
+    [first] = verified((row.record for row in rows), genesis(experiment))
+    event = decode(first)
+    if not isinstance(event, Created) or event.experiment != experiment:
+        raise Difference(1, "must be the protocol of this experiment; it is not.")
+    return Protocol.read(event, first.hash)
+
+
+def load(journal: Journal, experiment: str) -> Fold:
+    """The experiment as of its last event."""
+    protocol = load_protocol(journal, experiment)
+    position = journal.position(experiment)
+    head, snapshot = position.head, position.snapshot
+    fold = _from_snapshot(journal, protocol, snapshot) if snapshot else Fold(protocol, Head(1, protocol.hash))
+    catch_up(fold, journal.read(experiment, fold.head.seq, head.seq), history_of(journal, experiment))
+    if fold.head != head:
+        raise Difference(head.seq, "is not the one that the journal's head names.")
+    if fold.must_stop:
+        raise Difference(head.seq + 1, "is missing: the stopping rule fired, and no event says so.")
+    return fold
+
+
+def catch_up(fold: Fold, rows: Iterable[Row], history: History) -> None:
+    """Fold the events that follow, checking each."""
+    records = verified((row.record for row in rows), fold.head)
+    while chunk := list(itertools.islice(records, _AT_ONCE)):
+        fold.take(chunk, history)
+
+
+def history_of(journal: Journal, experiment: str) -> History:
+    """A cell's outcomes as of an event, looked up in the journal."""
+
+    def outcomes(cell: int, seq: int) -> list[float]:
+        return corrected(journal.by_cell(experiment, cell, seq))
+
+    return outcomes
+
+
+def _from_snapshot(journal: Journal, protocol: Protocol, seq: int) -> Fold:
+    before, row = (row.record for row in journal.read(protocol.experiment, seq - 2, seq))
+    event = decode(row)
+    if not isinstance(event, Snapshot) or link(before.hash, row.body) != row.hash or row.seq != seq:
+        raise Difference(seq, "should be the latest snapshot; it was changed.")
+    return _restored(protocol, row, event)
+
+
+def _restored(protocol: Protocol, row: Record, event: Snapshot) -> Fold:
+    try:
+        return restore(protocol, Head(row.seq, row.hash), event)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise Difference(row.seq, f"is a snapshot that cannot be read ({problem!r}).") from None

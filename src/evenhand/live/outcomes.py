@@ -1,0 +1,50 @@
+"""What may be told as an outcome: decided before anything is written, the same way at every door."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import BadInput
+from evenhand.model.families import Family
+
+LARGEST = 1e100  # beyond, the sum of squares would overflow
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def checked_outcome(value: Any, family: Family) -> float:
+    """The outcome as a float.
+
+    A number that cannot come from this family, and what is no number, is refused.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise BadInput(f"outcomes must be {family.outcomes}; {_shown(value)} is not a number.")
+    try:
+        outcome = float(value)
+    except OverflowError:
+        outcome = math.inf
+    if not math.isfinite(outcome) or not family.admits(outcome):
+        raise BadInput(f"outcomes must be {family.outcomes}; this one is {_shown(value)}.")
+    if outcome == 0.0 and math.copysign(1.0, outcome) < 0.0:
+        raise BadInput(
+            f"outcomes must be {family.outcomes}; this one is -0.0. Write 0 if that is what was seen."
+        )
+    if abs(outcome) > LARGEST:
+        raise BadInput(f"outcomes must not be larger than {LARGEST:g} in size; this one is {_shown(value)}.")
+    return outcome
+
+
+def parsed_outcome(text: str, family: Family) -> float:
+    """The outcome that a field of a file or command line spells."""
+    stripped = text.strip()
+    if not _NUMBER.fullmatch(stripped):
+        raise BadInput(f"outcomes must be {family.outcomes}; {_shown(text)} is not a number.")
+    return checked_outcome(float(stripped), family)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

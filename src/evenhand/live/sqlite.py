@@ -1,0 +1,176 @@
+"""A journal in one SQLite file: write-ahead log, `synchronous=FULL`, one writer.
+
+SQLite before 3.51.3 can damage a file when two connections write and checkpoint at once. Here one connection
+writes, guarded by
+the lock; readers open the file read-only and never checkpoint.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
+from evenhand.live import tables
+from evenhand.live.journal import Journal, Turn
+from evenhand.live.lock import FileLock, Mark
+from evenhand.live.schema import bring_up_to_date
+
+_FULL, _EXTRA = 2, 3  # values of PRAGMA synchronous that survive a power loss
+_FULL_DISK = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE")
+# troubles of the machine; any other error on our fixed statements means that the file is not what we wrote
+_MACHINE = ("BUSY", "LOCKED", "IOERR", "READONLY", "CANTOPEN", "PERM", "NOMEM", "PROTOCOL", "AUTH", "NOLFS")
+
+
+class SqliteJournal(Journal):
+    """A file, or ``:memory:`` for tests."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        write: bool = True,
+        create: bool = False,
+        wait: float = 0.0,
+        synchronous: str = "FULL",
+    ) -> None:
+        self._lock: FileLock | None = None
+        if address == ":memory:":
+            engine = _in_memory()
+            super().__init__(engine, engine)
+            bring_up_to_date(engine)
+            return
+        path = _checked(address, create)
+        super().__init__(_read_only(path), None)
+        if write:
+            self._lock = FileLock(path, wait)
+            try:
+                self._writing = _writer(path, synchronous)
+                with self._explained():
+                    bring_up_to_date(self._writing)
+                    self._refuse_older_copy(path)
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        super().close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _committed(self, turn: Turn) -> None:
+        if self._lock is not None:
+            self._lock.remember(Mark(turn.number, turn.head.seq, turn.head.hash))
+
+    def _refuse_older_copy(self, path: Path) -> None:
+        assert self._lock is not None
+        assert self._writing is not None
+        mark = self._lock.mark
+        if mark is not None:
+            with self._writing.connect() as connection:
+                event = sa.select(tables.events.c.hash).where(
+                    tables.events.c.experiment == mark.experiment, tables.events.c.seq == mark.seq
+                )
+                if connection.execute(event).scalar() != mark.hash:
+                    raise IntegrityFailed(
+                        f"{path} does not hold event {mark.seq}, which was written here before: this "
+                        "is an older or another copy, "
+                        "and going on would fork the log. Put the newer file back; remove "
+                        f"{self._lock.path} only if it is lost for good."
+                    )
+        self._lock.remember(mark)
+
+    def _explain(self, problem: sa.exc.DBAPIError) -> Exception:
+        code = getattr(problem.orig, "sqlite_errorname", "")
+        if code in _FULL_DISK:
+            full = f"the disk is full ({problem.orig}); nothing was written."
+            return StorageFailed(f"{full} Free some space and repeat the call.")
+        if code.removeprefix("SQLITE_").startswith(_MACHINE):
+            return StorageFailed(
+                f"the journal could not be used ({code}: {problem.orig}); nothing was acknowledged."
+            )
+        return IntegrityFailed(f"the file is damaged, or is no journal: {problem.orig}.")
+
+
+def _checked(address: str, create: bool) -> Path:
+    path = Path(address).resolve()
+    if not path.exists():
+        if not create:
+            raise NotFound(f"there is no journal {address}; make one with `evenhand new {address} STUDY`.")
+        if not path.parent.is_dir():
+            raise BadInput(f"{path.parent} must be a directory, to hold the journal {path.name}.")
+    elif not path.is_file():
+        raise BadInput(f"{address} must be a file; it is not.")
+    elif path.stat().st_size and path.open("rb").read(16) != b"SQLite format 3\0":
+        raise IntegrityFailed(f"{address} is not a journal: it is no SQLite file.")
+    return path
+
+
+def _in_memory() -> sa.Engine:
+    engine = sa.create_engine(
+        "sqlite://", poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False}
+    )
+    _begin_ourselves(engine)
+    return engine
+
+
+def _read_only(path: Path) -> sa.Engine:
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=10, check_same_thread=False)
+
+    return sa.create_engine(
+        "sqlite://", creator=connect, poolclass=sa.pool.QueuePool, pool_size=2, max_overflow=30
+    )
+
+
+def _writer(path: Path, synchronous: str) -> sa.Engine:
+    """One connection, kept for good."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
+        try:
+            _make_durable(connection, synchronous)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.pool.StaticPool)
+    _begin_ourselves(engine)
+    return engine
+
+
+def _make_durable(connection: sqlite3.Connection, synchronous: str) -> None:
+    """Write-ahead log, and every commit on the disk before it is acknowledged; refuse what cannot do so."""
+    level = synchronous.removeprefix("unsafe-")
+    mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if mode != "wal":
+        raise StorageFailed(
+            f"the file system under the journal must support a write-ahead log; SQLite chose {mode!r} "
+            "instead."
+        )
+    connection.execute(f"PRAGMA synchronous={level}")
+    connection.execute("PRAGMA fullfsync=ON")  # macOS: without it a flush may stay in the drive
+    connection.execute("PRAGMA checkpoint_fullfsync=ON")
+    found = connection.execute("PRAGMA synchronous").fetchone()[0]
+    if found not in (_FULL, _EXTRA) and not synchronous.startswith("unsafe-"):
+        raise StorageFailed(
+            "synchronous must be FULL, or acknowledged outcomes are lost with the power; it is "
+            f"{synchronous}. "
+            f"Write unsafe-{synchronous} if you mean it."
+        )
+
+
+def _begin_ourselves(engine: sa.Engine) -> None:
+    """Transactions begin when we say so, not when the driver guesses."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None
+
+    @sa.event.listens_for(engine, "begin")
+    def _(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

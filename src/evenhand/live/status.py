@@ -1,0 +1,96 @@
+"""Where an experiment stands: one sentence, then the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from evenhand.live import kernels, words
+from evenhand.live.fold import View, finite
+from evenhand.live.health import health_of
+from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, TOLD, State, new_work
+
+Status = dict[str, Any]
+# how many more samples it may take: {"0.5": 900, "0.7": ..., "0.8": ..., "0.9": ...}
+Forecast = Callable[[View], Mapping[str, int]]
+
+VERDICTS = ("undecided", "met", "failed")
+
+
+def status_of(view: View, now: float, forecast: Forecast | None = None) -> Status:
+    """The JSON of `evenhand status`, and the sentence people read."""
+    stop, state = view.stop, view.state
+    decided = stop is not None and stop.why == "decided"
+    status: Status = {
+        "answer": stop.answer if stop is not None else None,
+        "decided": decided,
+        "samples": int(state.clock[TOLD]),
+        "pending": view.pending,
+        "evidence": finite(state.level[EVIDENCE]),
+        "needed": finite(state.level[NEEDED]),
+        "head": str(view.head),
+        "more": _more(view, forecast),
+        "experiment": view.protocol.experiment,
+        "title": view.protocol.study.title,
+        "state": state_word(view),
+        "leader": _leader(view),
+        "events": view.head.seq,
+        "late": view.counts["late"],
+        "counts": view.counts,
+        "health": health_of(view, now),
+        **_verdicts(view),
+    }
+    status["sentence"] = words.sentence(view, status)
+    return status
+
+
+def state_word(view: View) -> str:
+    """running, paused, decided, exhausted or closed."""
+    if view.stop is not None:
+        return view.stop.why
+    return "closed" if view.closed else "paused" if view.paused else "running"
+
+
+def _more(view: View, forecast: Forecast | None) -> dict[str, int]:
+    if view.stop is not None or view.closed:
+        return dict.fromkeys(("0.5", "0.7", "0.8", "0.9"), 0)
+    return {} if forecast is None else {chance: int(more) for chance, more in forecast(view).items()}
+
+
+def _leader(view: View) -> str | None:
+    """Who leads by the last look; None before the first, and where nobody seems to meet the requirement."""
+    answer = int(view.state.clock[ANSWER])
+    return None if answer == NONE else view.protocol.problem.policies[answer]
+
+
+def _verdicts(view: View) -> dict[str, Any]:
+    spec, state, problem = view.protocol.spec, view.state, view.protocol.problem
+    cells = np.zeros(state.n.shape, dtype=np.int64)
+    policies = np.zeros(len(problem.policies), dtype=np.int64)
+    kernels.verdicts(spec, state, new_work(spec), cells, policies)
+    means = _means(view, state)
+    overall = np.where(np.isfinite(means).all(axis=1), means @ problem.shares, np.nan)
+    return {
+        "policies": [
+            {"policy": name, "mean": finite(overall[k]), "verdict": VERDICTS[policies[k]]}
+            for k, name in enumerate(problem.policies)
+        ],
+        "cells": [
+            {
+                "policy": policy, "group": group, "n": int(state.n[g, k]), "mean": finite(means[k, g]),
+                "pending": finite(round(state.out[g, k], 6)), "verdict": VERDICTS[cells[g, k]],
+            }
+            for k, policy in enumerate(problem.policies)
+            for g, group in enumerate(problem.group_names)
+        ],
+    }  # fmt: skip
+
+
+def _means(view: View, state: State) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Estimates K x L in the user's units; NaN where there is no outcome."""
+    family = view.protocol.problem.family
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unit = np.where(state.n > 0, state.s / state.n, np.nan)
+    return family.low + family.width * unit.T

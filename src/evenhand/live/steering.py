@@ -1,0 +1,71 @@
+"""Steering: data collected before, pausing, closing, and looking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evenhand.errors import Closed
+from evenhand.live import events as ev
+from evenhand.live.common import answered, refuse_if_closed, refuse_unless_open
+from evenhand.live.events import decode
+from evenhand.live.writer import Session
+
+
+class Row(NamedTuple):
+    """An outcome collected before."""
+
+    policy: str
+    group: str
+    outcome: float
+
+
+def import_rows(session: Session, rows: Sequence[Row], source: str, key: str | None) -> int:
+    """Count outcomes collected before, as one act."""
+    fold = session.fold
+    if key is not None and (earlier := session.by_key(key)):
+        return answered(ev.Imported, decode(earlier[0]), key).rows
+    refuse_unless_open(fold, "take data")
+    if fold.stop is not None:
+        raise Closed("the experiment has stopped; data collected elsewhere cannot be added to its decision.")
+    for number, row in enumerate(rows, start=1):
+        session.emit(
+            ev.Imported(
+                ticket=fold.tickets + 1,
+                policy=row.policy,
+                group=row.group,
+                outcome=row.outcome,
+                row=number,
+                rows=len(rows),
+                source=source,
+                key=key,
+                part=number - 1 if key is not None else 0,
+                **session.stamp(),
+            )
+        )
+    return len(rows)
+
+
+def pause(session: Session, reason: str, by: str | None) -> None:
+    """Hand out nothing until `resume`; outcomes are still taken."""
+    refuse_if_closed(session.fold, "be paused")
+    if not session.fold.paused:
+        session.emit(ev.Paused(reason=reason, by=by, **session.stamp()))
+
+
+def resume(session: Session, reason: str, by: str | None) -> None:
+    """Hand out tickets again."""
+    refuse_if_closed(session.fold, "be resumed")
+    if session.fold.paused:
+        session.emit(ev.Resumed(reason=reason, by=by, **session.stamp()))
+
+
+def close(session: Session, reason: str, by: str | None) -> None:
+    """End the experiment, decided or not."""
+    if not session.fold.closed:
+        session.emit(ev.Closed(reason=reason, by=by, **session.stamp()))
+
+
+def view(session: Session, by: str, what: str) -> None:
+    """Write down that somebody looked at outcomes."""
+    session.emit(ev.Viewed(by=by, what=what, **session.stamp()))

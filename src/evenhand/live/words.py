@@ -1,0 +1,86 @@
+"""The sentence that a status opens with: something a person can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evenhand.live.fold import View
+from evenhand.model.constraints import Caps, Floors, NoConstraint, Penalty
+
+
+def sentence(view: View, status: dict[str, Any]) -> str:
+    """Who leads or won, what is certified and what is open, how far and how much longer."""
+    if view.stop is not None:
+        return _end(view, status)
+    parts = [_leader(view, status), _progress(status), _forecast(status)]
+    if view.paused or view.closed:
+        parts.append(
+            "The experiment is paused." if view.paused else "The experiment was closed without a decision."
+        )
+    return " ".join(part for part in parts if part)
+
+
+def _end(view: View, status: dict[str, Any]) -> str:
+    assert view.stop is not None
+    samples, risk = f"{view.stop.samples:,} samples", f"{view.protocol.procedure.delta:.4g}"
+    note = " Outcomes were corrected since." if view.corrected_after_stop else ""
+    if view.stop.why == "exhausted":
+        leader = f"{status['leader']} leads" if status["leader"] else "no policy leads"
+        return f"All {samples} are used and nothing is decided; {leader}.{note}"
+    rule = view.protocol.procedure.stopping_name
+    basis = f"certified at risk {risk}" if rule == "certified" else f"by the {rule} rule at risk {risk}"
+    if rule == "budget":
+        basis = "the best estimate when the budget was used"
+    if view.stop.answer is None:
+        return f"None of the policies meets the requirement: {basis}, after {samples}.{note}"
+    return f"{view.stop.answer} is the answer: {basis}, after {samples}.{note}"
+
+
+def _leader(view: View, status: dict[str, Any]) -> str:
+    leader = status["leader"]
+    if leader is not None:
+        return f"{leader} leads. {_requirement(view, status, leader)}".strip()
+    if status["needed"] == 0.0:
+        return f"The start is under way: {status['samples']:,} outcomes so far, no policy leads yet."
+    return "No policy seems to meet the requirement so far."
+
+
+def _requirement(view: View, status: dict[str, Any], leader: str) -> str:
+    """What is certified, refuted and open of the leader's floors, caps or other requirement."""
+    constraint = view.protocol.problem.constraint
+    if isinstance(constraint, (NoConstraint, Penalty)):
+        return ""
+    if isinstance(constraint, (Floors, Caps)):
+        noun = "floor" if isinstance(constraint, Floors) else "cap"
+        found: dict[str, list[str]] = {"met": [], "failed": [], "undecided": []}
+        for cell in status["cells"]:
+            if cell["policy"] == leader:
+                found[cell["verdict"]].append(cell["group"])
+        said = {"met": "certified for", "failed": "refuted for", "undecided": "still open for"}
+        return (
+            f"Its {noun} is "
+            + ", ".join(f"{said[v]} {_listed(groups)}" for v, groups in found.items() if groups)
+            + "."
+        )
+    verdict = next(policy["verdict"] for policy in status["policies"] if policy["policy"] == leader)
+    return {"met": "Its requirement is certified.", "failed": "Its requirement is refuted."}.get(
+        verdict, "Its requirement is still open."
+    )
+
+
+def _progress(status: dict[str, Any]) -> str:
+    evidence, needed = status["evidence"], status["needed"]
+    if not needed or evidence is None:
+        return ""
+    return f"{max(min(evidence / needed, 1.0), 0.0):.0%} of the evidence needed."
+
+
+def _forecast(status: dict[str, Any]) -> str:
+    more = status["more"].get("0.8")
+    return f"About {more:,} more samples (80% chance to finish by then)." if more else ""
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > 6:
+        return f"{len(names)} groups"
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

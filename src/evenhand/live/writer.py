@@ -1,0 +1,220 @@
+"""Group commit: whoever comes first writes for everyone who is waiting, in one transaction.
+
+A call is a function of a `Session`; it reads the fold, emits events and returns a result. Nobody gets a
+result before the
+transaction that holds its events is on the disk. When a transaction fails the fold is thrown away and read
+again from the log.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from evenhand.errors import EvenhandError, StorageFailed
+from evenhand.live import events as ev
+from evenhand.live.brain import Cell
+from evenhand.live.chain import Record
+from evenhand.live.clock import Clock, seconds_of, utc
+from evenhand.live.events import encode
+from evenhand.live.fold import Fold, corrected
+from evenhand.live.index import index_of
+from evenhand.live.journal import Interrupted, Journal, Turn
+from evenhand.live.leases import Leases
+from evenhand.live.loading import catch_up, history_of, load
+from evenhand.live.points import reach
+from evenhand.live.snapshot import snapshot_of
+
+T = TypeVar("T")
+AT_ONCE = 1_000  # calls in one transaction
+_PAUSES = (0.0, 0.05, 0.1, 0.2)  # seconds before trying again; then always the last
+
+
+class Session:
+    """What a call may do during a turn."""
+
+    def __init__(self, turn: Turn, fold: Fold, clock: Clock, leases: Leases, again: bool) -> None:
+        self.fold = fold
+        self.again = again  # an earlier try may have been committed without our knowing
+        self.by_ticket = turn.by_ticket
+        self.by_key = turn.by_key
+        self._turn = turn
+        self._clock = clock
+        self._leases = leases
+
+    def stamp(self) -> dict[str, Any]:
+        """The time for an event, and by how much it is behind the log's latest."""
+        now = self._clock.now()
+        at, latest = utc(now), self.fold.latest
+        return {"at": at} if at >= latest else {"at": at, "back": round(seconds_of(latest) - now, 6)}
+
+    def emit(self, event: ev.AnyEvent) -> None:
+        """Write an event and fold it; if the stopping rule fires with it, that too."""
+        fold = self.fold
+        record = self._append(event, fold.cell_of(event))
+        fold.note(record, event, self._history)
+        if fold.must_stop:
+            self.emit(fold.stop_event(**self.stamp()))
+
+    def emit_chosen(self, event: ev.Asked, cell: Cell) -> None:
+        """Write an ask that the rule has just chosen."""
+        self.fold.note_chosen(self._append(event, None), event, cell)
+        self._leases.add(event.ticket, self.fold.out[event.ticket])
+
+    def give_up_overdue(self) -> None:
+        """Write an expiry for every ticket whose lease has run out."""
+        for ticket in self._leases.due(self.fold):
+            self.emit(ev.Expired(ticket=ticket, **self.stamp()))
+
+    def save_snapshot(self) -> None:
+        """Write the fold down, where the last time is long ago."""
+        fold = self.fold
+        if fold.head.seq - fold.snapshot >= fold.protocol.snapshot_every:
+            event = ev.Snapshot(fold=snapshot_of(fold), **self.stamp())
+            record = self._append(event, None)
+            self._turn.mark_snapshot()
+            fold.note_snapshot(record, event)
+
+    def _append(self, event: ev.AnyEvent, cell: int | None) -> Record:
+        index = index_of(event, self._turn.head.seq + 1, cell)
+        [record] = self._turn.append([(encode(event), index)])
+        return record
+
+    def _history(self, cell: int, _seq: int) -> list[float]:
+        return corrected(self._turn.by_cell(cell))
+
+
+class _Call:
+    """Somebody's wish, and what came of it."""
+
+    def __init__(self, work: Callable[[Session], Any]) -> None:
+        self.work = work
+        self.done = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def run(self, session: Session) -> None:
+        self.value, self.error = None, None
+        try:
+            self.value = self.work(session)
+        except StorageFailed:
+            raise
+        except EvenhandError as refusal:
+            self.error = refusal  # an answer like any other; what it emitted before is kept
+
+    def fail(self, error: BaseException) -> None:
+        self.value, self.error = None, error
+
+
+class Writer:
+    """The one place that writes to an experiment; safe to call from many threads."""
+
+    def __init__(self, journal: Journal, experiment: str, clock: Clock, patience: float) -> None:
+        self._journal = journal
+        self._experiment = experiment
+        self._clock = clock
+        self._patience = patience
+        self._leases = Leases(clock)
+        self._lock = threading.Lock()
+        self._waiting: deque[_Call] = deque()
+        self._fold: Fold | None = None
+        with self._lock:
+            self._insist(lambda _again: self._known_fold())
+
+    def submit(self, work: Callable[[Session], T]) -> T:
+        """Do it, and return when it is on the disk."""
+        call = _Call(work)
+        self._waiting.append(call)
+        with self._lock:
+            while not call.done:
+                self._write_for_all()
+        reach("before reply")
+        if call.error is not None:
+            raise call.error
+        result: T = call.value
+        return result
+
+    @contextmanager
+    def reading(self) -> Iterator[Fold]:
+        """The fold as of now; nobody writes inside the block, so keep it short."""
+        with self._lock:
+            yield self._insist(lambda _again: self._known_fold(fresh=self._journal.shared))
+
+    def soonest_lease(self) -> float | None:
+        with self._lock:
+            return self._leases.soonest()
+
+    def _write_for_all(self) -> None:
+        calls = [self._waiting.popleft() for _ in range(min(len(self._waiting), AT_ONCE))]
+        try:
+            self._insist(lambda again: self._transact(calls, again))
+        except Exception as problem:
+            for call in calls:
+                call.fail(problem)
+        except BaseException:
+            for call in calls:
+                call.fail(
+                    StorageFailed("the writer was interrupted; repeat the call to learn what came of it.")
+                )
+            raise
+        finally:
+            for call in calls:
+                call.done = True
+
+    def _transact(self, calls: list[_Call], again: bool) -> None:
+        fold = self._known_fold()
+        self._fold = None  # until the commit, the log knows better
+        with self._journal.turn(self._experiment) as turn:
+            if turn.head != fold.head:
+                self._follow(fold, turn)
+            session = Session(turn, fold, self._clock, self._leases, again)
+            session.give_up_overdue()
+            for call in calls:
+                call.run(session)
+            session.save_snapshot()
+        self._fold = fold
+
+    def _known_fold(self, fresh: bool = False) -> Fold:
+        if self._fold is None:
+            self._fold = load(self._journal, self._experiment)
+            self._leases.begin(self._fold)
+        elif fresh:
+            fold, self._fold = self._fold, None
+            before = fold.tickets
+            rows = self._journal.read(self._experiment, fold.head.seq)
+            catch_up(fold, rows, history_of(self._journal, self._experiment))
+            self._lease_since(fold, before)
+            self._fold = fold
+        return self._fold
+
+    def _follow(self, fold: Fold, turn: Turn) -> None:
+        """Fold what other processes have written since."""
+        before = fold.tickets
+        catch_up(fold, turn.read(fold.head.seq), lambda cell, seq: corrected(turn.by_cell(cell, seq)))
+        self._lease_since(fold, before)
+
+    def _lease_since(self, fold: Fold, before: int) -> None:
+        for ticket in range(before + 1, fold.tickets + 1):
+            if ticket in fold.out:
+                self._leases.add(ticket, fold.out[ticket])
+
+    def _insist(self, work: Callable[[bool], T]) -> T:
+        """Try until it is done or patience ends.
+
+        Broken connections and deadlocks are no reason to give up.
+        """
+        deadline = time.monotonic() + self._patience
+        tries = 0
+        while True:
+            try:
+                return work(tries > 0)
+            except Interrupted:
+                self._fold = None
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
+                tries += 1
