@@ -23,8 +23,23 @@ PIPED_WIDTH = 110
 
 def console() -> Console:
     """Standard output: as wide as the terminal, or of one width when piped."""
-    out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=PIPED_WIDTH)
+    # names may hold brackets or colons, which are neither markup nor emoji here
+    out = Console(highlight=False, markup=False, emoji=False)
+    if not out.is_terminal:
+        out.width = PIPED_WIDTH
+    return out
+
+
+def say(out: Console, sentence: str, style: str = "") -> None:
+    """A sentence on one line, however long."""
+    out.print(sentence, style=style, soft_wrap=True)
+
+
+def section(out: Console, title: str, body: Table) -> None:
+    """A titled table, set off by an empty line."""
+    out.print()
+    out.print(title, style="bold")
+    out.print(body)
 
 
 def verdict(word: str) -> Text:
@@ -33,13 +48,9 @@ def verdict(word: str) -> Text:
     return Text(f"{symbol} {word}", style=colour)
 
 
-def table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text]], numbers_from: int = 1
-) -> Table:
+def table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], numbers_from: int = 1) -> Table:
     """A table without boxes; columns from `numbers_from` on are aligned to the right."""
-    grid = Table(
-        title=title, title_justify="left", title_style="bold", box=None, header_style="dim", pad_edge=False
-    )
+    grid = Table(box=None, header_style="dim", pad_edge=False)
     for place, name in enumerate(columns):
         grid.add_column(name, justify="right" if place >= numbers_from else "left", overflow="fold")
     for row in rows:
@@ -48,22 +59,15 @@ def table(
 
 
 def heat_map(
-    title: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    shares: NDArray[np.float64],
-    leader: int | None = None,
+    rows: Sequence[str], columns: Sequence[str], shares: NDArray[np.float64], leader: str | None = None
 ) -> Table:
     """Shares as a table whose cells are the darker the less; the leader's row in bold."""
     most = float(shares.max()) or 1.0
     cells = [
-        [
-            Text(name, style="bold" if k == leader else ""),
-            *(_shade(share, share / most) for share in shares[k]),
-        ]
-        for k, name in enumerate(rows)
+        [Text(name, style="bold" if name == leader else ""), *(_shade(share, share / most) for share in row)]
+        for name, row in zip(rows, shares.tolist(), strict=True)
     ]
-    return table(title, ["", *columns], cells)
+    return table(["", *columns], cells)
 
 
 def percent(share: float) -> str:

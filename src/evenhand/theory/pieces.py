@@ -110,6 +110,8 @@ class Pieces:
             self._lam,
             self._work,
         )
+        if np.isnan(value).any() or np.isnan(lower).any():
+            raise ArithmeticError("an inner solver answered with something that is not a number")
         # a cell that this mode can never sample has no say in a cut
         own[w == 0.0] = 0.0
         if self.answer is not None:

@@ -61,64 +61,61 @@ def command(
 
 
 def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, target: Path | None) -> None:
-    from evenhand.app.terminal import console, count, heat_map
+    from evenhand.app.terminal import console, count, heat_map, say, section
 
     out = console()
-    out.print(sentence(found))
+    say(out, sentence(found))
     if found.why_none is not None:
-        out.print(found.why_none.words)
+        say(out, found.why_none.words)
     least, unit = count(found.samples_at_least(delta)), "in cost" if found.problem.costs else "samples"
-    out.print(
+    say(
+        out,
         f"No procedure with a risk of {delta:g} can do with fewer than {least} {unit} on average "
-        f"(T* lies in [{found.time_low:.7g}, {found.time_high:.7g}] per nat)."
+        f"(T* lies in [{found.time_low:.7g}, {found.time_high:.7g}] per nat).",
     )
     for warning in found.warnings:
-        out.print(f"Note: {warning}", style="#E69F00")
-    _print_means(out, found)
-    out.print()
-    groups = found.problem.group_names
-    out.print(
-        heat_map("Where samples go", found.problem.policies, groups, found.allocation, found.answer_index)
-    )
+        say(out, f"Note: {warning}", style="#E69F00")
+    order = (-found.problem.scores(found.means)).argsort(kind="stable")
+    policies, groups = [found.problem.policies[k] for k in order], found.problem.group_names
+    _print_means(out, found, order.tolist())
+    section(out, "Where samples go", heat_map(policies, groups, found.allocation[order], found.answer))
     _print_binding(out, found)
     if moved is not None:
         _print_sensitivity(out, moved)
     out.print()
     if target is not None:
-        out.print(f"The heat map is in {target}.")
-    out.print(f"Next: evenhand simulate {study} --replications 1000 --seed 1")
+        say(out, f"The heat map is in {target}.")
+    say(out, f"Next: evenhand simulate {study} --replications 1000 --seed 1")
 
 
 def sentence(found: Plan) -> str:
     """The result in one sentence."""
-    requirement = found.problem.constraint.describe()
+    requirement = f"the requirement (every policy must {found.problem.constraint.describe()})"
     if found.answer is None:
-        return f"None of the policies meets the requirement (every policy must {requirement})."
-    among = "the best overall mean"
+        return f"None of the policies meets {requirement}."
+    if len(found.feasible) == 1:
+        return f"{found.answer} would be chosen: it is the only one that meets {requirement}."
     if len(found.feasible) < len(found.problem.policies):
-        among += f" of the {len(found.feasible)} that meet the requirement (every policy must {requirement})"
-        if len(found.feasible) == 1:
-            among = f"the only one that meets the requirement (every policy must {requirement})"
-            return f"{found.answer} would be chosen: it is {among}."
-    return f"{found.answer} would be chosen: it has {among}."
+        among = f"the {len(found.feasible)} that meet {requirement}"
+        return f"{found.answer} would be chosen: it has the best overall mean of {among}."
+    return f"{found.answer} would be chosen: it has the best overall mean."
 
 
-def _print_means(out: Console, found: Plan) -> None:
-    from evenhand.app.terminal import table, verdict
+def _print_means(out: Console, found: Plan, order: list[int]) -> None:
+    from evenhand.app.terminal import section, table, verdict
 
     problem = found.problem
     scores = problem.scores(found.means)
     rows: list[list[str | Text]] = []
-    for k in sorted(range(len(scores)), key=lambda k: -scores[k]):
+    for k in order:
         word = "met" if problem.policies[k] in found.feasible else "failed"
         means = [f"{mean:.4g}" for mean in found.means[k]]
         rows.append([problem.policies[k], *means, f"{scores[k]:.4g}", verdict(word)])
-    out.print()
-    out.print(table("Assumed means", ["", *problem.group_names, "overall", "requirement"], rows))
+    section(out, "Assumed means", table(["", *problem.group_names, "overall", "requirement"], rows))
 
 
 def _print_binding(out: Console, found: Plan) -> None:
-    from evenhand.app.terminal import percent, table
+    from evenhand.app.terminal import percent, section, table
 
     words = {
         "leave": "that {policy} misses its requirement in {group}",
@@ -129,12 +126,11 @@ def _print_binding(out: Console, found: Plan) -> None:
         [words[bound.piece].format(policy=bound.policy, group=bound.group), percent(bound.share)]
         for bound in found.binding[:8]
     ]
-    out.print()
-    out.print(table("What is hardest to rule out", ["", "share"], rows))
+    section(out, "What is hardest to rule out", table(["", "share"], rows))
 
 
 def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
-    from evenhand.app.terminal import count, table
+    from evenhand.app.terminal import count, section, table
 
     rows = [
         [
@@ -144,12 +140,10 @@ def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
         ]
         for shift in moved.shifts
     ]
-    out.print()
     if rows:
-        out.print(table("The requirement, tighter (+) or looser (-)", ["by", "answer", "T*"], rows))
-        out.print()
+        section(out, "With the requirement tighter (+) or looser (-)", table(["by", "answer", "T*"], rows))
     risks = [[f"{delta:g}", count(samples)] for delta, samples in moved.samples.items()]
-    out.print(table("Samples at least, by risk", ["risk", "samples"], risks))
+    section(out, "Samples at least, by risk", table(["risk", "samples"], risks))
 
 
 def _figure_path(name: str) -> Path:
