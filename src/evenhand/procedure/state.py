@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
+from evenhand.model.units import EXPONENTIAL
 from evenhand.procedure.spec import Spec
 from evenhand.theory.inner import work_size
 
@@ -26,6 +27,9 @@ RUNNING, DECIDED, EXHAUSTED = 0, 1, 2  # values of clock[STOPPED]
 NONE = -1  # "none of the policies", as an answer and as a leader
 # what the entries of State.level hold
 EVIDENCE, NEEDED, WEAKEST = range(3)
+# what the rows of State.bets hold, L rows of each: a cell's first outcome; how many outcomes it took until
+# one differed from it, and by how much; the sum and the sum of squares of all distances to it
+FIRST, LENGTH, LEAP, SHIFTED, SQUARES = range(5)
 
 
 class State(NamedTuple):
@@ -37,7 +41,7 @@ class State(NamedTuple):
     out: Array  # asked and neither told nor dropped
     track: Array  # memory of the sampling rule: weights tracked so far
     w: Array  # memory of the sampling rule: its current weights
-    bets: Array  # log of the predictive likelihood so far, where the variance is unknown
+    bets: Array  # (5 L, K) what bets start from where the outcomes' scale is unknown: FIRST, LENGTH, ...
     theta: Array  # the latest posterior draw of each cell
     clock: Ints  # TOLD, ASKED, ...
     level: Array  # EVIDENCE, NEEDED, WEAKEST: as of the last check
@@ -63,14 +67,16 @@ class Work(NamedTuple):
     stamp_glr: Ints  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
     stamp_ahead: Ints  # (3, K) the same for ahead[k]
     stamp_fails: Ints  # (K,) touched[k] when fails[k] was solved
-    scratch: Array
+    spare: Array  # (8, L, K) tables for the sampling rule
+    scratch: Array  # for the pieces' solvers
 
 
 def new_state(spec: Spec) -> State:
     """The state before anything was asked."""
     shape = spec.phi.shape
-    tables = [np.zeros(shape) for _ in range(8)]
-    state = State(*tables, clock=np.zeros(16, dtype=np.int64), level=np.zeros(4))
+    n, s, ss, out, track, w, theta = (np.zeros(shape) for _ in range(7))
+    bets, clock = np.zeros((5 * shape[0], shape[1])), np.zeros(16, dtype=np.int64)
+    state = State(n, s, ss, out, track, w, bets, theta, clock, level=np.zeros(4))
     state.clock[ANSWER] = NONE
     state.clock[EMPTY] = spec.phi.size
     state.w[:] = 1.0 / state.w.size
@@ -82,14 +88,14 @@ def new_work(spec: Spec) -> Work:
     groups, policies = spec.phi.shape
     tables = [np.zeros((groups, policies)) for _ in range(2)]
     lists = [np.zeros(policies) for _ in range(5)]
-    scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 8 * groups * policies)
+    scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]))
     stamps = [np.full((3, policies), -9, dtype=np.int64) for _ in range(2)]
     queue = np.zeros(policies + 1, dtype=np.int64)
     queue[0] = -1
     return Work(
         *tables, *lists, np.zeros((groups, policies)), np.zeros(groups), np.zeros(groups), np.full(policies, np.nan),
         np.zeros(policies, dtype=np.int64), queue, np.full(1, NONE, dtype=np.int64), *stamps,
-        np.full(policies, -1, dtype=np.int64), scratch,
+        np.full(policies, -1, dtype=np.int64), np.zeros((8, groups, policies)), scratch,
     )  # fmt: skip
 
 
@@ -150,8 +156,8 @@ def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
 @kernel
 def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_out: bool) -> None:
     """An outcome x (unit scale) of cell (k, g) is known. eq:est_performance is s / n from here on."""
-    if spec.unknown_variance:
-        _bet(state, k, g, x)
+    if spec.unknown_variance or spec.code == EXPONENTIAL:
+        _open(state, k, g, x)
     if state.n[g, k] == 0.0:
         state.clock[EMPTY] -= 1
     state.n[g, k] += 1.0
@@ -165,12 +171,24 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
 
 
 @kernel
-def _bet(state: State, k: int, g: int, x: float) -> None:
-    """Multiply the predictive likelihood by the density of x under the estimates made before x was seen."""
-    n = state.n[g, k]
-    if n < 3.0:
+def forget(state: State, k: int, g: int) -> None:
+    """Cell (k, g) as if nothing had been told of it; `clock` is left to the caller."""
+    state.n[g, k], state.s[g, k], state.ss[g, k] = 0.0, 0.0, 0.0
+    for part in range(5):
+        state.bets[part * state.n.shape[0] + g, k] = 0.0
+
+
+@kernel
+def _open(state: State, k: int, g: int, x: float) -> None:
+    """Note an outcome by its distance to the cell's first: nothing cancels, and no scale need be known."""
+    groups, n = state.n.shape[0], state.n[g, k]
+    if n == 0.0:
+        state.bets[FIRST * groups + g, k] = x
         return
-    mean = state.s[g, k] / n
-    # a little prior weight keeps the plug-in variance away from 0 when the first outcomes are equal
-    spread = max(state.ss[g, k] / n - mean * mean, 0.0) * n / (n - 1.0) + 1e-12
-    state.bets[g, k] += -0.5 * np.log(2.0 * np.pi * spread) - 0.5 * (x - mean) * (x - mean) / spread
+    away = x - state.bets[FIRST * groups + g, k]
+    if away != 0.0 and state.bets[LENGTH * groups + g, k] == 0.0:
+        state.bets[LENGTH * groups + g, k] = n + 1.0
+        state.bets[LEAP * groups + g, k] = away
+    state.bets[SHIFTED * groups + g, k] += away
+    state.bets[SQUARES * groups + g, k] += away * away
+

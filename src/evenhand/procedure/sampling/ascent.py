@@ -86,7 +86,7 @@ def slopes_or_need(spec: Spec, state: State, work: Work, leader: int, piece: int
     A tie, or an estimate exactly on its bound, has no slope to climb, and only more samples resolve it.
     """
     slopes(spec, state, work, leader, piece, v, c)
-    if np.max(c) > 0.0:
+    if dot(c, c) > 0.0:
         return
     for g in range(spec.phi.shape[0]):
         c[g, piece] = 1.0 / max(count(state, piece, g), 1.0)
@@ -184,3 +184,23 @@ def dot(a: Array, b: Array) -> float:
         for k in range(a.shape[1]):
             total += a[g, k] * b[g, k]
     return total
+
+
+@kernel
+def add(total: Array, part: Array) -> None:
+    """Add a table to another."""
+    for g in range(total.shape[0]):
+        for k in range(total.shape[1]):
+            total[g, k] += part[g, k]
+
+
+@kernel
+def normalise(table: Array) -> None:
+    """Scale a table to the sum 1."""
+    total = 0.0
+    for g in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            total += table[g, k]
+    for g in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            table[g, k] /= total

@@ -13,7 +13,7 @@ from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling import nobody_feasible
 from evenhand.procedure.sampling.ascent import climb_directed, effective, pieces_at, slopes_or_need
-from evenhand.procedure.sampling.tracking import begin, follow, spare, spread
+from evenhand.procedure.sampling.tracking import begin, follow, spread
 from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, State, Work
 
@@ -38,7 +38,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 def _solve(spec: Spec, state: State, work: Work) -> None:
     """Optimal weights at the present estimates, from the last ones. eq:external_opt."""
     leader = refresh(spec, state, work, True)
-    v, c, values = spare(spec, work, 0), spare(spec, work, 1), spare(spec, work, 2)[0]
+    v, c, values = work.spare[0], work.spare[1], work.spare[2][0]
     if leader == NONE and spec.mode != PROPORTIONAL:
         nobody_feasible.weigh(spec, state, work, state.w, v)
         return

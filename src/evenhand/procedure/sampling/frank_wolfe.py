@@ -15,10 +15,18 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling.ascent import dot, effective, pieces_at, row_slope, slopes_or_need
+from evenhand.procedure.sampling.ascent import (
+    add,
+    dot,
+    effective,
+    normalise,
+    pieces_at,
+    row_slope,
+    slopes_or_need,
+)
 from evenhand.procedure.sampling.pick import surely
-from evenhand.procedure.sampling.tracking import amount, begin, drawn, even, owe, samples, span, spare
-from evenhand.procedure.spec import ACTIVE, PROPORTIONAL, Spec
+from evenhand.procedure.sampling.tracking import amount, begin, drawn, even, owe, samples, span
+from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import State, Work
 
 Array = NDArray[np.float64]
@@ -33,7 +41,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     begin(spec, state)
     t = samples(state)
-    z = spare(spec, work, Z)
+    z = work.spare[Z]
     root = math.sqrt(math.floor(t / spec.phi.size))
     if root == math.floor(root):
         for g in range(spec.phi.shape[0]):
@@ -48,18 +56,17 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 def _direction(spec: Spec, state: State, work: Work, t: float, z: Array) -> None:
     """z = argmax over allowed weights of the least <z - x, h> over slopes h of the near-cheapest pieces."""
     leader = refresh(spec, state, work, True)
-    x, values = spare(spec, work, V), spare(spec, work, VALUES)[0]
-    total = np.sum(state.track)
-    for g in range(x.shape[0]):
-        for k in range(x.shape[1]):
-            x[g, k] = state.track[g, k] / total
+    x, values = work.spare[V], work.spare[VALUES][0]
+    x[:, :] = 0.0
+    add(x, state.track)
+    normalise(x)
     effective(spec, state, x, x)
     cheapest = pieces_at(spec, work, leader, x, values)
     bar = values[cheapest] + t**-0.9 / spec.phi.size
     players = 0
     for k in range(spec.phi.shape[1]):
         if values[k] <= bar and players < PLAYERS:
-            slopes_or_need(spec, state, work, leader, k, x, spare(spec, work, FIRST + players))
+            slopes_or_need(spec, state, work, leader, k, x, work.spare[FIRST + players])
             values[players] = values[k]  # <x, h>, by which the payoff differs from <z, h>
             players += 1
     _play(spec, work, players, values, z)
@@ -68,18 +75,19 @@ def _direction(spec: Spec, state: State, work: Work, t: float, z: Array) -> None
 @kernel
 def _play(spec: Spec, work: Work, players: int, values: Array, z: Array) -> None:
     """Fictitious play (Brown 1951): z answers the mixture of pieces so far, the worst-served piece z."""
-    mixture = spare(spec, work, FIRST + PLAYERS)
-    mixture[:, :] = spare(spec, work, FIRST)
+    mixture = work.spare[FIRST + PLAYERS]
+    mixture[:, :] = 0.0
+    add(mixture, work.spare[FIRST])
     z[:, :] = 0.0
     rounds = PLAYS if players > 1 else 1
     for n in range(1, rounds + 1):
         _answer(spec, mixture, z)
         worst, least = 0, math.inf
         for j in range(players):
-            payoff = dot(z, spare(spec, work, FIRST + j)) / n - values[j]
+            payoff = dot(z, work.spare[FIRST + j]) / n - values[j]
             if payoff < least:
                 worst, least = j, payoff
-        mixture += spare(spec, work, FIRST + worst)
+        add(mixture, work.spare[FIRST + worst])
     z /= float(rounds)
 
 
@@ -87,19 +95,20 @@ def _play(spec: Spec, work: Work, players: int, values: Array, z: Array) -> None
 def _answer(spec: Spec, c: Array, z: Array) -> None:
     """Add to z what gains most from slopes c: one cell, one policy in each group, or one policy."""
     groups, policies = c.shape
+    best, most = 0, -1.0
+    for g in range(groups):
+        for k in range(policies):
+            gain = row_slope(spec, c, k) if spec.mode == AGNOSTIC else c[g, k]
+            if gain > most:
+                best, most = g * policies + k, gain
+        if spec.mode == PROPORTIONAL:
+            z[g, best % policies] += spec.arrivals[g]
+            most = -1.0
     if spec.mode == ACTIVE:
-        cell = np.argmax(c)
-        z[cell // policies, cell % policies] += 1.0
-    elif spec.mode == PROPORTIONAL:
+        z[best // policies, best % policies] += 1.0
+    if spec.mode == AGNOSTIC:
         for g in range(groups):
-            z[g, np.argmax(c[g])] += spec.arrivals[g]
-    else:
-        best = 0
-        for k in range(1, policies):
-            if row_slope(spec, c, k) > row_slope(spec, c, best):
-                best = k
-        for g in range(groups):
-            z[g, best] += spec.arrivals[g]
+            z[g, best % policies] += spec.arrivals[g]
 
 
 @kernel

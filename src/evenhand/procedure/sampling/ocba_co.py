@@ -18,7 +18,8 @@ from evenhand._kernel import kernel
 from evenhand.model.region import PENALTY, ROUNDING
 from evenhand.model.units import divergence, variance
 from evenhand.procedure.estimates import dispersion, refresh
-from evenhand.procedure.sampling.tracking import follow, samples, spare
+from evenhand.procedure.sampling.ascent import normalise
+from evenhand.procedure.sampling.tracking import follow, samples
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
@@ -31,7 +32,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     leader = refresh(spec, state, work, True)
     policies = spec.phi.shape[1]
-    w, v = spare(spec, work, 1), spare(spec, work, 0)
+    w, v = work.spare[1], work.spare[0]
     for k in range(policies):
         for g in range(spec.phi.shape[0]):
             v[g, k] = 1.0 / dispersion(spec, state, g, k)
@@ -43,7 +44,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
             balance += _rival(spec, state, work, leader, k, v, least, w)
     if leader != NONE:
         _leading(spec, state, work, leader, v, balance, least, w)
-    w /= np.sum(w)
+    normalise(w)
     return follow(spec, state, work, w, group)
 
 
@@ -64,7 +65,8 @@ def _rival(
         by_requirement = _split(spec, work, k, v, w)
     rate = max(by_mean, by_requirement, least)
     if by_requirement >= by_mean and by_requirement > 0.0:
-        w[:, k] /= rate
+        for g in range(w.shape[0]):
+            w[g, k] /= rate
         return 0.0
     for g in range(w.shape[0]):
         w[g, k] = _pull(spec, state, work, k, g) / (sd * rate)
@@ -75,12 +77,13 @@ def _rival(
 def _leading(
     spec: Spec, state: State, work: Work, i: int, v: Array, balance: float, least: float, w: Array
 ) -> None:
-    """(w_i / sd_i)^2 = sum (w_k / sd_k)^2 balances the comparisons; the leader's requirement may ask for more."""
+    """(w_i / sd_i)^2 = sum (w_k / sd_k)^2 balances the comparisons; its requirement may ask for more."""
     total = 0.0
     if spec.region.kind != PENALTY:
         inner.leave(spec.code, spec.region, i, v, work.mean, work.lam_k, work.scratch)
         rate = max(_split(spec, work, i, v, w), least)
-        w[:, i] /= rate
+        for g in range(w.shape[0]):
+            w[g, i] /= rate
     else:
         w[:, i] = 0.0
     for g in range(w.shape[0]):
@@ -93,7 +96,7 @@ def _leading(
 
 @kernel
 def _split(spec: Spec, work: Work, k: int, v: Array, w: Array) -> float:
-    """Split policy k's weight by the evidence a sample of each group carries against lam_k; the rate it earns."""
+    """Split k's weight by the evidence a sample of each group carries against lam_k; returns its rate."""
     total, squares = 0.0, 0.0
     for g in range(w.shape[0]):
         mass = v[g, k] * divergence(spec.code, work.mean[g, k], work.lam_k[g])

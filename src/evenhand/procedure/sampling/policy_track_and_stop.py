@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.randomness import DECISIONS, uniform
-from evenhand.procedure.sampling.pick import WRITTEN_OUT, count, least_sampled_policy
-from evenhand.procedure.sampling.tracking import begin, samples, spare
+from evenhand.procedure.sampling.pick import WRITTEN_OUT, least_sampled_policy
+from evenhand.procedure.sampling.tracking import begin, samples
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import State, Work
 
@@ -33,7 +33,7 @@ def choose(
     groups, policies = spec.phi.shape
     begin(spec, state)
     refresh(spec, state, work, True)
-    means, w = spare(spec, work, 0)[0], spare(spec, work, 1)[0]
+    means, w = work.spare[0][0], work.spare[1][0]
     for k in range(policies):
         means[k] = 0.0
         for g in range(groups):
@@ -53,8 +53,10 @@ def weights_from_gaps(means: Array, w: Array) -> None:
     Garivier and Kaufmann 2016, Theorem 5: x_k, the weight over the best arm's, is y / (gap_k^2 - y), where
     the common cost y makes sum x_k^2 = 1; found by bisection below the smallest gap.
     """
-    best = np.argmax(means)
-    nearest = math.inf
+    best, nearest = 0, math.inf
+    for k in range(1, means.size):
+        if means[k] > means[best]:
+            best = k
     for k in range(means.size):
         gap = max(means[best] - means[k], 1e-9 * (1.0 + abs(means[best])))  # ties are very small gaps
         w[k] = gap * gap
@@ -68,9 +70,12 @@ def weights_from_gaps(means: Array, w: Array) -> None:
             if k != best:
                 total += (y / (w[k] - y)) ** 2
         low, high = (y, high) if total < 1.0 else (low, y)
+    total = 0.0
     for k in range(means.size):
         w[k] = low / (w[k] - low) if k != best else 1.0
-    w /= np.sum(w)
+        total += w[k]
+    for k in range(means.size):
+        w[k] /= total
 
 
 @kernel
@@ -88,7 +93,7 @@ def _followed(spec: Spec, state: State, w: Array) -> int:
             return rare
     best, most = 0, -math.inf
     for k in range(policies):
-        owed = np.sum(state.track[:, k]) if spec.c_tracking else (t + 1.0) * w[k]
+        owed = _row(state.track, k) if spec.c_tracking else (t + 1.0) * w[k]
         if owed - _drawn(state, k) > most:
             best, most = k, owed - _drawn(state, k)
     return best
@@ -96,9 +101,14 @@ def _followed(spec: Spec, state: State, w: Array) -> int:
 
 @kernel
 def _drawn(state: State, k: int) -> float:
+    return _row(state.n, k) + _row(state.out, k)
+
+
+@kernel
+def _row(table: Array, k: int) -> float:
     total = 0.0
-    for g in range(state.n.shape[0]):
-        total += count(state, k, g)
+    for g in range(table.shape[0]):
+        total += table[g, k]
     return total
 
 

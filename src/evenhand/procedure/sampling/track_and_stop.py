@@ -14,7 +14,7 @@ from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling import nobody_feasible
 from evenhand.procedure.sampling.ascent import climb_projected, dot, effective, pieces_at, slopes
-from evenhand.procedure.sampling.tracking import begin, c_track, samples, spare, spread
+from evenhand.procedure.sampling.tracking import begin, c_track, samples, spread
 from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, UPDATES, State, Work
 
@@ -33,7 +33,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     )  # the paper counts from the end of the initial samples
     epsilon = 0.5 / math.sqrt(cells * cells + t)
     # (1 - K L epsilon) w + epsilon lies in the trimmed simplex, within K L epsilon of w
-    mixed = spare(spec, work, 7)
+    mixed = work.spare[7]
     spread(spec, state.w, cells * epsilon, mixed)
     return c_track(spec, state, work, mixed, group)
 
@@ -42,7 +42,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 def _update(spec: Spec, state: State, work: Work) -> None:
     """w(t) from w(t-1) at the present estimates."""
     leader = refresh(spec, state, work, True)
-    v, c, values = spare(spec, work, 0), spare(spec, work, 1), spare(spec, work, 2)[0]
+    v, c, values = work.spare[0], work.spare[1], work.spare[2][0]
     if leader == NONE and spec.mode != PROPORTIONAL:
         nobody_feasible.weigh(spec, state, work, state.w, v)
         return

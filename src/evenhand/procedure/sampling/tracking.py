@@ -57,15 +57,6 @@ def drawn(spec: Spec, state: State, k: int, g: int) -> float:
 
 
 @kernel
-def spare(spec: Spec, work: Work, j: int) -> Array:
-    """The j-th of the eight (L, K) tables at the end of the scratch, which belong to the sampling rule."""
-    groups, policies = spec.phi.shape
-    cells = groups * policies
-    start = work.scratch.size - (8 - j) * cells
-    return work.scratch[start : start + cells].reshape((groups, policies))
-
-
-@kernel
 def even(spec: Spec, g: int) -> float:
     """The weight of a cell of group g when samples are spread as evenly as the mode allows."""
     groups, policies = spec.phi.shape
@@ -99,7 +90,7 @@ def follow(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[
     """The next cell towards weights w, by the tracking the procedure asks for, nobody left behind."""
     candidates, t = _reach(spec, state, group)
     if spec.c_tracking:
-        mixed = spare(spec, work, 7)
+        mixed = work.spare[7]
         # its sum over time is FLOOR sqrt(t / candidates) for each candidate
         spread(spec, w, min(MOST_SPREAD, 0.5 * FLOOR * math.sqrt(candidates / t)), mixed)
         return c_track(spec, state, work, mixed, group)
@@ -130,7 +121,7 @@ def c_track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple
 
 @kernel
 def owe(spec: Spec, state: State, w: Array, group: int) -> None:
-    """S(t) = S(t-1) + w: from now on one pick's weights are owed (the arrived column's, where groups arrive)."""
+    """S(t) = S(t-1) + w: one pick's weights are owed from now on (only the arrived column's)."""
     groups, policies = spec.phi.shape
     column = 1.0
     first, last = (group, group + 1) if spec.mode == PROPORTIONAL else (0, groups)
