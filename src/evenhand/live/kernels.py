@@ -27,6 +27,7 @@ from evenhand.procedure.state import (
     ask,
     ask_policy,
     drop,
+    forget,
     record,
     return_policy,
 )
@@ -99,7 +100,7 @@ def replace_outcomes(spec: Spec, state: State, work: Work, k: int, g: int, outco
     state.clock[TOLD] -= int(state.n[g, k])
     if state.n[g, k] > 0.0:
         state.clock[EMPTY] += 1
-    state.n[g, k], state.s[g, k], state.ss[g, k], state.bets[g, k] = 0.0, 0.0, 0.0, 0.0
+    forget(state, k, g)
     for x in outcomes:
         record(spec, state, work, k, g, x, False)
     if state.clock[STOPPED] == RUNNING and _has_begun(spec, state):

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 class Model(NamedTuple):
-    """The function around lam, and room for the step. Rows of `hess` are cells, columns those of its block."""
+    """The function around lam, and room for the step. Columns of `hess` count within the block."""
 
     first: int  # how many cells the first block has
     high: float  # upper end of the domain

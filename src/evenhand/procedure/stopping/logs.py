@@ -1,0 +1,19 @@
+"""Numbers kept as their logs."""
+
+from __future__ import annotations
+
+import math
+
+from evenhand._kernel import kernel
+
+# the log of no evidence at all: finite, so that it can be shown, and lost beside anything it is added to
+NOTHING = -700.0
+
+
+@kernel
+def add(a: float, b: float) -> float:
+    """ln(e^a + e^b)."""
+    high, low = max(a, b), min(a, b)
+    if high == -math.inf or high == math.inf:
+        return high
+    return high + math.log1p(math.exp(low - high))
