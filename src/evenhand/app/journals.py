@@ -58,7 +58,7 @@ def opened(journal: str, name: str | None, *, write: bool = True) -> Iterator[Ex
 
 
 def forecast(view: View) -> Mapping[str, int]:
-    """How many more samples, in runs continued from the present state; nothing before every cell has an outcome."""
+    """How many more samples, by runs continued from here; nothing before every cell has an outcome."""
     from evenhand.judge.forecast import forecast as continued
     from evenhand.procedure.state import EMPTY
 

@@ -17,7 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, overload
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, Conflict
 from evenhand.live import asking, steering, telling
 from evenhand.live.asking import Ask, Request
 from evenhand.live.chain import Head
@@ -158,6 +158,16 @@ class Experiment:
         return self._writer.submit(
             partial(telling.tell, ticket=self._number(ticket), outcome=value, group=group)
         )
+
+    def tell_all(self, outcomes: Sequence[tuple[Ask | str, float, str | None]]) -> list[Receipt | Conflict]:
+        """Many outcomes at once, as (ticket, outcome, group); each gets the answer that `tell` would give."""
+        family = self.protocol.problem.family
+        checked = [(self._number(ticket), checked_outcome(x, family), group) for ticket, x, group in outcomes]
+        return self._writer.submit(partial(telling.tell_all, outcomes=checked))
+
+    def check_ticket(self, ticket: Ask | str) -> None:
+        """Refuse what is not spelled like a ticket of this experiment."""
+        self._number(ticket)
 
     def drop(self, ticket: Ask | str, reason: str, *, by: str | None = None) -> None:
         """The ticket will have no outcome."""

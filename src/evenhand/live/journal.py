@@ -180,7 +180,7 @@ class Journal:
 class Turn:
     """One transaction on one experiment, with its row locked."""
 
-    def __init__(self, connection: sa.Connection, row: sa.Row[tuple[int, str, int, bytes, int]]) -> None:
+    def __init__(self, connection: sa.Connection, row: sa.Row[int, str, int, bytes, int]) -> None:
         self._connection = connection
         self.number = int(row.number)
         self.head = Head(row.seq, row.hash)
@@ -240,15 +240,15 @@ class Turn:
         self.wrote = True
         reach("after write")
 
-    def _found(self, statement: sa.Select[tuple[int, bytes, bytes]], what: object) -> list[Record]:
+    def _found(self, statement: sa.Select[int, bytes, bytes], what: object) -> list[Record]:
         self.flush()
         rows = self._connection.execute(statement, {"of": self.number, "what": what})
         return [Record(seq, body, hash_) for seq, body, hash_ in rows]
 
 
 def _find(
-    connection: sa.Connection, statement: sa.Select[tuple[int, str, int, bytes, int]], name: str
-) -> sa.Row[tuple[int, str, int, bytes, int]]:
+    connection: sa.Connection, statement: sa.Select[int, str, int, bytes, int], name: str
+) -> sa.Row[int, str, int, bytes, int]:
     row = connection.execute(statement, {"name": name}).one_or_none()
     if row is None:
         raise NotFound(f"the journal holds no experiment {name!r}.")

@@ -7,6 +7,7 @@ written down. Every call can be repeated: the answer is the first one's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from evenhand.errors import BadInput, Conflict, IntegrityFailed, NotFound
@@ -37,6 +38,17 @@ def tell(session: Session, ticket: int, outcome: float, group: str | None) -> Re
         return _late(session, ticket, outcome, named, "stopped" if fold.stop is not None else "closed")
     session.emit(ev.Told(ticket=ticket, outcome=outcome, group=named, **session.stamp()))
     return Receipt(code(fold, ticket), outcome, True)
+
+
+def tell_all(session: Session, outcomes: Sequence[tuple[int, float, str | None]]) -> list[Receipt | Conflict]:
+    """Each outcome in turn; a refusal stops none of the others."""
+    answers: list[Receipt | Conflict] = []
+    for ticket, outcome, group in outcomes:
+        try:
+            answers.append(tell(session, ticket, outcome, group))
+        except Conflict as refusal:
+            answers.append(refusal)
+    return answers
 
 
 def drop(session: Session, ticket: int, reason: str, by: str | None) -> None:

@@ -27,8 +27,8 @@ def command(
 ) -> None:
     """Tell the outcome of TICKET, or all outcomes in a CSV file.
 
-    With one argument after JOURNAL that is a file with the columns ticket and outcome, as `ask` wrote it; lines
-    without an outcome are passed over.
+    With one argument after JOURNAL, that is a file with the columns ticket and outcome, as `ask` wrote it;
+    lines without an outcome are passed over.
     """
     with opened(journal, name) as trial:
         if outcome is None:
