@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.theory.meeting import Duel, meet
+from evenhand.theory.duel import Duel
+from evenhand.theory.meeting import meet
 
 Array = NDArray[np.float64]
 

@@ -9,20 +9,21 @@ With multiplier eta >= 0 for q.lam_k >= q.lam_i, and low <= lam_k <= high cell b
 
 Scores may be penalised: q.phi(lam) in place of q.lam, phi(lam) = lam + gamma min(lam - floor, 0). Cells
 without weight are free: they go to the end of their range before any other cell moves (`only_free`). For the
-Gaussian the surplus is piecewise linear and Newton's steps end exactly. It jumps where a cell has a whole
-segment of minimisers (a Poisson mean of 0 at eta = v / q) or two far apart (the exponential; penalties):
-there the search closes in from both sides.
+Gaussian the surplus is piecewise linear and walked along (`walk`), else its root is searched by Newton's
+steps. It jumps where a cell has a whole segment of minimisers (a Poisson mean of 0 at eta = v / q) or two far
+apart (the exponential; penalties): there the search closes in from both sides.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
+from evenhand.model.units import GAUSSIAN
+from evenhand.theory.duel import Duel
 from evenhand.theory.pulls import (
     lifted,
     lifted_softly,
@@ -33,29 +34,13 @@ from evenhand.theory.pulls import (
     response,
     strength,
 )
+from evenhand.theory.walk import walk
 
 Array = NDArray[np.float64]
 
 TURNS = 200  # of the search: ten are usual, closing in on a jump takes some sixty
 CLOSE = 1e-13  # what may remain of the gap: its effect on the value is of second order
 NOISE = 4e-16  # relative rounding error of an overall mean
-
-
-class Duel(NamedTuple):
-    """Rival k, inside its bounds, against policy i. Arrays are (L,), but v and mu (L, K)."""
-
-    code: int
-    q: Array
-    i: int
-    k: int
-    v: Array
-    mu: Array
-    low: Array  # bounds of the rival's means, inside the domain
-    high: Array
-    gamma: Array  # 0 where a group has no penalty; what follows is then not read
-    floor: Array
-    line: Array  # which line of its penalised score policy i may be on: PLAIN, STEEP, EITHER
-    slope: Array  # written by `place`: the slope of the line that it is on, 1 or 1 + gamma
 
 
 @kernel
@@ -71,15 +56,26 @@ def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, fl
         free = free or duel.v[g, duel.i] == 0.0 or duel.v[g, duel.k] == 0.0
     if gap <= 0.0:
         return entry, entry, -1
-    only_free = free
-    below, above, surplus = search(duel, only_free, lam_i, lam_k)
+    only_free, below, above, surplus = free, math.inf, math.inf, 0.0
+    if free:
+        below, above, surplus = search(duel, True, lam_i, lam_k)
     if below == math.inf:
         only_free = False
-        below, above, surplus = search(duel, only_free, lam_i, lam_k)
+        below, above, surplus = root(duel, lam_i, lam_k)
     lower = entry if only_free else cost(duel, lam_i, lam_k) - below * surplus
     jump = between(duel, only_free, surplus, above, lam_i, lam_k, work) if above > below else -1
     value = cost(duel, lam_i, lam_k)
     return value, min(lower, value), jump
+
+
+@kernel
+def root(duel: Duel, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
+    """The pulls on either side of the surplus's root; both policies placed at the lower; the surplus."""
+    if duel.code != GAUSSIAN:
+        return search(duel, False, lam_i, lam_k)
+    below, above = walk(duel)
+    surplus, _ = place(duel, False, below, lam_i, lam_k)
+    return below, above, surplus
 
 
 @kernel

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from evenhand._kernel import kernel
 from evenhand.model.region import Region
 from evenhand.model.units import EXPONENTIAL, edge_high, edge_low
+from evenhand.theory.duel import Duel
 from evenhand.theory.far import meet_far
-from evenhand.theory.meeting import Duel, meet
+from evenhand.theory.meeting import meet
 from evenhand.theory.pulls import paid
 
 Array = NDArray[np.float64]

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import Region
-from evenhand.model.units import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
-from evenhand.theory.meeting import Duel, between, cost, place, search
-from evenhand.theory.pulls import EITHER, PLAIN, STEEP, switch
+from evenhand.model.units import EXPONENTIAL, edge_high, edge_low
+from evenhand.theory.duel import Duel
+from evenhand.theory.meeting import between, cost, root, search
+from evenhand.theory.pulls import EITHER, PLAIN, STEEP
 
 Array = NDArray[np.float64]
 
 LOOKS = 20000  # at most; one or two are usual, whatever the number of groups
 ENOUGH = 1e-12  # relative distance of the bounds that settles a choice
-BESIDE = 4e-16  # relative distance to either side of a jump
 
 
 @kernel
@@ -122,11 +122,7 @@ def _settle(duel: Duel, lam_i: Array, lam_k: Array, sides: Array, work: Array) -
     Where one jumps the value is far from the bound; `sides` holds the choices just below and above the jump.
     """
     n = duel.q.size
-    if duel.code == GAUSSIAN:
-        below, above = _walk(duel)
-        surplus, _ = place(duel, False, below, lam_i, lam_k)
-    else:
-        below, above, surplus = search(duel, False, lam_i, lam_k)
+    below, above, surplus = root(duel, lam_i, lam_k)
     lower = cost(duel, lam_i, lam_k) - below * surplus
     jump = -1
     if above > below:
@@ -140,58 +136,6 @@ def _settle(duel: Duel, lam_i: Array, lam_k: Array, sides: Array, work: Array) -
                 widest, jump = drop, g
     value = cost(duel, lam_i, lam_k)
     return value, min(lower, value), jump
-
-
-@kernel
-def _walk(duel: Duel) -> tuple[float, float]:
-    """The Gaussian's root: its surplus is linear between the pulls where a cell passes its floor or jumps.
-
-    From one such pull to the next, until the line in between has its root there, or a jump passes 0.
-    """
-    eta = 0.0
-    for _ in range(3 * duel.q.size + 1):
-        level, slope, upcoming = 0.0, 0.0, math.inf
-        for g in range(duel.q.size):
-            q, gamma, floor = duel.q[g], duel.gamma[g], duel.floor[g]
-            if q == 0.0:
-                continue
-            mu, pace = duel.mu[g, duel.i], q / duel.v[g, duel.i]
-            value, growth, change = _falling(eta, mu, pace, gamma, floor, duel.line[g])
-            level, slope, upcoming = level - q * value, slope + q * growth, min(upcoming, change)
-            mu, pace = duel.mu[g, duel.k], q / duel.v[g, duel.k]
-            value, growth, change = _rising(eta, mu, pace, gamma, floor)
-            level, slope, upcoming = level + q * value, slope + q * growth, min(upcoming, change)
-        root = -level / slope
-        if root < eta:
-            return eta * (1.0 - BESIDE), eta * (1.0 + BESIDE)
-        if root <= upcoming:
-            return root, root
-        eta = upcoming
-    return eta, eta
-
-
-@kernel
-def _falling(
-    eta: float, mu: float, pace: float, gamma: float, floor: float, line: float
-) -> tuple[float, float, float]:
-    """Policy i's cell at a pull: it scores value - growth eta, until it jumps to the steep line."""
-    jump = switch(mu, gamma, floor) / pace if line == EITHER else math.inf
-    if line == PLAIN or (line == EITHER and eta < jump):
-        return mu, pace, jump
-    steep = 1.0 + gamma
-    return mu + gamma * (mu - floor), steep * steep * pace, math.inf
-
-
-@kernel
-def _rising(eta: float, mu: float, pace: float, gamma: float, floor: float) -> tuple[float, float, float]:
-    """The rival's cell at a pull: it scores value + growth eta, until it arrives at its floor or departs."""
-    steep = 1.0 + gamma
-    departs = (floor - mu) / pace
-    if eta >= departs:
-        return mu, pace, math.inf
-    if eta >= departs / steep:
-        return floor, 0.0, departs
-    return mu + gamma * (mu - floor), steep * steep * pace, departs / steep
 
 
 @kernel
