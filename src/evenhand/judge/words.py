@@ -1,0 +1,117 @@
+"""A verdict in words: what leads, what is certified, what is open, and which comparison is the hardest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand.model.problem import Problem
+from evenhand.model.region import BOX, QUOTA, SPREAD
+from evenhand.procedure.state import NONE
+
+if TYPE_CHECKING:
+    from evenhand.judge.verdict import Verdict
+
+
+def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
+    """The comparison that a piece's code stands for (`procedure.pieces`)."""
+    policies, groups = problem.policies, problem.group_names
+    if piece < len(policies):
+        if leader == NONE:
+            return f"whether {policies[piece]} meets the requirement"
+        return f"{policies[leader]} against {policies[piece]}"
+    atom, kind = piece - len(policies), problem.standard.region.kind
+    name = policies[leader]
+    if kind == BOX and atom < 2 * len(groups):
+        bound = "floor" if atom < len(groups) else "cap"
+        return f"{name}'s {bound} in {groups[atom % len(groups)]}"
+    if kind == QUOTA and atom < len(groups):
+        return f"{name}'s floor in {groups[atom]}"
+    if kind == SPREAD and atom < len(groups) ** 2:
+        worse, better = divmod(atom, len(groups))
+        return f"{name}: {groups[worse]} beside {groups[better]}"
+    return f"whether {name} meets the requirement"
+
+
+def sentences(verdict: Verdict) -> list[str]:
+    """The whole verdict, most important first."""
+    said = [headline(verdict)]
+    if verdict.decided and verdict.answer is None:
+        said += _blame(verdict)
+    elif not verdict.decided:
+        said += [*_open_cells(verdict), _distance(verdict)]
+    empty = [cell for cell in verdict.cells if cell.n == 0]
+    if empty:
+        said.append(f"{len(empty)} of {len(verdict.cells)} cells hold no data and stay undecided.")
+    if verdict.missing:
+        said.append(
+            f"{verdict.missing:,} of {verdict.rows:,} rows were left out because a value was missing."
+        )
+    return [sentence for sentence in said if sentence]
+
+
+def headline(verdict: Verdict) -> str:
+    """One sentence to act on."""
+    risk = f"{verdict.claim} at risk {100 * verdict.procedure.delta:g}%"
+    if verdict.decided and verdict.answer is None:
+        return f"None of the policies meets the requirement ({risk})."
+    if verdict.decided:
+        why = "it has the best overall mean of all that meet the requirement"
+        return f"{verdict.answer} is the answer ({risk}): {why}."
+    if verdict.leader is None:
+        return "Undecided. By the estimates none of the policies meets the requirement."
+    return f"Undecided. {verdict.leader} leads."
+
+
+def _open_cells(verdict: Verdict) -> list[str]:
+    """Where the leader's bounds are certified, refuted or open."""
+    if verdict.leader is None:
+        return []
+    mine = [cell for cell in verdict.cells if cell.policy == verdict.leader and cell.bounded]
+    if not mine:
+        return []
+    parts = []
+    for word, state in (("certified", "met"), ("refuted", "failed"), ("still open", "undecided")):
+        groups = [cell.group for cell in mine if cell.verdict == state]
+        if groups:
+            parts.append(f"{word} for {listed(groups)}")
+    return [f"Its bound is {', '.join(parts)}."]
+
+
+def _distance(verdict: Verdict) -> str:
+    """How far there is to go."""
+    share = (
+        f"{100 * verdict.progress:.0f}% of the evidence needed; the hardest comparison is {verdict.weakest}."
+    )
+    if verdict.more is None:
+        return share
+    chance = next((c for c in (0.8, 0.7, 0.5) if verdict.more[c] < verdict.horizon), None)
+    if chance is None:
+        return f"{share} Even {verdict.horizon:,} more samples would probably not decide."
+    about = f"About {rounded(verdict.more[chance]):,} more samples"
+    return f"{share} {about} ({chance:.0%} chance to finish by then)."
+
+
+def _blame(verdict: Verdict) -> list[str]:
+    """Which group stands in whose way, and what someone would meet."""
+    said = []
+    for policy in verdict.policies:
+        failed = [c.group for c in verdict.cells if c.policy == policy.policy and c.verdict == "failed"]
+        if failed:
+            said.append(f"{policy.policy} falls short in {listed(failed)}.")
+    if verdict.floor_met is not None:
+        name, floor = verdict.floor_met
+        said.append(f"The largest floor certified for someone in every group is {floor:.4g}, by {name}.")
+    return said
+
+
+def listed(names: list[str]) -> str:
+    """A, B and C."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def rounded(samples: int) -> int:
+    """Two digits: more would promise too much."""
+    if samples < 100:
+        return samples
+    scale = 10 ** (len(str(samples)) - 2)
+    return int(round(samples / scale) * scale)

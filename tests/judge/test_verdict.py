@@ -1,0 +1,281 @@
+"""The verdict never contradicts the stopping rule, and the rule is what the formulas say."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import evenhand as eh
+from evenhand.judge.cells import against, cell_level
+from evenhand.judge.tally import ready
+from evenhand.judge.verdict import Verdict, judge
+from evenhand.procedure.spec import compile_spec
+from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, STOPPED, new_work
+from tests.reference import evidence as reference
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+POLICIES = ["Aspirin only", "Heparin only", "Both", "Neither"]
+STROKE = eh.Problem(POLICIES, {"under 80": 0.7177, "80 and over": 0.2823}, eh.Bernoulli(), eh.Floors(5 / 6))
+N = np.array([[3470, 1388], [3484, 1371], [3499, 1363], [3496, 1364]], dtype=float)
+S = np.array([[3097, 1170], [3049, 1094], [3046, 1069], [3151, 1125]], dtype=float)
+
+
+def frame(n: np.ndarray, s: np.ndarray, problem: eh.Problem = STROKE) -> pl.DataFrame:
+    cells = [(p, g) for p in problem.policies for g in problem.group_names]
+    return pl.DataFrame(
+        {
+            "policy": [p for p, _ in cells],
+            "group": [g for _, g in cells],
+            "n": n.ravel(),
+            "mean": (s / np.maximum(n, 1)).ravel(),
+        }
+    )
+
+
+def stroke(**options: object) -> Verdict:
+    return judge(STROKE, frame(N, S), **{"replications": 0, **options})  # type: ignore[arg-type]
+
+
+def test_the_stroke_trial_agrees_with_the_formulas_to_nine_digits() -> None:
+    verdict = stroke()
+    want = reference.verdict(N, S, 5 / 6, np.array([0.7177, 0.2823]), 0.05)
+    assert verdict.leader == POLICIES[want["leader"]]  # type: ignore[index]
+    assert verdict.evidence == pytest.approx(want["evidence"], abs=1e-9)
+    assert verdict.needed == pytest.approx(want["needed"], abs=1e-12)
+    level = want["needed"]
+    for number, cell in enumerate(verdict.cells):
+        k, g = divmod(number, 2)
+        above, below = want["plus"][k, g], want["minus"][k, g]  # type: ignore[index]
+        expected = "failed" if below >= level + math.log(2) else "met" if above >= level else "undecided"
+        assert cell.verdict == expected, cell
+    for k, policy in enumerate(verdict.policies):
+        met = want["plus"][k].min() >= level  # type: ignore[index]
+        expected = "failed" if want["fails"][k] >= level else "met" if met else "undecided"  # type: ignore[index]
+        assert policy.verdict == expected
+
+
+def test_every_piece_of_the_stroke_trial_agrees_with_the_formulas_to_nine_digits() -> None:
+    from evenhand.procedure.stopping import evidence
+
+    spec = compile_spec(STROKE, eh.Procedure())
+    state, work = ready_state(STROKE, N, S)
+    q = np.array([0.7177, 0.2823])
+    for i in range(4):
+        for k in range(4):
+            if i != k and S[i] / N[i] @ q > S[k] / N[k] @ q:
+                want = reference.ahead(N[i], S[i], N[k], S[k], q)
+                assert evidence.ahead(spec, state, work, i, k) == pytest.approx(want, abs=1e-9)
+    for k in range(4):
+        for g in range(2):
+            for sign, kernel in ((1.0, evidence.cell_above), (-1.0, evidence.cell_below)):
+                want = reference.cell(N[k, g], S[k, g], 5 / 6, sign)
+                assert kernel(spec, state, g, k, 5 / 6) == pytest.approx(want, abs=1e-9)
+
+
+def ready_state(problem: eh.Problem, n: np.ndarray, s: np.ndarray, procedure: eh.Procedure | None = None):  # type: ignore[no-untyped-def]
+    from evenhand.judge.read import read
+
+    spec = compile_spec(problem, procedure or eh.Procedure())
+    return ready(spec, read(problem, frame(n, s, problem)).state), new_work(spec)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared stroke-trial data are not beside the checkout")
+def test_the_raw_rows_of_the_stroke_trial_give_what_its_counts_give(tmp_path: Path) -> None:
+    with (
+        gzip.open(SHARED / "ist_minimal.csv.gz", "rt") as source,
+        (tmp_path / "rows.csv").open("w") as target,
+    ):
+        print("policy,group,outcome", file=target)
+        for row in csv.DictReader(source):
+            aspirin, heparin = row["RXASP"] == "Y", row["RXHEP"] in "LMH"
+            policy = {(1, 0): 0, (0, 1): 1, (1, 1): 2, (0, 0): 3}[aspirin, heparin]
+            group = "80 and over" if int(row["AGE"]) >= 80 else "under 80"
+            good = all(row[event] == "0" for event in ("ID14", "ISC14", "H14", "TRAN14", "NCB14"))
+            print(f"{POLICIES[policy]},{group},{int(good)}", file=target)
+    verdict = judge(STROKE, tmp_path / "rows.csv", replications=0)
+    assert verdict.rows == 19_435
+    assert [(c.n, c.verdict) for c in verdict.cells] == [(c.n, c.verdict) for c in stroke().cells]
+    assert verdict.evidence == pytest.approx(stroke().evidence, abs=1e-9)
+
+
+def test_the_tempting_policy_stays_undecided_for_the_elderly_and_two_fail() -> None:
+    verdict = stroke()
+    assert not verdict.decided
+    assert verdict.answer is None
+    by = {(c.policy, c.group): c.verdict for c in verdict.cells}
+    assert by["Both", "80 and over"] == "failed"
+    assert by["Neither", "80 and over"] == "undecided"
+    assert {p.policy: p.place for p in verdict.policies}["Neither"] == 1
+    assert verdict.words()[0] == "Undecided. Aspirin only leads."
+
+
+FAMILIES = [
+    eh.Bernoulli(), eh.Binomial(3), eh.Bounded(-1, 2), eh.Poisson(), eh.Gaussian(0.7), eh.Exponential(), eh.Gamma(2.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
+@pytest.mark.parametrize("constraint", [eh.Floors(0.5), eh.Caps(0.5)], ids=["floors", "caps"])
+@pytest.mark.parametrize("stopping", ["certified", "stylised"])
+def test_a_bound_is_met_exactly_when_the_interval_clears_it(
+    family: object, constraint: object, stopping: str
+) -> None:
+    problem = eh.Problem(["a", "b"], {"x": 0.4, "y": 0.6}, family, constraint)  # type: ignore[arg-type]
+    rng = np.random.default_rng(3)
+    procedure = eh.Procedure(stopping=stopping)
+    spec = compile_spec(problem, procedure)
+    verdicts = set()
+    for _ in range(25):
+        n = rng.integers(1, 2000, size=(2, 2)).astype(float)
+        means = np.clip(0.5 + rng.normal(size=(2, 2)) * 0.12, 0.02, 0.98)
+        verdict = judge(problem, frame(n, n * means, problem), procedure=procedure, replications=0)
+        state, _ = ready_state(problem, n, n * means, procedure)
+        for number, cell in enumerate(verdict.cells):
+            k, g = divmod(number, 2)
+            level = cell_level(spec, state, g, k)
+            is_floor = isinstance(constraint, eh.Floors)
+            c = float(spec.region.lo[g, k] if is_floor else spec.region.hi[g, k])
+            met = against(spec, state, g, k, c, 1.0 if is_floor else -1.0) >= level
+            assert (cell.verdict == "met") == met
+            if is_floor:
+                assert met == (cell.low is not None and cell.low >= 0.5)
+            else:
+                assert met == (cell.high is not None and cell.high <= 0.5)
+            verdicts.add(cell.verdict)
+    assert verdicts == {"met", "failed", "undecided"}
+
+
+def test_a_failed_cell_fails_its_policy_and_a_policy_meets_exactly_when_all_its_cells_do() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        n = rng.integers(1, 4000, size=(4, 2)).astype(float)
+        s = rng.binomial(n.astype(int), np.clip(0.83 + 0.05 * rng.normal(size=(4, 2)), 0, 1)).astype(float)
+        verdict = judge(STROKE, frame(n, s), replications=0)
+        for policy in verdict.policies:
+            mine = [c.verdict for c in verdict.cells if c.policy == policy.policy]
+            if "failed" in mine:
+                assert policy.verdict == "failed"
+            assert (policy.verdict == "met") == all(v == "met" for v in mine) or policy.verdict == "failed"
+
+
+def test_the_decision_is_the_stopping_rules_own() -> None:
+    from evenhand.procedure.decide import check
+
+    rng = np.random.default_rng(8)
+    decided = 0
+    for _ in range(60):
+        n = rng.integers(50, 60_000, size=(4, 2)).astype(float)
+        s = rng.binomial(n.astype(int), [[0.89, 0.86], [0.87, 0.79], [0.87, 0.78], [0.9, 0.81]]).astype(float)
+        verdict = judge(STROKE, frame(n, s), replications=0)
+        state, work = ready_state(STROKE, n, s)
+        check(compile_spec(STROKE, eh.Procedure()), state, work)
+        assert verdict.decided == (state.clock[STOPPED] == DECIDED)
+        assert verdict.evidence == state.level[EVIDENCE]
+        assert verdict.needed == state.level[NEEDED]
+        if verdict.decided:
+            decided += 1
+            assert verdict.answer == STROKE.policies[state.clock[ANSWER]]
+    assert decided > 5
+
+
+def test_an_empty_cell_is_shown_undecided_and_never_left_out() -> None:
+    n, s = N.copy(), S.copy()
+    n[3, 1] = s[3, 1] = 0
+    verdict = judge(STROKE, frame(n, s), replications=0)
+    empty = verdict.cells[7]
+    assert (empty.n, empty.mean, empty.low, empty.high, empty.verdict) == (0, None, 0.0, 1.0, "undecided")
+    neither = verdict.policies[3]
+    assert (neither.mean, neither.verdict, neither.place) == (None, "undecided", 4)
+    assert not verdict.decided
+    assert any("1 of 8 cells hold no data" in sentence for sentence in verdict.words())
+
+
+def test_no_data_at_all_is_undecided() -> None:
+    verdict = judge(STROKE, frame(0 * N, 0 * S), replications=0)
+    assert not verdict.decided
+    assert {cell.verdict for cell in verdict.cells} == {"undecided"}
+    assert math.isfinite(verdict.evidence)
+
+
+def test_that_nobody_meets_the_floor_can_be_decided_even_with_an_empty_cell() -> None:
+    n, s = 100 * N, 100 * S * 0.7
+    n[0, 0] = s[0, 0] = 0
+    verdict = judge(STROKE, frame(n, s), replications=0)
+    assert verdict.decided
+    assert verdict.answer is None
+    assert verdict.words()[0] == "None of the policies meets the requirement (certified at risk 5%)."
+    assert any("falls short in" in sentence for sentence in verdict.words())
+
+
+def test_a_clear_case_is_decided_with_its_reason() -> None:
+    verdict = judge(STROKE, frame(100 * N, 100 * S))
+    assert verdict.decided
+    assert verdict.answer == "Aspirin only"
+    assert verdict.more == {0.5: 0, 0.7: 0, 0.8: 0, 0.9: 0}
+    assert np.all(verdict.next == 0)
+    assert verdict.words()[0].startswith("Aspirin only is the answer (certified at risk 5%)")
+
+
+def test_a_looser_risk_and_other_floors_tell_what_would_have_been_decided() -> None:
+    verdict = judge(STROKE, frame(12 * N, 12 * S), delta=0.001, replications=0)
+    assert not verdict.decided
+    assert verdict.delta_needed is not None
+    assert not judge(STROKE, frame(12 * N, 12 * S), delta=0.99 * verdict.delta_needed, replications=0).decided
+    assert judge(STROKE, frame(12 * N, 12 * S), delta=1.01 * verdict.delta_needed, replications=0).decided
+    for other in verdict.alternatives:
+        problem = eh.Problem(STROKE.policies, STROKE.groups, STROKE.family, eh.Floors(other.bound))
+        again = judge(problem, frame(12 * N, 12 * S), delta=0.001, replications=0)
+        assert (again.decided, again.answer) == (other.decided, other.answer)
+
+
+OTHER_REQUIREMENTS = [
+    eh.NoConstraint(), eh.Gap(0.2), eh.Ratio(0.8), eh.Quota(0.8, groups=1), eh.Dispersion(0.01),
+    eh.Polyhedron([[1, 0]], [0.7]), eh.All((eh.Floors(0.6), eh.Gap(0.2))), eh.Penalty(0.8, 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("constraint", OTHER_REQUIREMENTS, ids=lambda c: c.kind)
+@pytest.mark.parametrize("fixed", [False, True], ids=["sequential", "fixed"])
+def test_every_requirement_gets_a_verdict_with_finite_numbers(constraint: object, fixed: bool) -> None:
+    import json
+
+    problem = eh.Problem(STROKE.policies, STROKE.groups, STROKE.family, constraint)  # type: ignore[arg-type]
+    verdict = judge(problem, frame(N, S), fixed=fixed, replications=0)
+    told = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+    assert {cell["verdict"] for cell in told["cells"]} <= {"met", "failed", "undecided"}
+    assert len(told["policies"]) == 4
+    assert verdict.words()
+
+
+def test_a_fixed_sample_is_labelled_and_asks_for_less_evidence() -> None:
+    fixed, sequential = stroke(fixed=True), stroke()
+    assert fixed.to_dict()["fixed_sample"]
+    assert "fixed sample" in judge(STROKE, frame(100 * N, 100 * S), fixed=True).words()[0]
+    for one, other in zip(fixed.cells, sequential.cells, strict=True):
+        assert one.low is not None
+        assert other.low is not None
+        assert one.low >= other.low  # looking once excludes more
+
+
+def test_fixed_sample_intervals_are_exact_for_coins() -> None:
+    from scipy.stats import beta
+
+    cell = stroke(fixed=True).cells[0]
+    # Clopper and Pearson's ends, at delta / K below and delta / (K L) above
+    assert cell.low == pytest.approx(beta.ppf(0.05 / 4, 3097, 3470 - 3097 + 1), abs=1e-9)
+    assert cell.high == pytest.approx(beta.ppf(1 - 0.05 / 8, 3097 + 1, 3470 - 3097), abs=1e-9)
+
+
+def test_judging_changes_nothing_it_was_given() -> None:
+    from evenhand.judge.verdict import judge_state
+
+    state, _ = ready_state(STROKE, N, S)
+    before = [np.array(part) for part in state]
+    judge_state(STROKE, eh.Procedure(), state, replications=0)
+    assert all(np.array_equal(a, b) for a, b in zip(before, state, strict=True))
