@@ -1,0 +1,102 @@
+"""From rows to pictures: each drawing with its sentence and the table behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from evenhand.report.figures.allocation import allocation
+from evenhand.report.figures.duration import duration
+from evenhand.report.figures.evidence import evidence
+from evenhand.report.figures.floors import floors
+from evenhand.report.figures.style import number, percent
+from evenhand.report.figures.success import success
+from evenhand.report.rows import Duration, Estimate, Evidence, Share, Standing, Success, in_order
+from evenhand.report.sections import Field, Picture, table
+
+EVIDENCE_ROWS = 60  # a table that long is still a table; the drawing has every row
+
+
+def floors_picture(
+    estimates: Sequence[Estimate], standings: Sequence[Standing], what: str = "Every group against its bound"
+) -> Picture:
+    """Estimates with intervals against floors and caps."""
+    ordered = in_order(estimates, standings)
+    bounded = [name for name in ("floor", "cap") if any(getattr(e, name) is not None for e in ordered)]
+    rows: list[list[Field]] = []
+    for e in ordered:
+        bounds: list[Field] = [getattr(e, name) for name in bounded]
+        rows.append([e.policy, e.group, e.n, e.mean, e.low, e.high, *bounds, e.verdict])
+    said = [
+        f"{sum(e.verdict == verdict for e in ordered)} {verdict}"
+        for verdict in ("met", "failed", "undecided")
+    ]
+    return Picture(
+        "floors", what, f"Of {len(ordered)} cells: {', '.join(said)}.", partial(floors, ordered, standings),
+        table("Estimate, interval and verdict of every cell",
+              ["policy", "group", "samples", "mean", "low", "high", *bounded, "verdict"], rows),
+    )  # fmt: skip
+
+
+def allocation_picture(
+    shares: Sequence[Share], standings: Sequence[Standing], what: str = "Where samples go"
+) -> Picture:
+    """Shares of samples as a heat map."""
+    ordered = in_order(shares, standings)
+    most = max(ordered, key=lambda s: s.share)
+    extra = [name for name in ("intended", "n") if any(getattr(s, name) is not None for s in ordered)]
+    titles = {"intended": "share intended", "n": "samples"}
+    rows = [[s.policy, s.group, s.share, *(getattr(s, name) for name in extra)] for s in ordered]
+    says = f"The largest share, {percent(most.share)}, is that of {most.policy} in {most.group}."
+    return Picture(
+        "allocation", what, says, partial(allocation, ordered, standings),
+        table("Share of samples of every cell",
+              ["policy", "group", "share", *(titles[name] for name in extra)], rows),
+    )  # fmt: skip
+
+
+def evidence_picture(rows: Sequence[Evidence], what: str = "Evidence over time") -> Picture:
+    """The weakest comparison's evidence against the line it must reach."""
+    last = rows[-1]
+    says = (
+        f"After {last.samples:,} samples the evidence is {number(last.evidence, 2)} of "
+        f"{number(last.needed, 2)} nats; the hardest comparison is: {last.weakest}."
+    )
+    step = max(1, -(-len(rows) // EVIDENCE_ROWS))
+    shown = [*rows[:-1:step], last]
+    return Picture(
+        "evidence", what, says, partial(evidence, rows),
+        table("Evidence of the weakest comparison, in nats",
+              ["samples", "evidence", "needed", "weakest comparison"],
+              [[r.samples, r.evidence, r.needed, r.weakest] for r in shown]),
+    )  # fmt: skip
+
+
+def duration_picture(rows: Sequence[Duration], what: str = "How long it takes") -> Picture:
+    """The distribution of samples to a decision."""
+    chances = [chance for chance, _ in rows[0].quantiles]
+    halves = ", ".join(f"{row.name}: half of the runs end by {number(_median(row))}" for row in rows)
+    return Picture(
+        "duration", what, f"{halves}.", partial(duration, rows),
+        table("Samples by which so many of the runs are done",
+              ["procedure", *(f"{chance:.0%}" for chance in chances), "reached the cap", "no procedure below"],
+              [[row.name, *(q for _, q in row.quantiles), row.unfinished, row.bound] for row in rows]),
+    )  # fmt: skip
+
+
+def success_picture(rows: Sequence[Success], what: str = "How often the answer is right") -> Picture:
+    """Success curves over samples."""
+    ends = {row.name: row for row in sorted(rows, key=lambda row: row.samples)}
+    says = ", ".join(
+        f"{name}: {percent(row.rate)} right after {row.samples:,} samples" for name, row in ends.items()
+    )
+    return Picture(
+        "success", what, f"{says}.", partial(success, rows),
+        table("Share of runs with the right answer, and its interval",
+              ["procedure", "samples", "right", "low", "high"],
+              [[r.name, r.samples, r.rate, r.low, r.high] for r in rows]),
+    )  # fmt: skip
+
+
+def _median(row: Duration) -> float:
+    return next((samples for chance, samples in row.quantiles if chance >= 0.5), row.quantiles[-1][1])
