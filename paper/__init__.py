@@ -1,0 +1,73 @@
+"""The paper, reproduced and set beside evenhand: one module per table or figure, one page for all.
+
+The folder stands beside the package in a checkout and is installed as `evenhand.paper`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenhand.paper import (
+    delta_scaling,
+    feasibility_gap,
+    hard_and_soft,
+    operational_scale,
+    stroke_trial,
+    three_treatments,
+)
+from evenhand.paper.contestants import Setting
+
+from evenhand.errors import BadInput, nearest
+from evenhand.report.document import Report
+from evenhand.report.figures.save import png, svg
+from evenhand.report.figures.style import WIDE
+from evenhand.report.sections import Section
+
+EXPERIMENTS: dict[str, Any] = {
+    "example": three_treatments,
+    "a": delta_scaling,
+    "a'": feasibility_gap,
+    "b": operational_scale,
+    "c": hard_and_soft,
+    "ist": stroke_trial,
+}
+TITLE = "The paper beside evenhand"
+
+
+def chosen(only: str | None) -> list[str]:
+    """The experiments to run, in order: all of them, or those named `a,b,ist`."""
+    if only is None:
+        return list(EXPERIMENTS)
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise BadInput(f"there is no experiment {name!r}{nearest(name, EXPERIMENTS)}")
+    return [name for name in EXPERIMENTS if name in names]
+
+
+def steps(names: Sequence[str]) -> int:
+    """How many ticks these experiments make."""
+    return sum(EXPERIMENTS[name].STEPS for name in names)
+
+
+def run(names: Sequence[str], setting: Setting, out: Path, tick: Callable[[str], None]) -> list[Section]:
+    """Run the experiments and write results.json, figures/ and index.html."""
+    sections = [EXPERIMENTS[name].section(setting, tick) for name in names]
+    figures = out / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    for section in sections:
+        for picture in section.pictures:
+            (figures / f"{picture.name}.svg").write_text(
+                svg(picture.draw(WIDE), picture.name), encoding="utf-8"
+            )
+            (figures / f"{picture.name}.png").write_bytes(png(picture.draw(WIDE)))
+    results = {name: dict(section.numbers) for name, section in zip(names, sections, strict=True)}
+    header = {"replications": setting.replications, "literal": setting.literal, "seed": setting.seed}
+    (out / "results.json").write_text(
+        json.dumps(header | results, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+    )
+    Report(tuple(sections), (), TITLE, brand="paper").save(out / "index.html")
+    return sections

@@ -1,0 +1,99 @@
+"""Who runs in each experiment.
+
+The paper's algorithm to the letter and with a step that converges, and evenhand's rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evenhand.model.problem import Problem
+from evenhand.procedure.spec import Budget, Procedure, TrackAndStop
+from evenhand.sim.runs import Runs, rate
+from evenhand.sim.simulate import simulate
+
+INITIAL = 5  # samples per cell before the rule takes over, as in the paper
+CAP = 20_000  # Algorithm 1 with its constant step often does not stop; it ends here and counts so
+
+LITERAL = "Algorithm 1, constant step"
+CONVERGING = "Algorithm 1, converging step"
+DEFAULT = "evenhand, same threshold"
+CERTIFIED = "evenhand, certified"
+POLICY_LEVEL = "policy-level Track-and-Stop"
+UNIFORM = "uniform"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How thoroughly to run: replications, and how many of them Algorithm 1's constant step gets."""
+
+    replications: int = 3000
+    literal: int = 300
+    seed: int = 1
+    workers: int | None = None
+
+
+def fixed_confidence(delta: float) -> dict[str, Procedure]:
+    """Run until the rule stops, at risk delta."""
+    stylised = Procedure(stopping="stylised", delta=delta, initial=INITIAL, max_samples=CAP)
+    return {
+        LITERAL: replace(stylised, sampling=TrackAndStop(step=1.0)),
+        CONVERGING: replace(stylised, sampling=TrackAndStop(step=1.0, diminishing=True)),
+        DEFAULT: stylised,
+        CERTIFIED: Procedure(delta=delta, max_samples=CAP),
+    }
+
+
+def fixed_budget(samples: int, batch: int, steps: int, initial: int) -> dict[str, Procedure]:
+    """Run for so many samples, then name the best feasible estimate."""
+    base = Procedure(stopping=Budget(samples), initial=INITIAL, batch=batch, max_samples=samples)
+    return {
+        LITERAL: replace(base, sampling=TrackAndStop(step=1.0, steps=steps)),
+        CONVERGING: replace(base, sampling=TrackAndStop(step=1.0, steps=steps, diminishing=True)),
+        POLICY_LEVEL: replace(base, sampling="policy-track-and-stop"),
+        UNIFORM: replace(base, sampling="uniform"),
+        DEFAULT: replace(base, initial=initial),
+    }
+
+
+def run(
+    problem: Problem,
+    truth: Any,
+    procedures: dict[str, Procedure],
+    setting: Setting,
+    tick: Callable[[str], None],
+    checkpoints: Sequence[int] = (),
+) -> dict[str, Runs]:
+    """Every contestant on common random numbers; Algorithm 1's constant step gets fewer replications."""
+    found = {}
+    for name, procedure in procedures.items():
+        count = min(setting.literal, setting.replications) if name == LITERAL else setting.replications
+        found[name] = simulate(problem, truth, procedure, count, setting.seed, checkpoints, setting.workers)
+        tick(name)
+    return found
+
+
+def numbers(runs: Runs) -> dict[str, Any]:
+    """What is kept of a contestant's runs in results.json."""
+    kept = runs.to_dict()
+    return {
+        key: kept[key]
+        for key in ("replications", "correct", "wrong", "stopped", "samples", "allocation", "checkpoints")
+    }
+
+
+def mean_and_error(runs: Runs) -> str:
+    """Mean samples, its standard error, and how many runs reached the cap: 208 ± 1."""
+    samples = runs.samples
+    error = samples.std(ddof=1) / len(samples) ** 0.5 if len(samples) > 1 else 0.0
+    unfinished = int((~runs.stopped).sum())
+    note = f" ({unfinished} of {len(samples)} reached {CAP:,})" if unfinished else ""
+    return f"{samples.mean():,.0f} ± {error:.1f}{note}"
+
+
+def share(hits: Any) -> str:
+    """A share with its exact 95% interval: 0.787 [0.768, 0.805]."""
+    found = rate(hits)
+    return f"{found.rate:.3f} [{found.low:.3f}, {found.high:.3f}]"

@@ -1,0 +1,122 @@
+"""(a) Samples against the risk delta: table:exp_a_results, fig:exp_a_scaling, fig:exp_a_heatmap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from evenhand.paper import contestants, instances, published
+from evenhand.paper.contestants import Setting
+from evenhand.paper.curves import Axes, Point, curves
+from evenhand.paper.heat import allocation_pictures
+
+from evenhand.report.sections import Picture, Section, Strong, table
+from evenhand.sim.runs import Runs
+from evenhand.theory.plan import plan
+
+STEPS = len(published.DELTA_SCALING) * 4
+
+
+def section(setting: Setting, tick: Callable[[str], None]) -> Section:
+    """Ten risks, four contestants."""
+    problem, means = instances.scaling()
+    found: dict[float, dict[str, Runs]] = {}
+    for delta in published.DELTA_SCALING:
+        found[delta] = contestants.run(
+            problem, means, contestants.fixed_confidence(delta), setting, partial(_named, tick, delta)
+        )
+    planned = plan(problem, means)
+    names = list(found[0.2])
+    rows = [
+        [
+            f"{delta:g}",
+            f"{printed[0]} ± {printed[1]}",
+            *(contestants.mean_and_error(found[delta][n]) for n in names),
+            f"{found[delta][contestants.DEFAULT].samples.mean() / printed[0]:.2f}",
+        ]
+        for delta, printed in published.DELTA_SCALING.items()
+    ]
+    right = [
+        [f"{delta:g}", f"{printed[3]:.4f}", *(contestants.share(found[delta][n].correct) for n in names)]
+        for delta, printed in published.DELTA_SCALING.items()
+    ]
+    ratio = found[0.0005][contestants.DEFAULT].samples.mean() / published.DELTA_SCALING[0.0005][0]
+    return Section(
+        "runs",
+        "(a) Samples against the risk",
+        (
+            "At the same threshold evenhand needs ",
+            Strong(f"{ratio:.0%}"),
+            " of the published samples at risk 0.0005.",
+        ),
+        notes=(
+            (f"T* is {planned.time_low:.3f}, certified; the paper prints {published.SCALING_TIME}.",),
+            ("The certified column keeps its error below the risk by proof, which no other column does.",),
+        ),
+        pictures=(
+            *_panels(found, names, planned.time_low),
+            *allocation_pictures(problem, means, found[0.0005], "at risk 0.0005"),
+        ),
+        tables=(
+            table(
+                "Mean samples ± standard error", ["risk", "published", *names, "evenhand / published"], rows
+            ),
+            table("Share correct with its exact 95% interval", ["risk", "published", *names], right),
+        ),
+        numbers={
+            "time": [planned.time_low, planned.time_high],
+            "risks": {
+                f"{d:g}": {n: contestants.numbers(r) for n, r in runs.items()} for d, runs in found.items()
+            },
+        },
+    )
+
+
+def _named(tick: Callable[[str], None], delta: float, name: str) -> None:
+    tick(f"(a) risk {delta:g}: {name}")
+
+
+def _panels(found: dict[float, dict[str, Runs]], names: list[str], time: float) -> tuple[Picture, ...]:
+    """Both panels of fig:exp_a_scaling."""
+    points = [
+        Point("published", d, p[0], p[0] - 2 * p[1], p[0] + 2 * p[1])
+        for d, p in published.DELTA_SCALING.items()
+    ]
+    for name in names:
+        for delta, runs in found.items():
+            mean = float(runs[name].samples.mean())
+            error = float(runs[name].samples.std()) / runs[name].replications ** 0.5
+            points.append(Point(name, delta, mean, mean - 2 * error, mean + 2 * error))
+    nats = [Point(p.series, p.x, p.y / _nats(p.x)) for p in points]
+    lines = [Point(p.series, _nats(p.x), p.y, p.low, p.high) for p in points]
+    left = Axes(
+        "risk",
+        "samples per nat of ln(1/risk)",
+        log_across=True,
+        log_up=True,
+        marks=((f"T* = {time:.2f}", time),),
+    )
+    right = Axes("ln(1/risk)", "samples", log_up=True)
+    rows = [[p.series, p.x, p.y, p.y / _nats(p.x)] for p in points]
+    behind = table("Points of both panels", ["series", "risk", "samples", "samples / ln(1/risk)"], rows)
+    return (
+        Picture(
+            "scaling-ratio",
+            "Samples per nat",
+            "Every curve falls towards T* as the risk falls.",
+            partial(curves, nats, left),
+            behind,
+        ),
+        Picture(
+            "scaling-line",
+            "Samples against ln(1/risk)",
+            "Samples grow in proportion to ln(1/risk).",
+            partial(curves, lines, right),
+            behind,
+        ),
+    )
+
+
+def _nats(delta: float) -> float:
+    return math.log(1.0 / delta)

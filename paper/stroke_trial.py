@@ -1,0 +1,85 @@
+"""(ist) The International Stroke Trial.
+
+Table:ist_means, table:ist_cells_appendix, table:ist_pcs, fig:ist_allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from evenhand.paper import contestants, instances, published
+from evenhand.paper.contestants import CONVERGING, DEFAULT, LITERAL, POLICY_LEVEL, UNIFORM, Setting
+from evenhand.paper.heat import allocation_pictures
+
+from evenhand.report.pictures import success_picture
+from evenhand.report.rows import Success
+from evenhand.report.sections import Section, Strong, Table, table
+from evenhand.theory.plan import plan
+
+BUDGET = 6_000
+INITIAL = 20
+STEPS = 5
+
+
+def section(setting: Setting, tick: Callable[[str], None]) -> Section:
+    """A budget of 6,000 patients drawn with replacement from the trial's cells."""
+    problem, means = instances.stroke_trial()
+    procedures = contestants.fixed_budget(BUDGET, batch=1, steps=1, initial=INITIAL)
+    checkpoints = list(published.STROKE_TRIAL)
+    found = contestants.run(problem, means, procedures, setting, partial(_named, tick), checkpoints)
+    planned = plan(problem, means)
+    order = (LITERAL, CONVERGING, POLICY_LEVEL, UNIFORM, DEFAULT)
+    rows = [
+        [
+            at,
+            *printed,
+            *(contestants.share(found[n].rows.checkpoints[:, number] == found[n].rows.truth) for n in order),
+        ]
+        for number, (at, printed) in enumerate(published.STROKE_TRIAL.items())
+    ]
+    curve = [Success(n, at, *found[n].at_checkpoint(j)) for n in order for j, at in enumerate(checkpoints)]
+    final = found[DEFAULT].at_checkpoint(len(checkpoints) - 1)
+    return Section(
+        "runs",
+        "(ist) The International Stroke Trial",
+        (
+            "After 6,000 patients evenhand is right in ",
+            Strong(f"{final.rate:.1%}"),
+            f" of runs; the paper prints {published.STROKE_TRIAL[BUDGET][0]:.1%} for its rule.",
+        ),
+        notes=((f"T* is {planned.time_low:,.0f}, above the budget: any rule must often be wrong.",),),
+        pictures=(
+            success_picture(curve, "Share correct by the number of patients"),
+            *allocation_pictures(problem, means, {n: found[n] for n in order}, "in the stroke trial"),
+        ),
+        tables=(
+            _cells(),
+            table(
+                "Share correct, with its exact 95% interval",
+                ["patients", "T-a-S-CS, published", "T-a-S, published", "uniform, published", *order],
+                rows,
+            ),
+        ),
+        numbers={"time": [planned.time_low, planned.time_high]}
+        | {name: contestants.numbers(runs) for name, runs in found.items()},
+    )
+
+
+def _cells() -> Table:
+    problem, means = instances.stroke_trial()
+    feasible, overall = problem.feasible(means), problem.scores(means)
+    rows = [
+        [
+            name,
+            *(f"{well}/{n} = {well / n:.4f}" for n, well in instances.STROKE_COUNTS[name]),
+            float(overall[k]),
+            "meets" if feasible[k] else "fails",
+        ]
+        for k, name in enumerate(problem.policies)
+    ]
+    return table("Patients well after 14 days", ["policy", *problem.group_names, "overall", "verdict"], rows)
+
+
+def _named(tick: Callable[[str], None], name: str) -> None:
+    tick(f"(ist) {name}")
