@@ -1,31 +1,127 @@
-"""Every rival at once."""
+"""All rivals at once: `beat` for every rival of one policy, in blocks of policies side by side.
+
+For Gaussian boxes without caps q.lam_k(eta) is the largest of its linear pieces, one for each set of groups
+lifted off the floor. So Newton's steps from the pull at which all groups are lifted descend to the root, and
+each step but the last puts at least one group back on its floor: L steps suffice. With the policies innermost
+the compiler does several at a time. Everything else goes through `inner.beat`, one by one.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import Region
-from evenhand.theory.inner import beat
+from evenhand.model.region import BOX, Region
+from evenhand.model.units import GAUSSIAN
+from evenhand.theory import inner
 
 Array = NDArray[np.float64]
+
+BLOCK = 64  # policies at a time: their scratch stays in the first-level cache
+FEW = 8  # groups up to which L steps over L groups beat a walk
 
 
 @kernel
 def beat_all(
-    code: int,
-    r: Region,
-    q: Array,
-    i: int,
-    v: Array,
-    mu: Array,
-    values: Array,
-    lam_i: Array,
-    lam_k: Array,
-    work: Array,
-) -> None:
-    """values[k] = lower bound of the cost for rival k to beat policy i, for every k other than i."""
-    for k in range(mu.shape[1]):
-        if k != i:
-            _, values[k] = beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+    code: int, r: Region, q: Array, i: int, v: Array, mu: Array,
+    lower: Array, lam_i: Array, lam_k: Array, work: Array,
+) -> None:  # fmt: skip
+    """eq:f_mu_opt for every rival: certified lower bounds into (K,) `lower`, infinite for policy i itself.
+
+    The alternatives are not kept, lam_i and lam_k are scratch: `inner.beat` gives that of one rival.
+    """
+    policies = mu.shape[1]
+    level, slope = _own_line(q, i, v, mu)
+    plain = code == GAUSSIAN and r.kind == BOX and q.size <= FEW and slope < math.inf
+    for start in range(0, policies, BLOCK):
+        stop = min(start + BLOCK, policies)
+        if plain and _has_plain_cells(r.hi, v, start, stop):
+            _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
+        else:
+            for k in range(start, stop):
+                if k != i:
+                    _, lower[k] = inner.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+    lower[i] = math.inf
+
+
+@kernel
+def _own_line(q: Array, i: int, v: Array, mu: Array) -> tuple[float, float]:
+    """q.lam_i(eta) = level - slope eta; the slope is infinite where a cell with a share has no weight."""
+    level, slope = 0.0, 0.0
+    for g in range(q.size):
+        if q[g] > 0.0:
+            level += q[g] * mu[g, i]
+            slope += q[g] * q[g] / v[g, i]
+    return level, slope
+
+
+@kernel
+def _has_plain_cells(hi: Array, v: Array, start: int, stop: int) -> bool:
+    """Has every cell of these policies weight, and none a cap?"""
+    special = 0
+    for g in range(v.shape[0]):
+        weight, cap = v[g, start:stop], hi[g, start:stop]
+        for k in range(weight.size):
+            special += (weight[k] <= 0.0) | (cap[k] < math.inf)
+    return special == 0
+
+
+@kernel
+def _lift_block(
+    lo: Array, q: Array, v: Array, mu: Array, level: float, slope: float, start: int, stop: int,
+    lower: Array, work: Array,
+) -> None:  # fmt: skip
+    """The rivals from start to stop: Newton's steps to the pull eta, then the dual bound there."""
+    size = stop - start
+    lower, paces = lower[start:stop], work[3 * BLOCK :]
+    for g in range(q.size):
+        pace, weight = paces[g * BLOCK : g * BLOCK + size], v[g, start:stop]
+        for k in range(size):
+            pace[k] = q[g] / weight[k]
+    for k in range(size):
+        work[k] = math.inf
+    for _ in range(q.size + 2):
+        _line(lo, q, mu, level, slope, start, size, paces, work)
+        moved = 0
+        for k in range(size):
+            eta = max(work[BLOCK + k] / work[2 * BLOCK + k], 0.0)
+            moved += eta != work[k]
+            work[k] = eta
+        if moved == 0:
+            break
+    for k in range(size):
+        # Psi = cost - eta surplus, and surplus = steep eta - gap: rounding, or eta = 0 for a rival ahead
+        surplus = work[2 * BLOCK + k] * work[k] - work[BLOCK + k]
+        lower[k] = 0.5 * work[k] * work[k] * slope - work[k] * max(surplus, 0.0)
+    for g in range(q.size):
+        pace, weight = paces[g * BLOCK : g * BLOCK + size], v[g, start:stop]
+        m, floor = mu[g, start:stop], lo[g, start:stop]
+        for k in range(size):
+            move = max(work[k] * pace[k], floor[k] - m[k])
+            lower[k] += 0.5 * weight[k] * move * move
+
+
+@kernel
+def _line(
+    lo: Array, q: Array, mu: Array, level: float, slope: float, start: int, size: int,
+    paces: Array, work: Array,
+) -> None:  # fmt: skip
+    """The linear piece at the pull eta: q.lam_i - q.lam_k = gap - steep eta with the groups lifted there.
+
+    `work` holds eta, gap and steep, a block each; as slices of their own they would keep the compiler from
+    going abreast.
+    """
+    for k in range(size):
+        work[BLOCK + k], work[2 * BLOCK + k] = level, slope
+    for g in range(q.size):
+        if q[g] == 0.0:
+            continue
+        share = q[g]
+        pace, m, floor = paces[g * BLOCK :], mu[g, start : start + size], lo[g, start : start + size]
+        for k in range(size):
+            lifted = m[k] + work[k] * pace[k] > floor[k]
+            work[BLOCK + k] -= share * (m[k] if lifted else floor[k])
+            work[2 * BLOCK + k] += share * pace[k] if lifted else 0.0
