@@ -17,6 +17,7 @@ from evenhand.paper import (
     operational_scale,
     stroke_trial,
     three_treatments,
+    trial_data,
 )
 from evenhand.paper.contestants import Setting
 
@@ -34,6 +35,7 @@ EXPERIMENTS: dict[str, Any] = {
     "c": hard_and_soft,
     "ist": stroke_trial,
 }
+__all__ = ["EXPERIMENTS", "Setting", "chosen", "run", "steps", "trial_data"]
 TITLE = "The paper beside evenhand"
 
 

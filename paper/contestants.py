@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evenhand.paper.trial_data import Trial
+
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Budget, Procedure, TrackAndStop
 from evenhand.sim.runs import Runs, rate
@@ -33,6 +35,7 @@ class Setting:
     literal: int = 300
     seed: int = 1
     workers: int | None = None
+    trial: Trial | None = None  # the stroke trial rebuilt from its public file
 
 
 def fixed_confidence(delta: float) -> dict[str, Procedure]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from evenhand.paper import contestants, instances, published
+from evenhand.paper import contestants, instances, published, trial_data
 from evenhand.paper.contestants import CONVERGING, DEFAULT, LITERAL, POLICY_LEVEL, UNIFORM, Setting
 from evenhand.paper.heat import allocation_pictures
 
@@ -39,6 +39,8 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
         for number, (at, printed) in enumerate(published.STROKE_TRIAL.items())
     ]
     curve = [Success(n, at, *found[n].at_checkpoint(j)) for n in order for j, at in enumerate(checkpoints)]
+    rebuilt = () if setting.trial is None else (trial_data.answers(setting.trial),)
+    said = () if setting.trial is None else ((trial_data.words(setting.trial),),)
     final = found[DEFAULT].at_checkpoint(len(checkpoints) - 1)
     return Section(
         "runs",
@@ -48,13 +50,14 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             Strong(f"{final.rate:.1%}"),
             f" of runs; the paper prints {published.STROKE_TRIAL[BUDGET][0]:.1%} for its rule.",
         ),
-        notes=((f"T* is {planned.time_low:,.0f}, above the budget: any rule must often be wrong.",),),
+        notes=((f"T* is {planned.time_low:,.0f}, above the budget: any rule must often be wrong.",), *said),
         pictures=(
             success_picture(curve, "Share correct by the number of patients"),
             *allocation_pictures(problem, means, {n: found[n] for n in order}, "in the stroke trial"),
         ),
         tables=(
             _cells(),
+            *rebuilt,
             table(
                 "Share correct, with its exact 95% interval",
                 ["patients", "T-a-S-CS, published", "T-a-S, published", "uniform, published", *order],

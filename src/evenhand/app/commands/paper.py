@@ -30,6 +30,11 @@ from evenhand.errors import BadInput
     help="Folder to write to.",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; all cores unless given.")
+@click.option(
+    "--trial",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The public IST csv: rebuild its cells, and see how the answer depends on the definition.",
+)
 @seed_option
 @json_option
 def command(
@@ -38,6 +43,7 @@ def command(
     literal: int | None,
     out: str,
     workers: int | None,
+    trial: str | None,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -50,7 +56,8 @@ def command(
 
     room = paper_room()
     names = room.chosen(only)
-    setting = room.Setting(replications, literal or max(replications // 10, 2), seed, workers)
+    rebuilt = None if trial is None else room.trial_data.load(trial)
+    setting = room.Setting(replications, literal or max(replications // 10, 2), seed, workers, rebuilt)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     done = 0
