@@ -116,7 +116,8 @@ def _rows(path: Path) -> tuple[list[dict[str, str]], set[str]]:
     lacking = sorted((set(NEEDED) | set(DEFINITIONS["paper"])) - columns)
     if lacking or not rows:
         raise BadInput(
-            f"the trial's file needs {', '.join(NEEDED)} and the five outcomes; {path} lacks {', '.join(lacking)}."
+            f"the trial's file needs {', '.join(NEEDED)} and the five outcomes; "
+            f"{path} lacks {', '.join(lacking)}."
         )
     return rows, columns
 
