@@ -18,15 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import BOX, PENALTY, Region, inside
-from evenhand.theory.regions import box, penalty
+from evenhand.model.region import BOX, PENALTY, QUOTA, Region, inside
+from evenhand.theory.regions import box, penalty, quota
 
 Array = NDArray[np.float64]
 
 
 def work_size(groups: int, rows: int) -> int:
     """How many numbers of scratch the kernels need for so many groups and linear conditions."""
-    return 256 + 512 * groups + 16 * groups * groups + 16 * rows * (groups + 2) + 4 * rows * rows
+    plain = 256 + 512 * groups + 16 * groups * groups + 16 * rows * (groups + 2) + 4 * rows * rows
+    return max(plain, quota.work_size(groups))
 
 
 @kernel
@@ -36,6 +37,8 @@ def enter(
     """eq:f_star_k_0_ext1: the cheapest way for policy k into its region."""
     if r.kind == BOX:
         return box.enter(code, r, k, v, mu, lam_k, work)
+    if r.kind == QUOTA:
+        return quota.enter(code, r, k, v, mu, lam_k, work)
     if r.kind == PENALTY:
         return penalty.enter(code, r, k, v, mu, lam_k, work)
     return math.nan, -math.inf
@@ -48,6 +51,8 @@ def leave(
     """eq:f_infeas_ext1: the cheapest way for policy k out of its region, and which condition it breaks."""
     if r.kind == BOX:
         return box.leave(code, r, k, v, mu, lam_k, work)
+    if r.kind == QUOTA:
+        return quota.leave(code, r, k, v, mu, lam_k, work)
     if r.kind == PENALTY:
         return penalty.leave(code, r, k, v, mu, lam_k, work)
     return math.nan, -math.inf, -1
@@ -61,6 +66,8 @@ def beat(
     """eq:f_mu_opt_ext1: the cheapest way for rival k, inside its region, to reach policy i's score."""
     if r.kind == BOX:
         return box.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+    if r.kind == QUOTA:
+        return quota.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     if r.kind == PENALTY:
         return penalty.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     return math.nan, -math.inf
