@@ -6,15 +6,17 @@ reference counting (they allocate nothing), with NumPy's rules for division by z
 
 The compiled code is cached on disk. numba's own cache notices a change in a function's file but not in the
 files of the functions it calls, and stale machine code would pass tests on old code. So the cache of each
-file lives in a directory named after a hash of that file and of every file of ours it imports, directly or not.
+file lives in a directory named after a hash of that file and of every file of ours it imports.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
