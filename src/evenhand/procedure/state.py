@@ -88,7 +88,7 @@ def new_work(spec: Spec) -> Work:
     groups, policies = spec.phi.shape
     tables = [np.zeros((groups, policies)) for _ in range(2)]
     lists = [np.zeros(policies) for _ in range(5)]
-    scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]))
+    scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 16 * groups)
     stamps = [np.full((3, policies), -9, dtype=np.int64) for _ in range(2)]
     queue = np.zeros(policies + 1, dtype=np.int64)
     queue[0] = -1

@@ -1,29 +1,159 @@
-"""`kaufmann-koolen`: thresholds for the likelihood ratio of a piece from its own cells (Kaufmann and Koolen 2021)."""
+"""`kaufmann-koolen`: a threshold for the likelihood ratio of each piece, from the piece's own cells.
+
+Kaufmann and Koolen (2021, "Mixture martingales revisited") bound the sum over a set S of cells of
+n d(mean, truth) - growth(n) uniformly in time: it reaches |S| C(x / |S|) with probability at most e^-x. A
+wrong answer has a piece that contains the truth, and there are K wrong answers, so x = ln(K / delta).
+
+    outcomes               growth(n)            C
+    gaussian, known sd     2 ln(4 + ln n)       C_gG(x) = min over 1/2 < lam <= 1 of (g_G(lam) + x) / lam
+    all other families     3 ln(1 + ln n)       C_exp(x) = 2 h~((h^-1(1 + x) + ln(2 zeta(2))) / 2)
+"""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from evenhand._kernel import kernel
+from evenhand.model.region import BOX, PENALTY, SPREAD
+from evenhand.model.units import GAUSSIAN
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State
+
+LOG_TWICE_ZETA_2 = math.log(math.pi**2 / 3.0)
+BASE = 1.5  # z of h~
+# zeta(s) - 1/(s-1) in powers of s - 1: Stieltjes' constants over factorials, with alternating signs
+ZETA = np.array([
+    0.5772156649015329, 0.0728158454836767, -0.0096903631928723 / 2, -0.0020538344203033 / 6,
+    0.0023253700654673 / 24, -0.0007933238173010 / 120, -0.0002387693454300 / 720, 0.0005272895670578 / 5040,
+    -0.0003521233538030 / 40320, 0.0000343947744181 / 362880, 0.0002053328149091 / 3628800,
+])  # fmt: skip
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 @kernel
 def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
     """What the likelihood ratio of a piece that touches policy k (and `other`, unless NONE) must reach."""
-    groups, policies = spec.phi.shape
-    cells, patience = 0, 0.0
+    groups = spec.phi.shape[0]
+    patience, cells = 0.0, groups
     for g in range(groups):
-        patience += 3.0 * math.log1p(math.log(max(state.n[g, k], 1.0)))
-        cells += 1
-        if other != NONE:
-            patience += 3.0 * math.log1p(math.log(max(state.n[g, other], 1.0)))
-            cells += 1
-    return patience + cells * c_exp(math.log(policies / spec.delta) / cells)
+        patience += growth(spec, state.n[g, k])
+    if other != NONE:
+        cells += groups
+        for g in range(groups):
+            patience += growth(spec, state.n[g, other])
+    return patience + cells * constant(spec, _level(spec) / cells)
+
+
+@kernel
+def leave_threshold(spec: Spec, state: State, k: int) -> float:
+    """What the likelihood ratio of "policy k violates its requirement" must reach, whichever atom is nearest.
+
+    An atom touches one cell (floors, caps), two (gap, ratio) or any; the most sampled ones ask for most.
+    """
+    groups = spec.phi.shape[0]
+    if spec.region.kind not in (BOX, SPREAD):
+        return piece_threshold(spec, state, k, NONE)
+    most, second = 0.0, 0.0
+    for g in range(groups):
+        mine = growth(spec, state.n[g, k])
+        if mine > most:
+            most, second = mine, most
+        else:
+            second = max(second, mine)
+    if spec.region.kind == BOX:
+        return most + constant(spec, _level(spec))
+    return most + second + 2.0 * constant(spec, 0.5 * _level(spec))
+
+
+@kernel
+def cell_threshold(spec: Spec, state: State, g: int, k: int) -> float:
+    """What the likelihood ratio of one cell against a bound must reach."""
+    return growth(spec, state.n[g, k]) + constant(spec, _level(spec))
+
+
+@kernel
+def _level(spec: Spec) -> float:
+    """x = ln(wrong answers / delta)."""
+    policies = spec.phi.shape[1]
+    return math.log((policies - 1 if spec.region.kind == PENALTY else policies) / spec.delta)
+
+
+@kernel
+def growth(spec: Spec, n: float) -> float:
+    """What looking at a cell again and again costs."""
+    if spec.code == GAUSSIAN:
+        return 2.0 * math.log(4.0 + math.log(max(n, 1.0)))
+    return 3.0 * math.log1p(math.log(max(n, 1.0)))
+
+
+@kernel
+def constant(spec: Spec, x: float) -> float:
+    """C_gG or C_exp."""
+    return c_gaussian(x) if spec.code == GAUSSIAN else c_exp(x)
 
 
 @kernel
 def c_exp(x: float) -> float:
-    """Their C_exp, bounded above by x + 4 ln(1 + x + sqrt(2 x)) from x = 5 on."""
-    return x + 4.0 * math.log(1.0 + x + math.sqrt(2.0 * x)) + 8.0
+    """C_exp(x) = 2 h~_{3/2}((h^-1(1 + x) + ln(2 zeta(2))) / 2)."""
+    return 2.0 * h_tilde(0.5 * (h_inverse(1.0 + x) + LOG_TWICE_ZETA_2), BASE)
+
+
+@kernel
+def c_gaussian(x: float) -> float:
+    """C_gG(x): the least (g_G(lam) + x) / lam, by golden section; every lam gives a valid, larger value."""
+    low, high = 0.5, 1.0
+    a, b = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_a, at_b = (g_gaussian(a) + x) / a, (g_gaussian(b) + x) / b
+    for _ in range(32):
+        if at_a < at_b:
+            high, b, at_b = b, a, at_a
+            a = high - GOLDEN * (high - low)
+            at_a = (g_gaussian(a) + x) / a
+        else:
+            low, a, at_a = a, b, at_b
+            b = low + GOLDEN * (high - low)
+            at_b = (g_gaussian(b) + x) / b
+    return min(at_a, at_b)
+
+
+@kernel
+def g_gaussian(lam: float) -> float:
+    """g_G(lam) = 2 lam - 2 lam ln(4 lam) + ln zeta(2 lam) - 1/2 ln(1 - lam)."""
+    zeta = math.log(_zeta(2.0 * lam))
+    return 2.0 * lam * (1.0 - math.log(4.0 * lam)) + zeta - 0.5 * math.log1p(-lam)
+
+
+@kernel
+def h_inverse(x: float) -> float:
+    """The u >= 1 with u - ln u = x, for x >= 1."""
+    if x <= 1.0:
+        return 1.0
+    root = math.sqrt(2.0 * (x - 1.0))
+    u = x + math.log(x + root)  # below the root, and near it
+    for _ in range(30):
+        step = (u - math.log(u) - x) * u / (u - 1.0)
+        u -= step
+        if abs(step) <= 1e-15 * u:
+            break
+    return u
+
+
+@kernel
+def h_tilde(x: float, z: float) -> float:
+    """The least y (x - ln ln y) over 1 < y <= z: e^(1/u) u at u = h^-1(x), or its value at z."""
+    inner = 1.0 / math.log(z)
+    if x >= inner - math.log(inner):
+        u = h_inverse(x)
+        return math.exp(1.0 / u) * u
+    return z * (x - math.log(math.log(z)))
+
+
+@kernel
+def _zeta(s: float) -> float:
+    """Riemann's zeta function for 1 < s <= 2."""
+    y, total = s - 1.0, 0.0
+    for j in range(ZETA.size - 1, -1, -1):
+        total = total * y + ZETA[j]
+    return total + 1.0 / y

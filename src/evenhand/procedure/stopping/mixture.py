@@ -1,0 +1,197 @@
+"""Evidence against any set of means that the inner solvers know: likelihood ratios, less their cells' regret.
+
+Betting on a cell with a mixture over means costs a regret R against the best mean in hindsight, and the
+mixture's likelihood over that of a null lam is a martingale under lam. Summed over the cells that the null
+touches, ln E = min over the null of sum v d(mean, lam) - sum R, which is an inner problem:
+
+    family        mixture over the mean (fixed before the data)            v          R
+    gaussian      N(lam, sd^2 / N0): shifts, so the ratio itself shrinks   n^2/(n+N0)  1/2 ln(1 + n/N0)
+    bernoulli     Beta(1/2, 1/2)                                           n          from the Beta integral
+    poisson       Gamma(1/2, rate), averaged over RATES                    n          from the Gamma integral
+    exponential   Jeffreys' posterior given the cell's first outcome       n - 1      from the Gamma integral
+    unknown sd    see `unknown`: the cost of a null is logarithmic         a chord below that cost
+
+Counts are in unit samples. The exponential's outcomes have no natural scale: its first outcome is only used
+to find it. Bounded outcomes make the Bernoulli mixture a supermartingale, by convexity.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import Region
+from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN, edge_high, edge_low
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import FIRST, State, Work
+from evenhand.procedure.stopping.logs import NOTHING, add
+from evenhand.procedure.stopping.unknown import after_opening
+from evenhand.theory import inner
+from evenhand.theory.regions.halfspace import reach
+
+Array = NDArray[np.float64]
+
+N0 = 4.0  # gaussian: shifts of about half a standard deviation
+RATES = np.array([1.0, 1e-2, 1e-4, 1e-6])  # poisson: means of about 1/2, 50, 5,000, 500,000
+ENTER, LEAVE, BEAT = range(3)  # what the null is: policy k meets, policy i violates, rival k reaches policy i
+
+
+@kernel
+def enters(spec: Spec, state: State, work: Work, r: Region, k: int) -> float:
+    """ln e-value against {policy k's means lie in r}. A lower bound."""
+    return _against(spec, state, work, r, ENTER, k, k)
+
+
+@kernel
+def leaves(spec: Spec, state: State, work: Work, r: Region, i: int) -> float:
+    """ln e-value against {policy i's means lie outside r}. A lower bound."""
+    return _against(spec, state, work, r, LEAVE, i, i)
+
+
+@kernel
+def beats(spec: Spec, state: State, work: Work, r: Region, i: int, k: int) -> float:
+    """ln e-value against {rival k, inside r, scores at least what policy i does}. A lower bound."""
+    return _against(spec, state, work, r, BEAT, i, k)
+
+
+@kernel
+def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
+    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
+    groups = spec.shares.size
+    table, rest = work[: 12 * groups].reshape((6, 2 * groups)), work[12 * groups :]
+    regret = _line(spec, state, i, spec.shares, -1.0, 0, table)
+    regret += _line(spec, state, k, spec.shares, 1.0, groups, table)
+    return _half_space(spec, regret, table, 0.0, rest)
+
+
+@kernel
+def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
+    """ln e-value against {a.mu_k >= c}. A lower bound."""
+    table, rest = work[: 6 * a.size].reshape((6, a.size)), work[6 * a.size :]
+    regret = _line(spec, state, k, a, 1.0, 0, table)
+    return _half_space(spec, regret, table, c, rest)
+
+
+@kernel
+def _line(spec: Spec, state: State, k: int, a: Array, sign: float, start: int, table: Array) -> float:
+    """Policy k's cells into the rows a, v, mean of the table; the regret of those that matter."""
+    total = 0.0
+    for g in range(a.size):
+        v, mean, regret, _ = _cell(spec, state, g, k)
+        table[0, start + g], table[1, start + g], table[2, start + g] = sign * a[g], v, mean
+        total += regret if a[g] != 0.0 else 0.0
+    return total
+
+
+@kernel
+def _half_space(spec: Spec, regret: float, table: Array, c: float, work: Array) -> float:
+    if regret >= -NOTHING:
+        return NOTHING
+    a, v, mean, low, high, lam = table[0], table[1], table[2], table[3], table[4], table[5]
+    for j in range(a.size):
+        low[j], high[j] = edge_low(spec.code), edge_high(spec.code)
+    _, lower = reach(spec.code, v, mean, a, c, low, high, lam, work)
+    return lower - regret
+
+
+@kernel
+def _against(spec: Spec, state: State, work: Work, r: Region, null: int, i: int, k: int) -> float:
+    """The cost of the cheapest null, less the regret of its cells."""
+    groups = spec.shares.size
+    table, rest = work.scratch[: 6 * groups].reshape((3, groups, 2)), work.scratch[6 * groups :]
+    v, mean, counts = table[0], table[1], table[2]
+    regret = 0.0
+    for side in range(2 if null == BEAT else 1):
+        for g in range(groups):
+            v[g, side], mean[g, side], lost, counts[g, side] = _cell(spec, state, g, i if side == 0 else k)
+            regret += lost
+    if regret >= -NOTHING:
+        return NOTHING
+    lower = _cheapest(spec, work, r, null, v, mean, rest)
+    if spec.unknown_variance and lower > 0.0:
+        _lay_chords(work, null, v, mean, counts)
+        lower = _cheapest(spec, work, r, null, v, mean, rest)
+    return lower - regret if lower >= 0.0 else NOTHING
+
+
+@kernel
+def _cheapest(spec: Spec, work: Work, r: Region, null: int, v: Array, mean: Array, rest: Array) -> float:
+    """The least cost of the null, from below; where it lies is left in lam_i (beat) and lam_k."""
+    if null == ENTER:
+        return inner.enter(spec.code, r, 0, v, mean, work.lam_k, rest)[1]
+    if null == LEAVE:
+        return inner.leave(spec.code, r, 0, v, mean, work.lam_k, rest)[1]
+    return inner.beat(spec.code, r, spec.shares, 0, 1, v, mean, work.lam_i, work.lam_k, rest)[1]
+
+
+@kernel
+def _lay_chords(work: Work, null: int, v: Array, mean: Array, counts: Array) -> None:
+    """Replace v by parabolas that lie below the logarithmic costs wherever these are worth looking at.
+
+    The costs n/2 ln(1 + x^2/S2) sum to U at the null found with v = n/S2, so at the best null none exceeds
+    U. A concave function of x^2 lies above its chord: up to cost U it is at least x^2/2 times
+    v' = v (2U/n) / (e^(2U/n) - 1).
+    """
+    groups, total = v.shape[0], 0.0
+    for side in range(2 if null == BEAT else 1):
+        for g in range(groups):
+            lam = work.lam_i[g] if null == BEAT and side == 0 else work.lam_k[g]
+            n, away = counts[g, side], mean[g, side] - lam
+            total += 0.5 * n * math.log1p(v[g, side] / n * away * away)
+    for side in range(2 if null == BEAT else 1):
+        for g in range(groups):
+            exponent = min(2.0 * total * (1.0 + 1e-12) / counts[g, side], 500.0)
+            v[g, side] *= exponent / math.expm1(exponent) if exponent > 0.0 else 1.0
+
+
+@kernel
+def _cell(spec: Spec, state: State, g: int, k: int) -> tuple[float, float, float, float]:
+    """v, mean and regret of cell (k, g), and its count where the variance is unknown."""
+    if spec.unknown_variance:
+        tail = after_opening(state, g, k)
+        return tail.n / tail.variance, tail.mean, -tail.regret, tail.n
+    n, phi = state.n[g, k], spec.phi[g, k]
+    if spec.code == GAUSSIAN:
+        mean = state.s[g, k] / n if n > 0.0 else 0.0
+        return n * n / ((n + N0) * phi), mean, 0.5 * math.log1p(n / N0), n
+    if spec.code == EXPONENTIAL:
+        return _exponential(n, state.s[g, k], 1.0 / phi, state.bets[FIRST * state.n.shape[0] + g, k])
+    units, total = n / phi, state.s[g, k] / phi
+    if n == 0.0:
+        return 0.0, 0.5, 0.0, 0.0
+    regret = _beta_regret(units, total) if spec.code == BERNOULLI else _gamma_regret(units, total)
+    return units, total / units, regret, n
+
+
+@kernel
+def _beta_regret(n: float, s: float) -> float:
+    best = _times_log(s, s / n) + _times_log(n - s, (n - s) / n)
+    return best - (math.lgamma(0.5 + s) + math.lgamma(0.5 + n - s) - math.lgamma(1.0 + n)) + math.log(math.pi)
+
+
+@kernel
+def _gamma_regret(n: float, s: float) -> float:
+    mixed = -math.inf
+    for j in range(RATES.size):
+        mixed = add(mixed, 0.5 * math.log(RATES[j]) - (0.5 + s) * math.log(RATES[j] + n))
+    mixed += math.lgamma(0.5 + s) - 0.5 * math.log(math.pi) - math.log(float(RATES.size))
+    return _times_log(s, s / n) - s - mixed
+
+
+@kernel
+def _exponential(n: float, s: float, shape: float, first: float) -> tuple[float, float, float, float]:
+    """v, mean and regret after the first outcome; without one on record nothing can be bet."""
+    if n < 2.0 or first <= 0.0:
+        return 0.0, 1.0, -NOTHING, 0.0
+    units, rest = shape * (n - 1.0), s - first
+    best = units * (math.log(units / rest) - 1.0)
+    bet = shape * math.log(first) - math.lgamma(shape) + math.lgamma(shape * n) - shape * n * math.log(s)
+    return units, rest / (n - 1.0), best - bet, n
+
+
+@kernel
+def _times_log(x: float, y: float) -> float:
+    return x * math.log(y) if x > 0.0 else 0.0
