@@ -34,7 +34,7 @@ from evenhand.procedure.state import (
     record,
     return_policy,
 )
-from evenhand.sim.body import NEAR, PEAK, REACHED, SETTLED, SHARE_UNIT, Body, Rows, Trace
+from evenhand.sim.body import NEAR, PEAK, REACHED, SETTLED, SHARE_UNIT, Body, Desk, Rows, Trace
 from evenhand.sim.streams import Source, arrival, is_lost, lag, outcome
 from evenhand.theory.inner import best
 
@@ -48,36 +48,36 @@ NO_ANSWER_YET = -2  # at a checkpoint that comes before every cell has an outcom
 def run_block(
     spec: Spec, source: Source, seed: int, first: int, body: Body, checkpoints: Ints, rows: Rows, trace: Trace
 ) -> None:
-    """Replications first, first + 1, ... until the rows are full."""
+    """Replications first, first + 1, ... until the rows are full.
+
+    The brain is called here and nowhere below: each level of calls above it is compiled with all of it.
+    """
+    state, work, desk = body.state, body.work, body.desk
     for row in range(rows.samples.shape[0]):
+        replication = first + row
         mean = source.means[row if source.means.shape[0] > 1 else 0]
         _clear(body)
-        _replicate(spec, source, mean, seed, first + row, body, checkpoints, rows, row, trace)
-
-
-@kernel
-def _replicate(
-    spec: Spec, source: Source, mean: Array, seed: int, replication: int, body: Body, checkpoints: Ints,
-    rows: Rows, row: int, trace: Trace,
-) -> None:  # fmt: skip
-    """One replication, from nothing told to its row."""
-    state, desk = body.state, body.desk
-    truth = _right_answer(spec, source, mean, desk.mean)
-    at = rows.checkpoints[row]
-    while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap:
-        for _ in range(_batch(spec, state)):
-            _ask(spec, source, mean, seed, replication, body)
-        _tell_what_is_due(spec, source, body, truth, checkpoints, at, trace)
-    while desk.clock[REACHED] < checkpoints.shape[0]:
-        at[desk.clock[REACHED]] = state.clock[ANSWER]
-        desk.clock[REACHED] += 1
-    rows.samples[row], rows.asked[row] = state.clock[TOLD], state.clock[ASKED]
-    rows.stopped[row] = state.clock[STOPPED] == DECIDED
-    rows.answer[row], rows.truth[row] = state.clock[ANSWER], truth
-    rows.evidence[row], rows.near[row] = state.level[EVIDENCE], desk.peak[NEAR]
-    for g in range(state.n.shape[0]):
-        for k in range(state.n.shape[1]):
-            rows.shares[g, k] += int(state.n[g, k] / state.clock[TOLD] / SHARE_UNIT + 0.5)
+        truth = _right_answer(spec, source, mean, desk.mean)
+        while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap:
+            for _ in range(_batch(spec, state)):
+                came = _arrived(spec, state, seed, replication)
+                known = came if spec.mode == PROPORTIONAL else -1
+                k, g = next_cell(spec, state, work, seed, replication, known)
+                _hand_out(
+                    spec, source, mean, seed, replication, body, k, came if spec.mode == AGNOSTIC else g
+                )
+            slot = _next_due(desk, state.clock[ASKED])
+            while slot >= 0:
+                if _settle(spec, source, body, slot):
+                    if is_due(spec, state):
+                        check(spec, state, work)
+                        _note_peak(state, desk, truth)
+                    _note_sample(trace, state, desk, slot)
+                    _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
+                if state.clock[STOPPED] != RUNNING or state.clock[TOLD] >= spec.cap:
+                    break
+                slot = _next_due(desk, state.clock[ASKED])
+        _finish(body, truth, rows, row)
 
 
 @kernel
@@ -89,17 +89,22 @@ def _batch(spec: Spec, state: State) -> int:
 
 
 @kernel
-def _ask(spec: Spec, source: Source, mean: Array, seed: int, replication: int, body: Body) -> None:
+def _arrived(spec: Spec, state: State, seed: int, replication: int) -> int:
+    """The group that comes by itself, or -1 where groups are chosen."""
+    return arrival(spec.arrivals, state.clock[ASKED], seed, replication) if spec.mode != ACTIVE else -1
+
+
+@kernel
+def _hand_out(
+    spec: Spec, source: Source, mean: Array, seed: int, replication: int, body: Body, k: int, g: int
+) -> None:
     """Hand out one sample, draw what will come of it, and put it on the desk until it is due."""
-    state, work, desk = body.state, body.work, body.desk
+    state, desk = body.state, body.desk
     number = state.clock[ASKED]
-    came = arrival(spec.arrivals, number, seed, replication) if spec.mode != ACTIVE else -1
-    k, g = next_cell(spec, state, work, seed, replication, came if spec.mode == PROPORTIONAL else -1)
     if spec.mode == AGNOSTIC:
-        g = came
-        ask_policy(spec, state, work, k)
+        ask_policy(spec, state, body.work, k)
     else:
-        ask(state, work, k, g)
+        ask(state, body.work, k, g)
     size = desk.after.shape[0]
     slot, due = number % size, (number + lag(source, number, seed, replication)) % size
     desk.policy[slot], desk.group[slot] = k, g
@@ -115,62 +120,52 @@ def _ask(spec: Spec, source: Source, mean: Array, seed: int, replication: int, b
 
 
 @kernel
-def _tell_what_is_due(
-    spec: Spec, source: Source, body: Body, truth: int, checkpoints: Ints, at: Ints, trace: Trace
-) -> None:
-    """Tell every sample due by now, in the order of due time and then of asking, until the rule stops."""
-    state, desk = body.state, body.desk
-    while desk.clock[SETTLED] < state.clock[ASKED]:
+def _next_due(desk: Desk, asked: int) -> int:
+    """Take the next sample that is due by now, in the order of due time and then of asking; -1 for none."""
+    while desk.clock[SETTLED] < asked:
         due = desk.clock[SETTLED] % desk.first.shape[0]
         slot = desk.first[due]
-        while slot >= 0:
-            if desk.lost[slot]:
-                _lose(spec, body, slot)
-            else:
-                _tell(spec, source, body, slot, truth, trace)
-                _note_checkpoint(spec, body, checkpoints, at)
-            if state.clock[STOPPED] != RUNNING or state.clock[TOLD] >= spec.cap:
-                return
-            slot = desk.after[slot]
-        desk.first[due] = -1
+        if slot >= 0:
+            desk.first[due] = desk.after[slot]
+            return int(slot)
         desk.clock[SETTLED] += 1
+    return -1
 
 
 @kernel
-def _tell(spec: Spec, source: Source, body: Body, slot: int, truth: int, trace: Trace) -> None:
-    """One outcome becomes known, and the stopping rule looks if it is due to."""
+def _settle(spec: Spec, source: Source, body: Body, slot: int) -> bool:
+    """A sample is over: its outcome becomes known (True), or never will (False)."""
     state, work, desk = body.state, body.work, body.desk
     k, g = desk.policy[slot], desk.group[slot]
-    unit = (desk.outcome[slot] - source.low) / source.width
     if spec.mode == AGNOSTIC:
         return_policy(spec, state, work, k)
-        record(spec, state, work, k, g, unit, False)
-    else:
-        record(spec, state, work, k, g, unit, True)
-    if is_due(spec, state):
-        check(spec, state, work)
-        margin = state.level[EVIDENCE] - state.level[NEEDED]
-        if margin > desk.peak[PEAK]:
-            desk.peak[PEAK] = margin
-            if state.clock[ANSWER] != truth:
-                desk.peak[NEAR] = margin
+    if desk.lost[slot]:
+        if spec.mode != AGNOSTIC:
+            drop(spec, state, work, k, g)
+        return False
+    unit = (desk.outcome[slot] - source.low) / source.width
+    record(spec, state, work, k, g, unit, spec.mode != AGNOSTIC)
+    return True
+
+
+@kernel
+def _note_peak(state: State, desk: Desk, truth: int) -> None:
+    """How near the evidence came to what is needed, and how near with a wrong answer."""
+    margin = state.level[EVIDENCE] - state.level[NEEDED]
+    if margin > desk.peak[PEAK]:
+        desk.peak[PEAK] = margin
+        if state.clock[ANSWER] != truth:
+            desk.peak[NEAR] = margin
+
+
+@kernel
+def _note_sample(trace: Trace, state: State, desk: Desk, slot: int) -> None:
     told = state.clock[TOLD]
-    if trace.policy.shape[0] > 0 and told % trace.every == 0:
-        _note(trace, told // trace.every - 1, state, k, g, desk.outcome[slot])
-
-
-@kernel
-def _lose(spec: Spec, body: Body, slot: int) -> None:
-    """One outcome will never be known."""
-    if spec.mode == AGNOSTIC:
-        return_policy(spec, body.state, body.work, body.desk.policy[slot])
-    else:
-        drop(spec, body.state, body.work, body.desk.policy[slot], body.desk.group[slot])
-
-
-@kernel
-def _note(trace: Trace, row: int, state: State, k: int, g: int, x: float) -> None:
-    trace.policy[row], trace.group[row], trace.outcome[row] = k, g, x
+    if trace.policy.shape[0] == 0 or told % trace.every != 0:
+        return
+    row = told // trace.every - 1
+    trace.policy[row], trace.group[row] = desk.policy[slot], desk.group[slot]
+    trace.outcome[row] = desk.outcome[slot]
     trace.evidence[row], trace.needed[row] = state.level[EVIDENCE], state.level[NEEDED]
     trace.weakest[row], trace.answer[row] = int(state.level[WEAKEST]), state.clock[ANSWER]
 
@@ -190,6 +185,22 @@ def _note_checkpoint(spec: Spec, body: Body, checkpoints: Ints, at: Ints) -> Non
         for k in range(state.n.shape[1]):
             desk.mean[g, k] = state.s[g, k] / state.n[g, k]
     at[reached] = best(spec.region, spec.shares, desk.mean)
+
+
+@kernel
+def _finish(body: Body, truth: int, rows: Rows, row: int) -> None:
+    """Write down what came of the replication; checkpoints it did not reach keep its answer."""
+    state, desk = body.state, body.desk
+    while desk.clock[REACHED] < rows.checkpoints.shape[1]:
+        rows.checkpoints[row, desk.clock[REACHED]] = state.clock[ANSWER]
+        desk.clock[REACHED] += 1
+    rows.samples[row], rows.asked[row] = state.clock[TOLD], state.clock[ASKED]
+    rows.stopped[row] = state.clock[STOPPED] == DECIDED
+    rows.answer[row], rows.truth[row] = state.clock[ANSWER], truth
+    rows.evidence[row], rows.near[row] = state.level[EVIDENCE], desk.peak[NEAR]
+    for g in range(state.n.shape[0]):
+        for k in range(state.n.shape[1]):
+            rows.shares[g, k] += int(state.n[g, k] / state.clock[TOLD] / SHARE_UNIT + 0.5)
 
 
 @kernel
