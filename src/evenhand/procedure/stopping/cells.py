@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
+from evenhand.model.region import BOX, PENALTY
 from evenhand.model.units import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State
@@ -15,6 +16,33 @@ from evenhand.procedure.stopping import gaussian, mixture, tilt, unknown
 from evenhand.procedure.stopping.logs import NOTHING
 
 Array = NDArray[np.float64]
+
+
+@kernel
+def threshold(spec: Spec) -> float:
+    """What every piece must reach: ln(wrong answers / delta).
+
+    Of K policies and "none", K answers are wrong; where nobody can fail, "none" is no answer.
+    """
+    policies = spec.phi.shape[1]
+    return math.log((policies if _can_fail(spec) else policies - 1) / spec.delta)
+
+
+@kernel
+def _can_fail(spec: Spec) -> bool:
+    if spec.region.kind != BOX:
+        return spec.region.kind != PENALTY
+    for g in range(spec.phi.shape[0]):
+        if spec.region.lo[g, 0] > -math.inf or spec.region.hi[g, 0] < math.inf:
+            return True
+    return False
+
+
+@kernel
+def atom_ceiling(spec: Spec) -> float:
+    """The most that is ever asked of one atom: the threshold, were it alone to carry an average over all."""
+    groups = spec.phi.shape[0]
+    return threshold(spec) + math.log(float(groups * (groups + 1) + spec.region.rows.shape[0]))
 
 
 @kernel
@@ -38,7 +66,7 @@ def cell_below(spec: Spec, state: State, g: int, k: int, c: float) -> float:
 @kernel
 def _cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
     if spec.unknown_variance:
-        return unknown.cell(state, g, k, c, sign)
+        return unknown.cell(state, g, k, c, sign, atom_ceiling(spec))
     n, s, phi = state.n[g, k], state.s[g, k], spec.phi[g, k]
     if spec.code == GAUSSIAN:
         return gaussian.cell(n, s, phi, c, sign)
@@ -57,7 +85,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
             return cell_below(spec, state, only, k, c / a[only])
         return cell_above(spec, state, only, k, c / a[only])
     if spec.unknown_variance:
-        return unknown.row(spec, state, k, a, c, work)
+        return unknown.row(spec, state, k, a, c, atom_ceiling(spec), work)
     if spec.code == GAUSSIAN:
         return gaussian.row(spec, state, k, a, c)
     if spec.code == EXPONENTIAL:
@@ -69,7 +97,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
 def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
     """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
     if spec.unknown_variance:
-        return unknown.ahead(spec, state, i, k, work)
+        return unknown.ahead(spec, state, i, k, threshold(spec), work)
     if spec.code == GAUSSIAN:
         return gaussian.ahead(spec, state, i, k)
     if spec.code == EXPONENTIAL:

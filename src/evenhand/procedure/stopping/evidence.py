@@ -24,27 +24,17 @@ from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREA
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
 from evenhand.procedure.stopping import cells, mixture
-from evenhand.procedure.stopping.cells import cell_above, cell_below
+from evenhand.procedure.stopping.cells import atom_ceiling, cell_above, cell_below, threshold
 from evenhand.procedure.stopping.logs import NOTHING, add
 
 Array = NDArray[np.float64]
 
 
 @kernel
-def threshold(spec: Spec) -> float:
-    """What every piece must reach: ln(wrong answers / delta).
-
-    Of K policies and "none", K answers are wrong; where nobody can fail, "none" is no answer.
-    """
-    policies = spec.phi.shape[1]
-    return math.log((policies if _can_fail(spec) else policies - 1) / spec.delta)
-
-
-@kernel
 def ahead(spec: Spec, state: State, work: Work, i: int, k: int) -> float:
     """Against {k scores at least what i does}: the leader i is ahead of its rival k."""
     if spec.region.kind == PENALTY:
-        return mixture.beats(spec, state, work, spec.region, i, k)
+        return mixture.beats(spec, state, work, spec.region, i, k, threshold(spec))
     return cells.ahead(spec, state, i, k, work.scratch)
 
 
@@ -62,7 +52,10 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
         total, atoms = add(total, _quota(spec, state, work, k, -1.0, r.need)[0]), atoms + 1
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
-        total, atoms = add(total, mixture.enters(spec, state, work, _quadratic(r), k)), atoms + 1
+        total, atoms = (
+            add(total, mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
+            atoms + 1,
+        )
     return max(total - math.log(float(atoms)), NOTHING) if atoms > 0 else NOTHING
 
 
@@ -83,7 +76,7 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
         least, which = _rows_kept(spec, state, work, i)
     rows = r.rows.shape[0]
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
-        value = mixture.leaves(spec, state, work, _quadratic(r), i)
+        value = mixture.leaves(spec, state, work, _quadratic(r), i, atom_ceiling(spec))
         if value < least:
             least, which = value, rows
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
@@ -91,16 +84,6 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
         if value < least:
             least, which = value, weakest + (rows + 1 if r.kind == CONVEX else 0)
     return least, which
-
-
-@kernel
-def _can_fail(spec: Spec) -> bool:
-    if spec.region.kind != BOX:
-        return spec.region.kind != PENALTY
-    for g in range(spec.phi.shape[0]):
-        if spec.region.lo[g, 0] > -math.inf or spec.region.hi[g, 0] < math.inf:
-            return True
-    return False
 
 
 @kernel

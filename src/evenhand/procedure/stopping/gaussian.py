@@ -50,22 +50,23 @@ class Block(NamedTuple):
     beta: float
     gamma: float
     penalty: float  # D
+    reach: float  # u / sqrt(N0 + R): b is this times rho
     blind: bool  # a cell that matters has no samples: nothing can be said
 
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int) -> float:
     """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
-    leader = _block(spec, state, i, spec.shares)
-    rival = _block(spec, state, k, spec.shares)
+    leader = block(state.n[:, i], state.s[:, i], spec.phi[:, i], spec.shares)
+    rival = block(state.n[:, k], state.s[:, k], spec.phi[:, k], spec.shares)
     return _bound(leader.dot - rival.dot, leader, rival)
 
 
 @kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound."""
-    block = _block(spec, state, k, a)
-    return _bound(c - block.dot, block, Block(0.0, 0.0, 0.0, 0.0, 0.0, False))
+    cells = block(state.n[:, k], state.s[:, k], spec.phi[:, k], a)
+    return _bound(c - cells.dot, cells, Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False))
 
 
 @kernel
@@ -78,8 +79,8 @@ def cell(n: float, s: float, phi: float, c: float, sign: float) -> float:
 
 
 @kernel
-def _block(spec: Spec, state: State, k: int, a: Array) -> Block:
-    """The cells of policy k that enter a.mu, as one block."""
+def block(counts: Array, sums: Array, phi: Array, a: Array) -> Block:
+    """A policy's cells that enter a.mu, as one block."""
     used = 0
     for g in range(a.size):
         used += a[g] != 0.0
@@ -87,15 +88,15 @@ def _block(spec: Spec, state: State, k: int, a: Array) -> Block:
     dot, alpha, spare, mixed, seen, growth, logs = 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0
     blind = False
     for g in range(a.size):
-        n = state.n[g, k]
+        n = counts[g]
         if a[g] == 0.0:
             continue
         if n == 0.0:
             blind = True
             continue
         per_sample, per_both = 1.0 / n, 1.0 / (n + N1)
-        v2 = a[g] * a[g] * spec.phi[g, k]
-        dot += a[g] * state.s[g, k] * per_sample
+        v2 = a[g] * a[g] * phi[g]
+        dot += a[g] * sums[g] * per_sample
         alpha += v2 * (n + N1) * per_sample * per_sample
         spare += per_both  # beta (N0 + R) / (u N1)^2
         mixed += math.sqrt(v2) * per_sample  # gamma sqrt(N0 + R) / (u N1)
@@ -106,22 +107,33 @@ def _block(spec: Spec, state: State, k: int, a: Array) -> Block:
     total = N0 + square * N1 * seen
     scale = square * N1 * N1 / total
     penalty = 0.5 * (logs + math.log(growth * (total / N0)))
-    return Block(dot, alpha, scale * spare, math.sqrt(scale) * mixed, penalty, blind)
+    reach = math.sqrt(square / total)
+    return Block(dot, alpha, scale * spare, reach * N1 * mixed, penalty, reach, blind)
 
 
 @kernel
 def _bound(gap: float, one: Block, two: Block) -> float:
-    """The dual where Newton's method on z + beta psi'(z) = eta gamma ends, eta at its best for the two z."""
+    """The dual's value where the iteration ends."""
     if one.blind or two.blind:
         # a cell without samples goes anywhere for nothing: only eta = 0 is left, and z = 0 will do
         return -2.0 * PEAK * PEAK * (one.beta + two.beta) - one.penalty - two.penalty
+    eta, z1, z2, p1, p2 = solve(gap, one, two)
+    first = psi(z1) - p1 * z1 - p1 * (0.5 * p1 * one.beta - eta * one.gamma) - one.penalty
+    second = psi(z2) - p2 * z2 - p2 * (0.5 * p2 * two.beta - eta * two.gamma) - two.penalty
+    return eta * (gap - 0.5 * eta * (one.alpha + two.alpha)) + first + second
+
+
+@kernel
+def solve(gap: float, one: Block, two: Block) -> tuple[float, float, float, float, float]:
+    """eta, z and psi'(z) for both blocks, by Newton's method on z + beta psi'(z) = eta gamma."""
     alpha = one.alpha + two.alpha
     c1, c2 = one.gamma / (1.0 + one.beta), two.gamma / (1.0 + two.beta)
     eta = max(gap, 0.0) / (alpha - one.gamma * c1 - two.gamma * c2)
     z1, z2 = eta * c1, eta * c2  # exact where Phi(z) is 1
+    p1, p2 = 0.0, 0.0
     for turn in range(ROUNDS):
         m1, m2 = _mills(z1), _mills(z2)
-        p1, p2 = z1 + m1, z2 + m2  # psi'
+        p1, p2 = z1 + m1, z2 + m2
         eta = (gap + p1 * one.gamma + p2 * two.gamma) / alpha
         pull = 1.0 / alpha if eta > 0.0 else 0.0
         eta = max(eta, 0.0)
@@ -135,9 +147,7 @@ def _bound(gap: float, one: Block, two: Block) -> float:
         if s1 * s1 + s2 * s2 < CLOSE * CLOSE or turn == ROUNDS - 1:
             break
         z1, z2 = max(z1 - s1, FAR_LEFT), max(z2 - s2, FAR_LEFT)
-    first = psi(z1) - p1 * z1 - p1 * (0.5 * p1 * one.beta - eta * one.gamma) - one.penalty
-    second = psi(z2) - p2 * z2 - p2 * (0.5 * p2 * two.beta - eta * two.gamma) - two.penalty
-    return eta * (gap - 0.5 * eta * alpha) + first + second
+    return eta, z1, z2, p1, p2
 
 
 @kernel

@@ -9,7 +9,7 @@ touches, ln E = min over the null of sum v d(mean, lam) - sum R, which is an inn
     bernoulli     Beta(1/2, 1/2)                                           n          from the Beta integral
     poisson       Gamma(1/2, rate), averaged over RATES                    n          from the Gamma integral
     exponential   Jeffreys' posterior given the cell's first outcome       n - 1      from the Gamma integral
-    unknown sd    see `unknown`: the cost of a null is logarithmic         a chord below that cost
+    unknown sd    as gaussian, at the largest plausible sd (`unknown`)
 
 Counts are in unit samples. The exponential's outcomes have no natural scale: its first outcome is only used
 to find it. Bounded outcomes make the Bernoulli mixture a supermartingale, by convexity.
@@ -28,7 +28,7 @@ from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN, edge_high, ed
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import FIRST, State, Work
 from evenhand.procedure.stopping.logs import NOTHING, add
-from evenhand.procedure.stopping.unknown import after_opening
+from evenhand.procedure.stopping.unknown import LOG_ON_MEANS, plausible
 from evenhand.theory import inner
 from evenhand.theory.regions.halfspace import reach
 
@@ -40,21 +40,21 @@ ENTER, LEAVE, BEAT = range(3)  # what the null is: policy k meets, policy i viol
 
 
 @kernel
-def enters(spec: Spec, state: State, work: Work, r: Region, k: int) -> float:
+def enters(spec: Spec, state: State, work: Work, r: Region, k: int, ceiling: float) -> float:
     """ln e-value against {policy k's means lie in r}. A lower bound."""
-    return _against(spec, state, work, r, ENTER, k, k)
+    return _against(spec, state, work, r, ENTER, k, k, ceiling)
 
 
 @kernel
-def leaves(spec: Spec, state: State, work: Work, r: Region, i: int) -> float:
+def leaves(spec: Spec, state: State, work: Work, r: Region, i: int, ceiling: float) -> float:
     """ln e-value against {policy i's means lie outside r}. A lower bound."""
-    return _against(spec, state, work, r, LEAVE, i, i)
+    return _against(spec, state, work, r, LEAVE, i, i, ceiling)
 
 
 @kernel
-def beats(spec: Spec, state: State, work: Work, r: Region, i: int, k: int) -> float:
+def beats(spec: Spec, state: State, work: Work, r: Region, i: int, k: int, ceiling: float) -> float:
     """ln e-value against {rival k, inside r, scores at least what policy i does}. A lower bound."""
-    return _against(spec, state, work, r, BEAT, i, k)
+    return _against(spec, state, work, r, BEAT, i, k, ceiling)
 
 
 @kernel
@@ -80,7 +80,7 @@ def _line(spec: Spec, state: State, k: int, a: Array, sign: float, start: int, t
     """Policy k's cells into the rows a, v, mean of the table; the regret of those that matter."""
     total = 0.0
     for g in range(a.size):
-        v, mean, regret, _ = _cell(spec, state, g, k)
+        v, mean, regret = _cell(spec, state, g, k)
         table[0, start + g], table[1, start + g], table[2, start + g] = sign * a[g], v, mean
         total += regret if a[g] != 0.0 else 0.0
     return total
@@ -98,23 +98,27 @@ def _half_space(spec: Spec, regret: float, table: Array, c: float, work: Array) 
 
 
 @kernel
-def _against(spec: Spec, state: State, work: Work, r: Region, null: int, i: int, k: int) -> float:
+def _against(
+    spec: Spec, state: State, work: Work, r: Region, null: int, i: int, k: int, ceiling: float
+) -> float:
     """The cost of the cheapest null, less the regret of its cells."""
-    groups = spec.shares.size
-    table, rest = work.scratch[: 6 * groups].reshape((3, groups, 2)), work.scratch[6 * groups :]
-    v, mean, counts = table[0], table[1], table[2]
-    regret = 0.0
-    for side in range(2 if null == BEAT else 1):
+    groups, sides = spec.shares.size, 2 if null == BEAT else 1
+    table, rest = work.scratch[: 4 * groups].reshape((2, groups, 2)), work.scratch[4 * groups :]
+    v, mean, regret = table[0], table[1], 0.0
+    for side in range(sides):
+        p = i if side == 0 else k
         for g in range(groups):
-            v[g, side], mean[g, side], lost, counts[g, side] = _cell(spec, state, g, i if side == 0 else k)
+            v[g, side], mean[g, side], lost = _cell(spec, state, g, p)
+            if spec.unknown_variance:
+                _, largest = plausible(state, g, p, sides * groups, ceiling)
+                v[g, side], lost = v[g, side] / largest, lost if largest < math.inf else -NOTHING
             regret += lost
     if regret >= -NOTHING:
         return NOTHING
-    lower = _cheapest(spec, work, r, null, v, mean, rest)
-    if spec.unknown_variance and lower > 0.0:
-        _lay_chords(work, null, v, mean, counts)
-        lower = _cheapest(spec, work, r, null, v, mean, rest)
-    return lower - regret if lower >= 0.0 else NOTHING
+    lower = _cheapest(spec, work, r, null, v, mean, rest) - regret
+    if spec.unknown_variance:
+        lower = min(ceiling, lower + LOG_ON_MEANS)
+    return max(lower, NOTHING) if lower <= math.inf else NOTHING
 
 
 @kernel
@@ -128,42 +132,19 @@ def _cheapest(spec: Spec, work: Work, r: Region, null: int, v: Array, mean: Arra
 
 
 @kernel
-def _lay_chords(work: Work, null: int, v: Array, mean: Array, counts: Array) -> None:
-    """Replace v by parabolas that lie below the logarithmic costs wherever these are worth looking at.
-
-    The costs n/2 ln(1 + x^2/S2) sum to U at the null found with v = n/S2, so at the best null none exceeds
-    U. A concave function of x^2 lies above its chord: up to cost U it is at least x^2/2 times
-    v' = v (2U/n) / (e^(2U/n) - 1).
-    """
-    groups, total = v.shape[0], 0.0
-    for side in range(2 if null == BEAT else 1):
-        for g in range(groups):
-            lam = work.lam_i[g] if null == BEAT and side == 0 else work.lam_k[g]
-            n, away = counts[g, side], mean[g, side] - lam
-            total += 0.5 * n * math.log1p(v[g, side] / n * away * away)
-    for side in range(2 if null == BEAT else 1):
-        for g in range(groups):
-            exponent = min(2.0 * total * (1.0 + 1e-12) / counts[g, side], 500.0)
-            v[g, side] *= exponent / math.expm1(exponent) if exponent > 0.0 else 1.0
-
-
-@kernel
-def _cell(spec: Spec, state: State, g: int, k: int) -> tuple[float, float, float, float]:
-    """v, mean and regret of cell (k, g), and its count where the variance is unknown."""
-    if spec.unknown_variance:
-        tail = after_opening(state, g, k)
-        return tail.n / tail.variance, tail.mean, -tail.regret, tail.n
+def _cell(spec: Spec, state: State, g: int, k: int) -> tuple[float, float, float]:
+    """v, mean and regret of cell (k, g)."""
     n, phi = state.n[g, k], spec.phi[g, k]
     if spec.code == GAUSSIAN:
         mean = state.s[g, k] / n if n > 0.0 else 0.0
-        return n * n / ((n + N0) * phi), mean, 0.5 * math.log1p(n / N0), n
+        return n * n / ((n + N0) * phi), mean, 0.5 * math.log1p(n / N0)
     if spec.code == EXPONENTIAL:
         return _exponential(n, state.s[g, k], 1.0 / phi, state.bets[FIRST * state.n.shape[0] + g, k])
     units, total = n / phi, state.s[g, k] / phi
     if n == 0.0:
-        return 0.0, 0.5, 0.0, 0.0
+        return 0.0, 0.5, 0.0
     regret = _beta_regret(units, total) if spec.code == BERNOULLI else _gamma_regret(units, total)
-    return units, total / units, regret, n
+    return units, total / units, regret
 
 
 @kernel
@@ -182,14 +163,14 @@ def _gamma_regret(n: float, s: float) -> float:
 
 
 @kernel
-def _exponential(n: float, s: float, shape: float, first: float) -> tuple[float, float, float, float]:
+def _exponential(n: float, s: float, shape: float, first: float) -> tuple[float, float, float]:
     """v, mean and regret after the first outcome; without one on record nothing can be bet."""
     if n < 2.0 or first <= 0.0:
-        return 0.0, 1.0, -NOTHING, 0.0
+        return 0.0, 1.0, -NOTHING
     units, rest = shape * (n - 1.0), s - first
     best = units * (math.log(units / rest) - 1.0)
     bet = shape * math.log(first) - math.lgamma(shape) + math.lgamma(shape * n) - shape * n * math.log(s)
-    return units, rest / (n - 1.0), best - bet, n
+    return units, rest / (n - 1.0), best - bet
 
 
 @kernel

@@ -1,128 +1,177 @@
-"""Evidence from Gaussian outcomes whose variance nobody knows: universal inference, cell by cell.
+"""Evidence from Gaussian outcomes of unknown variance: that of known variance, for all plausible ones.
 
-A cell's opening is its outcomes up to the first that differs from the very first. What follows is bet on with
-the predictive density given all before, under the prior 1/sigma; the product of these has the closed form
-m(all) / m(opening) with
+A null is now a pair (lam, sigma). Against each bets
 
-    m(n outcomes) = 1/2 n^(-1/2) pi^(-(n-1)/2) Gamma((n-1)/2) Q^(-(n-1)/2),   Q = squares about the mean.
+    9/10 M(lam, sigma) + 1/10 the mean over its cells of S(sigma)
 
-The null may choose the mean lam in its set, and sigma as it likes: n' outcomes after the opening, of mean m'
-and variance S2, then have likelihood at most exp(-n'/2 ln(2 pi e (S2 + (m' - lam)^2))). The ratio is at most
-the likelihood ratio at the true parameters, a martingale however cells are chosen. So with the regret B of a
-cell that was left free,
+with M the known variance's martingale (`gaussian`), and S an e-process against every mean with this sigma: it
+bets on outcomes after the cell's opening (those up to the first that differs from the very first) by their
+predictive density given all before under the prior 1/sigma, and grants the null the best mean in hindsight.
+Where S reaches 10 times the number of cells times e^ceiling the whole bet reaches e^ceiling. So
 
-    ln E = sum B + V,    V = min over the null of sum n'/2 ln(1 + (m' - lam)^2 / S2).
+    ln E >= min(ceiling, ln(9/10) + least ln M over the null and over sigmas with smaller S),
 
-Multiplying all outcomes by a number, or adding one to them, changes nothing.
+and each cell's plausible sigmas form an interval. The ceiling is what a stop asks for, fixed before the data;
+more is never needed. Multiplying all outcomes by a number, or adding one to them, changes nothing.
+
+With r the ratio of the variance after the opening to sigma^2, n' outcomes after it, and B the regret of the
+predictive density against the best normal one, ln S = B + n'/2 (r - 1 - ln r).
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import FIRST, LEAP, LENGTH, SHIFTED, SQUARES, State
+from evenhand.procedure.state import LEAP, LENGTH, SHIFTED, SQUARES, State
+from evenhand.procedure.stopping import gaussian
+from evenhand.procedure.stopping.gaussian import N1, Block
 from evenhand.procedure.stopping.logs import NOTHING
-from evenhand.procedure.stopping.saturating import cheapest
 
 Array = NDArray[np.float64]
 
+ON_SIGMA = 0.1  # the part that bets on sigma
+LOG_ON_MEANS = math.log1p(-ON_SIGMA)
 LOG_PI = math.log(math.pi)
 LOG_2_PI_E = math.log(2.0 * math.pi) + 1.0
 
 
-class Tail(NamedTuple):
-    """A cell's outcomes after its opening."""
-
-    n: float
-    mean: float
-    variance: float
-    regret: (
-        float  # B, not positive but for luck with the opening; NOTHING where there is too little to bet on
-    )
-
-
 @kernel
-def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
+def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array) -> float:
+    """ln e-value, up to the ceiling, against {q.mu_k >= q.mu_i}: the leader i is ahead. A lower bound."""
     groups = spec.shares.size
-    size = 2 * groups
-    regret, dot, m = _gather(state, i, spec.shares, 0, size, work)
-    other, dot_k, m = _gather(state, k, spec.shares, m, size, work)
-    if regret == NOTHING or other == NOTHING:
+    low, high = work[: 2 * groups].reshape((2, groups)), work[2 * groups : 4 * groups].reshape((2, groups))
+    cells = 2 * _count(spec.shares)
+    if not _plausible(state, i, spec.shares, cells, ceiling, low[0], high[0]):
         return NOTHING
-    return regret + other + _cost(dot - dot_k, m, size, work)
+    if not _plausible(state, k, spec.shares, cells, ceiling, low[1], high[1]):
+        return NOTHING
+    one = gaussian.block(state.n[:, i], state.s[:, i], high[0], spec.shares)
+    two = gaussian.block(state.n[:, k], state.s[:, k], high[1], spec.shares)
+    gap = one.dot - two.dot
+    eta, z1, z2, p1, p2 = gaussian.solve(gap, one, two)
+    first = _worst(state.n[:, i], spec.shares, low[0], high[0], one, eta, z1, p1)
+    second = _worst(state.n[:, k], spec.shares, low[1], high[1], two, eta, z2, p2)
+    return min(ceiling, LOG_ON_MEANS + eta * gap + first + second)
 
 
 @kernel
-def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
-    """ln e-value against {a.mu_k >= c}. A lower bound."""
-    regret, dot, m = _gather(state, k, a, 0, 2 * a.size, work)
-    return NOTHING if regret == NOTHING else regret + _cost(c - dot, m, 2 * a.size, work)
+def row(spec: Spec, state: State, k: int, a: Array, c: float, ceiling: float, work: Array) -> float:
+    """ln e-value, up to the ceiling, against {a.mu_k >= c}. A lower bound."""
+    low, high = work[: a.size], work[a.size : 2 * a.size]
+    if not _plausible(state, k, a, _count(a), ceiling, low, high):
+        return NOTHING
+    one = gaussian.block(state.n[:, k], state.s[:, k], high, a)
+    gap = c - one.dot
+    eta, z, _, p, _ = gaussian.solve(gap, one, Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False))
+    worst = _worst(state.n[:, k], a, low, high, one, eta, z, p)
+    return min(ceiling, LOG_ON_MEANS + eta * gap + worst)
 
 
 @kernel
-def cell(state: State, g: int, k: int, c: float, sign: float) -> float:
-    """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), exactly."""
-    tail = after_opening(state, g, k)
-    away = sign * (tail.mean - c)
-    if tail.regret == NOTHING or away <= 0.0:
-        return tail.regret
-    return tail.regret + 0.5 * tail.n * math.log1p(away * away / tail.variance)
+def cell(state: State, g: int, k: int, c: float, sign: float, ceiling: float) -> float:
+    """ln e-value of one cell, up to the ceiling, against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
+    low, high = plausible(state, g, k, 1, ceiling)
+    if high == math.inf:
+        return NOTHING
+    n, s = state.n[g, k], state.s[g, k]
+    least = min(gaussian.cell(n, s, low, c, sign), gaussian.cell(n, s, high, c, sign))
+    return min(ceiling, LOG_ON_MEANS + least)
 
 
 @kernel
-def after_opening(state: State, g: int, k: int) -> Tail:
-    """What the null must explain of cell (k, g), and what betting on it cost."""
+def plausible(state: State, g: int, k: int, cells: int, ceiling: float) -> tuple[float, float]:
+    """The interval of variances of cell (k, g) against which its part of the bet stays below the ceiling."""
     bets, groups, n = state.bets, state.n.shape[0], state.n[g, k]
     opening, leap = bets[LENGTH * groups + g, k], bets[LEAP * groups + g, k]
     total, squares = bets[SHIFTED * groups + g, k], bets[SQUARES * groups + g, k]
     rest = n - opening
     if opening == 0.0 or rest < 2.0:
-        return Tail(0.0, 0.0, 1.0, NOTHING)
+        return 0.0, math.inf
     shift, square = (total - leap) / rest, (squares - leap * leap) / rest
     variance, around = square - shift * shift, squares - total * total / n
     if variance <= 1e-12 * square or around <= 0.0:  # all alike, up to rounding
-        return Tail(0.0, 0.0, 1.0, NOTHING)
-    opened = _log_marginal(opening, leap * leap * (1.0 - 1.0 / opening))
-    bet = _log_marginal(n, around) - opened
+        return 0.0, math.inf
+    bet = _log_marginal(n, around) - _log_marginal(opening, leap * leap * (1.0 - 1.0 / opening))
     regret = bet + 0.5 * rest * (LOG_2_PI_E + math.log(variance))
-    return Tail(rest, bets[FIRST * groups + g, k] + shift, variance, regret)
+    away = 2.0 * (ceiling + math.log(cells / ON_SIGMA) - regret) / rest
+    return variance * math.exp(-_above(away)), variance * math.exp(_below(away))
 
 
 @kernel
 def _log_marginal(n: float, around: float) -> float:
-    """ln m, but for its factor 1/2."""
+    """Log of the likelihood of n outcomes, averaged over mean and 1/sigma, but for a constant factor.
+
+    `around` is the sum of their squared distances to their mean.
+    """
     half = 0.5 * (n - 1.0)
     return math.lgamma(half) - half * (LOG_PI + math.log(around)) - 0.5 * math.log(n)
 
 
 @kernel
-def _gather(state: State, k: int, a: Array, m: int, size: int, work: Array) -> tuple[float, float, int]:
-    """Policy k's cells with a weight, from row m of the table on; their regret, a.mean, and the next row."""
-    regret, dot = 0.0, 0.0
-    for g in range(a.size):
-        if a[g] == 0.0:
-            continue
-        tail = after_opening(state, g, k)
-        if tail.regret == NOTHING:
-            return NOTHING, 0.0, m
-        regret += tail.regret
-        dot += a[g] * tail.mean
-        work[m] = tail.n
-        work[size + m] = a[g] * a[g] * tail.variance
-        m += 1
-    return regret, dot, m
+def _below(y: float) -> float:
+    """The t >= 0 with e^-t - 1 + t = y: r - 1 - ln r = y at r = e^-t below 1."""
+    t = y + math.sqrt(2.0 * y)  # above the root of a convex function: Newton's steps only come down
+    for _ in range(60):
+        step = (math.expm1(-t) + t - y) / -math.expm1(-t)
+        t -= step
+        if abs(step) <= 1e-15 * t:
+            break
+    return t * (1.0 + 1e-14)
 
 
 @kernel
-def _cost(gap: float, m: int, size: int, work: Array) -> float:
-    """V for a half-space that lies `gap` away."""
-    if gap <= 0.0:
-        return 0.0
-    return cheapest(work[:m], work[size : size + m], gap, work[2 * size :])
+def _above(y: float) -> float:
+    """The t >= 0 with e^t - 1 - t = y: r - 1 - ln r = y at r = e^t above 1."""
+    t = min(math.sqrt(2.0 * y), math.log1p(2.0 * y) + 1.0)  # above the root
+    for _ in range(60):
+        step = (math.expm1(t) - t - y) / math.expm1(t)
+        t -= step
+        if abs(step) <= 1e-15 * t:
+            break
+    return t * (1.0 + 1e-14)
+
+
+@kernel
+def _plausible(state: State, k: int, a: Array, cells: int, ceiling: float, low: Array, high: Array) -> bool:
+    """The variances of policy k's cells with a weight; is there enough to bet on in all of them?"""
+    for g in range(a.size):
+        low[g], high[g] = 1.0, 1.0
+        if a[g] != 0.0:
+            low[g], high[g] = plausible(state, g, k, cells, ceiling)
+            if high[g] == math.inf:
+                return False
+    return True
+
+
+@kernel
+def _count(a: Array) -> int:
+    used = 0
+    for g in range(a.size):
+        used += a[g] != 0.0
+    return used
+
+
+@kernel
+def _worst(
+    counts: Array, a: Array, low: Array, high: Array, cells: Block, eta: float, z: float, slope: float
+) -> float:
+    """A block's part of the dual at eta and z with psi'(z) = slope, at the worst plausible variances.
+
+    In a cell the dual minimises kappa x^2/2 + slope b x - eta v x, with v = |a| sigma: over x > 0 the largest
+    sigma is worst, over x < 0 the smallest.
+    """
+    total = 0.0
+    for g in range(a.size):
+        if a[g] != 0.0:
+            n = counts[g]
+            pulled = slope * cells.reach * N1 * n / (n + N1)
+            up = max(eta * abs(a[g]) * math.sqrt(high[g]) - pulled, 0.0)
+            down = max(pulled - eta * abs(a[g]) * math.sqrt(low[g]), 0.0)
+            farthest = max(up, down)
+            total += farthest * farthest * (n + N1) / (n * n)
+    return gaussian.psi(z) - slope * z - 0.5 * total - cells.penalty
