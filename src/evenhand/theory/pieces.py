@@ -86,7 +86,7 @@ class Pieces:
         return self.mu.shape[1], self.mu.shape[0]
 
     def look(self, w: Array) -> Look:
-        """Every piece at the allocation w (K x L)."""
+        """lemma:subgradient: every piece at the allocation w (K x L), with the cut that bounds it."""
         policies, groups = self.shape
         code, shares, phi, region = self.standard
         v = np.ascontiguousarray(w.T) / phi
@@ -94,7 +94,7 @@ class Pieces:
         atom = np.full(policies, -1, dtype=np.intp)
         own, shared = np.zeros((policies, groups)), np.zeros((policies, groups))
         answer = -1 if self.answer is None else self.answer
-        _look(
+        look_all(
             code,
             region,
             shares,
@@ -131,7 +131,7 @@ class Pieces:
 
 
 @kernel
-def _look(
+def look_all(
     code: int, r: Region, q: Array, answer: int, v: Array, mu: Array, phi: Array,
     value: Array, lower: Array, atom: Integers, own: Array, shared: Array, lam: Array, work: Array,
 ) -> None:  # fmt: skip
