@@ -1,0 +1,1 @@
+"""The HTTP service and its dashboard: one process, one journal, many experiments."""

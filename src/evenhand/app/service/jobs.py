@@ -1,0 +1,90 @@
+"""Work that takes longer than a request.
+
+Plans and simulations, off the request path, with a limit and a progress.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TookTooLong
+from typing import Any
+
+from evenhand.errors import BadInput, NotFound
+
+AT_ONCE, REMEMBERED = 2, 200
+PLAN_SECONDS = 30.0
+MOST_CELLS = 10_000  # of a plan or simulation that the service takes on
+
+
+class Stopped(Exception):
+    """Raised inside a job that is no longer wanted."""
+
+
+class Jobs:
+    """A small pool, and what became of the latest jobs."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="job")
+        self._jobs: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+
+    def within(self, seconds: float, work: Callable[[], Any]) -> Any:
+        """The result of some work, or a refusal when it takes too long."""
+        future: Future[Any] = self._pool.submit(work)
+        try:
+            return future.result(seconds)
+        except TookTooLong:
+            future.cancel()
+            raise BadInput(
+                f"this takes longer than {seconds:g} s here; use the command line for it."
+            ) from None
+
+    def start(self, total: int, work: Callable[[Callable[[int, int], None]], Any]) -> str:
+        """Begin work that reports `progress(done, total)`; its id."""
+        job = secrets.token_hex(8)
+        entry: dict[str, Any] = {
+            "id": job,
+            "state": "running",
+            "done": 0,
+            "total": total,
+            "result": None,
+            "error": None,
+        }
+        with self._lock:
+            self._jobs[job] = entry
+            while len(self._jobs) > REMEMBERED:
+                self._jobs.popitem(last=False)
+        self._pool.submit(self._run, entry, work)
+        return job
+
+    def look(self, job: str) -> dict[str, Any]:
+        found = self._jobs.get(job)
+        if found is None:
+            raise NotFound("there is no such job.")
+        return dict(found)
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, entry: dict[str, Any], work: Callable[[Callable[[int, int], None]], Any]) -> None:
+        def progress(done: int, _: int) -> None:
+            if self._stopping.is_set():
+                raise Stopped
+            entry["done"] = done
+
+        try:
+            entry["result"] = work(progress)
+            entry["state"] = "done"
+        except BadInput as problem:
+            entry["error"], entry["state"] = str(problem), "failed"
+        except Stopped:
+            entry["error"], entry["state"] = "the service stopped", "failed"
+        except Exception as problem:
+            entry["error"], entry["state"] = f"an unexpected failure: {type(problem).__name__}", "failed"
+            raise
