@@ -1,0 +1,130 @@
+"""`evenhand compare`: several studies or sampling rules on the same random numbers, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evenhand.app.crew import checkpoints_of, checkpoints_option, crew, crew_options, replications_option
+from evenhand.app.options import json_option, print_json, seed_option
+from evenhand.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from evenhand.sim.simulate import Comparison
+    from evenhand.study import Study
+
+
+@click.command("compare")
+@click.argument("studies", nargs=-1, required=True, type=click.Path(), metavar="STUDY..")
+@click.option("--sampling", multiple=True, help="With one study: also this sampling rule. May be repeated.")
+@replications_option(1000)
+@seed_option
+@checkpoints_option
+@click.option("--figure", type=click.Path(), help="Draw how long each takes to FILE.svg or FILE.png.")
+@crew_options
+@json_option
+def command(
+    studies: tuple[str, ...], sampling: tuple[str, ...], replications: int, seed: int, checkpoints: str,
+    figure: str | None, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Compare procedures on common random numbers.
+
+    The d-th sample of a cell is the same outcome in every study, so differences to the first, run by run,
+    show more with fewer runs. Give several study files, or one and --sampling for each rule to set beside
+    its own.
+    """
+    from evenhand.app.pictures import draw_runs, figure_path
+    from evenhand.sim.simulate import compare
+
+    named = named_studies(studies, sampling)
+    target = None if figure is None else figure_path(figure)
+    total = replications * len(named)
+    with crew("compare", total, workers, processes, dask, as_json) as team:
+        found = compare(
+            named, replications, seed, checkpoints_of(checkpoints), None, team.progress, team.executor
+        )
+    if target is not None:
+        draw_runs(found, "duration", target)
+    if as_json:
+        print_json(found.to_list())
+        return
+    _print(found)
+    if target is not None:
+        click.echo(f"Written: {target}")
+
+
+def named_studies(paths: tuple[str, ...], sampling: tuple[str, ...] = ()) -> dict[str, Study]:
+    """The studies by their titles, or by their file names where titles are missing or the same."""
+    from dataclasses import replace
+
+    from evenhand.study import load
+
+    loaded = [load(path) for path in paths]
+    if sampling:
+        if len(loaded) > 1:
+            raise BadInput(f"--sampling varies one study; there are {len(loaded)} of them.")
+        own = loaded[0]
+        rules = [own.procedure.sampling_name, *sampling]
+        varied = [own, *(replace(own, procedure=replace(own.procedure, sampling=rule)) for rule in sampling)]
+        return _with_names(rules, varied)
+    titles = [study.title for study in loaded]
+    by_title = all(titles) and len(set(titles)) == len(titles)
+    return _with_names(titles if by_title else [Path(path).stem for path in paths], loaded)
+
+
+def _with_names(names: list[str], studies: list[Study]) -> dict[str, Study]:
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise BadInput(f"studies must differ in title, file name or sampling rule; {double!r} comes twice.")
+    return dict(zip(names, studies, strict=True))
+
+
+def _print(found: Comparison) -> None:
+    from evenhand.app.terminal import console, say, section
+
+    out = console()
+    say(out, _sentence(found))
+    section(out, "On the same random numbers", _rows(found))
+    out.print()
+    runs = next(iter(found.runs.values()))
+    say(out, f"{runs.replications:,} runs each, seed {runs.seed}; intervals of 95%.")
+    say(out, "Next: the same with --figure how-long.svg")
+
+
+def _sentence(found: Comparison) -> str:
+    """Who needs the fewest samples, and how sure that is."""
+    by_mean = sorted(found.runs, key=lambda name: float(found.runs[name].samples.mean()))
+    quickest, first = by_mean[0], next(iter(found.runs))
+    beside = by_mean[1] if quickest == first else first
+    gap = found.samples(beside if quickest == first else quickest)
+    sure = "" if gap.low > 0 or gap.high < 0 else "; the difference could be chance"
+    mean = found.runs[quickest].samples.mean()
+    return (
+        f"{quickest} needs the fewest samples, {mean:,.0f} on average, "
+        f"{abs(gap.mean):,.0f} fewer than {beside}{sure}."
+    )
+
+
+def _rows(found: Comparison) -> Table:
+    from evenhand.app.terminal import count, table
+    from evenhand.sim.runs import rate
+
+    rows = []
+    first = next(iter(found.runs))
+    for name, runs in found.runs.items():
+        right = rate(runs.correct)
+        row = [name, count(runs.samples.mean()), f"{runs.quantile(0.9):,}", f"{right.rate:.1%}"]
+        row += [f"{right.low:.1%} to {right.high:.1%}"]
+        if name == first:
+            row += ["", ""]
+        else:
+            more, better = found.samples(name), found.correct(name)
+            row.append(f"{more.mean:+,.1f} ± {more.high - more.mean:,.1f}")
+            row.append(f"{better.mean:+.2%} ± {better.high - better.mean:.2%}")
+        rows.append(row)
+    columns = ["", "mean samples", "90% by", "right", "interval", "samples to first", "right to first"]
+    return table(columns, rows)

@@ -1,0 +1,160 @@
+"""`evenhand simulate`: how often the procedure is right, how long it takes, where its samples go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evenhand.app.crew import checkpoints_of, checkpoints_option, crew, crew_options, replications_option
+from evenhand.app.options import json_option, print_json, seed_option, study_argument
+from evenhand.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evenhand.sim.runs import Runs
+    from evenhand.study import Study
+
+PICTURES = ("duration", "success", "allocation")
+
+
+@click.command("simulate")
+@study_argument
+@replications_option(1000)
+@seed_option
+@checkpoints_option
+@click.option(
+    "--trace", type=click.IntRange(min=0), metavar="N", help="Print replication N step by step instead."
+)
+@click.option("--save", type=click.Path(), help="Save the runs, the study inside, to FILE.npz.")
+@click.option("--figure", type=click.Path(), help="Draw a picture to FILE.svg or FILE.png.")
+@click.option(
+    "--picture", type=click.Choice(PICTURES), default="duration", show_default=True, help="Which one."
+)
+@crew_options
+@json_option
+def command(
+    study: str, replications: int, seed: int, checkpoints: str, trace: int | None, save: str | None,
+    figure: str | None, picture: str, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run the procedure on the study's truth, many times over.
+
+    Prints how often the answer was right, with its exact 95% interval, how many samples it took and where
+    they went. Runs that reach max_samples undecided count at the cap. The same seed gives the same numbers
+    with any number of workers.
+    """
+    from evenhand.study import load
+
+    loaded = load(study)
+    at = checkpoints_of(checkpoints)
+    target = (
+        None if figure is None else _figure_target(figure, "evidence" if trace is not None else picture, at)
+    )
+    if trace is not None:
+        from evenhand.app.tracing import show_trace
+
+        show_trace(loaded, seed, trace, target, as_json)
+        return
+    runs = _simulate(loaded, replications, seed, at, workers, processes, dask, as_json)
+    if save is not None:
+        runs.save(save)
+    if target is not None:
+        from evenhand.app.pictures import draw_runs
+
+        draw_runs(runs, picture, target)
+    if as_json:
+        print_json(runs.to_dict())
+        return
+    _print(runs, study, [str(path) for path in (save, target) if path is not None])
+
+
+def _simulate(
+    study: Study, replications: int, seed: int, checkpoints: tuple[int, ...], workers: int | None,
+    processes: bool, dask: str | None, quiet: bool,
+) -> Runs:  # fmt: skip
+    from evenhand.sim.simulate import simulate_study
+
+    with crew("simulate", replications, workers, processes, dask, quiet) as team:
+        return simulate_study(study, replications, seed, checkpoints, team.executor, team.progress)
+
+
+def _figure_target(name: str, picture: str, checkpoints: tuple[int, ...]) -> Path:
+    from evenhand.app.pictures import figure_path
+
+    if picture == "success" and len(checkpoints) < 2:
+        raise BadInput("the success curve needs at least two checkpoints; give --checkpoints 1000,2000,... .")
+    return figure_path(name)
+
+
+def _print(runs: Runs, study: str, written: list[str]) -> None:
+    from evenhand.app.terminal import console, heat_map, say, section
+
+    out, problem = console(), runs.study.problem
+    for sentence in sentences(runs):
+        say(out, sentence)
+    _print_samples(out, runs)
+    _print_answers(out, runs)
+    if runs.checkpoints:
+        _print_checkpoints(out, runs)
+    most = max(runs.answers(), key=runs.answers().__getitem__)
+    section(out, "Where samples go", heat_map(problem.policies, problem.group_names, runs.allocation, most))
+    out.print()
+    for name in written:
+        say(out, f"Written: {name}")
+    rate = runs.replications / max(runs.seconds, 1e-9)
+    say(out, f"{runs.replications:,} runs in {runs.seconds:.1f} s, {rate:,.0f} a second.")
+    say(out, f"Next: evenhand simulate {study} --seed {runs.seed} --trace 0")
+
+
+def sentences(runs: Runs) -> list[str]:
+    """What came of it, for a person who will act on it."""
+    from evenhand.sim.runs import rate
+
+    correct, wrong = rate(runs.correct), rate(runs.wrong)
+    risk = runs.study.procedure.delta
+    right = f"The answer was right in {correct.rate:.1%} of {runs.replications:,} runs"
+    said = [f"{right} (95% interval {correct.low:.1%} to {correct.high:.1%})."]
+    if runs.study.procedure.stopping_name != "budget":
+        said.append(
+            f"{wrong.rate:.2%} decided wrongly (95% interval {wrong.low:.2%} to {wrong.high:.2%}); "
+            f"the risk asked for is {risk:.2%}."
+        )
+        said.append(
+            f"Half of the runs had ended by {runs.quantile(0.5):,} samples, 90% by {runs.quantile(0.9):,}."
+        )
+    unstopped = 1.0 - float(runs.stopped.mean())
+    if unstopped > 0:
+        cap = runs.study.procedure.max_samples
+        said.append(f"{unstopped:.1%} were still undecided at {cap:,} samples and count there.")
+    return said
+
+
+def _print_samples(out: Console, runs: Runs) -> None:
+    from evenhand.app.terminal import count, section, table
+
+    numbers = runs.to_dict()["samples"]
+    chances = list(numbers["quantiles"])
+    columns = ["mean", "standard error", "standard deviation", *(f"{float(c):.0%} by" for c in chances)]
+    cells = [count(numbers["mean"]), count(numbers["se"]), count(numbers["sd"])]
+    row = [*cells, *(f"{numbers['quantiles'][c]:,}" for c in chances)]
+    section(out, "Samples", table(columns, [row], numbers_from=0))
+
+
+def _print_answers(out: Console, runs: Runs) -> None:
+    from evenhand.app.terminal import percent, section, table
+
+    shares = sorted(runs.answers().items(), key=lambda pair: -pair[1])
+    rows = [[name, percent(share)] for name, share in shares if share > 0]
+    section(out, "Answers", table(["", "share of runs"], rows))
+
+
+def _print_checkpoints(out: Console, runs: Runs) -> None:
+    from evenhand.app.terminal import section, table
+
+    rows = []
+    for number, samples in enumerate(runs.checkpoints):
+        found = runs.at_checkpoint(number)
+        rows.append([f"{samples:,}", f"{found.rate:.1%}", f"{found.low:.1%} to {found.high:.1%}"])
+    section(out, "Right by then", table(["samples", "share of runs", "95% interval"], rows, numbers_from=0))

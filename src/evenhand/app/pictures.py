@@ -1,0 +1,74 @@
+"""Simulated runs as picture files, drawn as the report draws them."""
+
+from __future__ import annotations
+
+import math
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.errors import BadInput
+
+if TYPE_CHECKING:
+    from evenhand.report.figures.style import Canvas
+    from evenhand.report.rows import Evidence
+    from evenhand.sim.body import Trace
+    from evenhand.sim.runs import Runs
+    from evenhand.sim.simulate import Comparison
+    from evenhand.study import Study
+
+
+def figure_path(name: str) -> Path:
+    """Where a figure can be written, checked before the work."""
+    path = Path(name)
+    if path.suffix not in (".svg", ".png"):
+        raise BadInput(f"a figure's name must end in .svg or .png; it is {name!r}.")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent} to write the figure to; make it first.")
+    if find_spec("matplotlib") is None:
+        raise BadInput("figures need matplotlib; install evenhand[report].")
+    return path
+
+
+def draw_runs(source: Runs | Comparison, name: str, path: Path) -> None:
+    """How long (duration), how often right (success) or where samples go (allocation)."""
+    from evenhand.report.figures.style import WIDE
+    from evenhand.report.sources.runs import runs_section
+
+    section, _ = runs_section(source)
+    picture = next((found for found in section.pictures if found.name == name), None)
+    if picture is None:
+        raise BadInput(f"there is no {name} picture of these runs; a success curve needs --checkpoints.")
+    _write(picture.draw(WIDE), name, path)
+
+
+def draw_evidence(study: Study, trace: Trace, path: Path) -> None:
+    """Evidence against the line it must reach, for one run."""
+    from evenhand.report.figures.evidence import evidence
+
+    rows = _evidence(study, trace)
+    if not rows:
+        raise BadInput("a budget has no line to reach; the evidence of such a run has no picture.")
+    _write(evidence(rows), "evidence", path)
+
+
+def _evidence(study: Study, trace: Trace) -> list[Evidence]:
+    from evenhand.judge.words import piece_in_words
+    from evenhand.report.rows import Evidence
+
+    rows = []
+    for number in range(len(trace.policy)):
+        value, needed = float(trace.evidence[number]), float(trace.needed[number])
+        if needed != 0.0 and math.isfinite(needed) and math.isfinite(value):
+            words = piece_in_words(study.problem, int(trace.answer[number]), int(trace.weakest[number]))
+            rows.append(Evidence((number + 1) * trace.every, value, needed, words))
+    return rows
+
+
+def _write(canvas: Canvas, name: str, path: Path) -> None:
+    from evenhand.report.figures.save import png, svg
+
+    if path.suffix == ".svg":
+        path.write_text(svg(canvas, name), encoding="utf-8")
+    else:
+        path.write_bytes(png(canvas))
