@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand.judge.cells import against, cell_level
 from evenhand.judge.tally import ready
 from evenhand.judge.verdict import Verdict, judge
 from evenhand.procedure.spec import compile_spec
 from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, STOPPED, new_work
+from evenhand.procedure.verdicts import against, cell_level
 from tests.reference import evidence as reference
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

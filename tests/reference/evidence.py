@@ -48,7 +48,10 @@ def ahead(n_i: Array, s_i: Array, n_k: Array, s_k: Array, q: Array) -> float:
 
     def value(z: Array) -> tuple[float, Array]:
         lam = centre + scale * z
-        (up, up_slope), (down, down_slope) = block(n_i, s_i, lam[:groups], 1.0), block(n_k, s_k, lam[groups:], -1.0)
+        (up, up_slope), (down, down_slope) = (
+            block(n_i, s_i, lam[:groups], 1.0),
+            block(n_k, s_k, lam[groups:], -1.0),
+        )
         return up + down, np.concatenate([up_slope, down_slope]) * scale
 
     half_space = {"type": "ineq", "fun": lambda z: a @ (centre + scale * z), "jac": lambda _: a * scale}

@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from evenhand.judge.cells import FAILED, MET, UNDECIDED, Cells
-from evenhand.judge.weigh import Weight
+from evenhand.judge.weigh import Cells, Weight, new_cells
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, PENALTY, ROUNDING, Region, region
 from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON, divergence, edge_high, edge_low
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work, new_work
-from evenhand.procedure.stopping.evidence import threshold
+from evenhand.procedure.stopping.cells import threshold
+from evenhand.procedure.verdicts import FAILED, MET, UNDECIDED
 from evenhand.theory import inner
 
 Array = NDArray[np.float64]
@@ -46,7 +46,7 @@ def judge_fixed(problem: Problem, spec: Spec, state: State) -> tuple[Cells, Weig
 
 def _cells(test: Test) -> Cells:
     spec, shape = test.spec, test.spec.phi.shape
-    found = Cells(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64))
+    found = new_cells(spec)
     level = float(threshold(spec))
     for g, k in np.ndindex(shape):
         floor, cap = float(spec.region.lo[g, k]), float(spec.region.hi[g, k])

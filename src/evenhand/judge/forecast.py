@@ -37,6 +37,7 @@ from evenhand.procedure.state import (
     Work,
     new_state,
     new_work,
+    record,
     touch,
 )
 from evenhand.sim.streams import Source, arrival, scenario_uniforms, total
@@ -47,6 +48,7 @@ Array = NDArray[np.float64]
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
 STRIDE = 200  # a block is this part of the samples so far
+FIRST_FEW = 4.0  # so many outcomes of a cell are drawn one by one
 FARTHEST = 100  # a forecast looks no further than so many times the present samples
 LEAST_FAR = 1_000_000  # but always this far, if the procedure's own cap allows
 
@@ -157,38 +159,37 @@ def _continue(
         if spec.mode == AGNOSTIC:
             g = came
         count = max(1, min(state.clock[TOLD] // STRIDE, spec.cap - state.clock[TOLD]))
+        if state.n[g, k] < FIRST_FEW:
+            count = 1  # what a cell begins with is remembered outcome by outcome
         x = total(source, mean, k, g, step, count, seed, replication)
         unit = (x - count * source.low) / source.width
-        if spec.unknown_variance:
-            _bet(state, k, g, unit, count, source.sd[g, k], seed, step, replication)
-        if state.n[g, k] == 0.0:
-            state.clock[EMPTY] -= 1
-        state.n[g, k] += count
-        state.s[g, k] += unit
-        state.clock[TOLD] += count
-        touch(work, k)
+        if count == 1:
+            record(spec, state, work, k, g, unit, False)
+        else:
+            _record_block(spec, source, state, work, k, g, unit, count, seed, step, replication)
         step += 1
         if state.clock[EMPTY] == 0:
             check(spec, state, work)
 
 
 @kernel
-def _bet(
-    state: State, k: int, g: int, unit: float, count: int, sd: float, seed: int, step: int, replication: int
-) -> None:
-    """What `state.record` does for outcomes of unknown variance, for a block: the squares of their distances."""
-    centred = 0.0  # squared distances to the block's own mean: sd^2 chi-squared, by Wilson and Hilferty
-    if count > 1:
+def _record_block(
+    spec: Spec, source: Source, state: State, work: Work, k: int, g: int, unit: float, count: int, seed: int,
+    step: int, replication: int,
+) -> None:  # fmt: skip
+    """`state.record` for a block of outcomes with this sum."""
+    if spec.unknown_variance:
+        groups, own = state.n.shape[0], unit / count
+        # their squared distances to their own mean: sd^2 times chi-squared, by Wilson and Hilferty's cube
         degrees = float(count - 1)
-        z, _, _, _ = four_normals(seed, step, k * state.n.shape[0] + g, replication, DELAYS)
-        centred = (
-            sd
-            * sd
-            * degrees
-            * max(1.0 - 2.0 / (9.0 * degrees) + z * math.sqrt(2.0 / (9.0 * degrees)), 0.0) ** 3
-        )
-    own, groups = unit / count, state.n.shape[0]
-    away = own - state.bets[FIRST * groups + g, k]
-    state.bets[SHIFTED * groups + g, k] += count * away
-    state.bets[SQUARES * groups + g, k] += centred + count * away * away
-    state.ss[g, k] += centred + count * own * own
+        z, _, _, _ = four_normals(seed, step, k * groups + g, replication, DELAYS)
+        cube = max(1.0 - 2.0 / (9.0 * degrees) + z * math.sqrt(2.0 / (9.0 * degrees)), 0.0) ** 3
+        centred = source.sd[g, k] * source.sd[g, k] * degrees * cube
+        away = own - state.bets[FIRST * groups + g, k]
+        state.bets[SHIFTED * groups + g, k] += count * away
+        state.bets[SQUARES * groups + g, k] += centred + count * away * away
+        state.ss[g, k] += centred + count * own * own
+    state.n[g, k] += count
+    state.s[g, k] += unit
+    state.clock[TOLD] += count
+    touch(work, k)

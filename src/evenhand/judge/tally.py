@@ -19,6 +19,8 @@ from evenhand.procedure.state import EMPTY, SHORT, STARTED, TOLD, State, Work, n
 Array = NDArray[np.float64]
 
 MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "none", "."))
+# what these families' evidence starts from is lost in counts: the first outcomes of each cell
+NEED_OUTCOMES = ("gaussian-unknown", "exponential", "gamma")
 SHOWN = 5  # so many offenders are named; the rest are counted
 
 
@@ -113,10 +115,10 @@ class Tally:
                 f"{self.absent.count:,} of {self.rows:,} rows miss a value ({self.absent.places()}). "
                 "Complete them, or leave them out and have them counted by --missing drop."
             )
-        if counts and family.name == "gaussian-unknown":
+        if counts and family.name in NEED_OUTCOMES:
             raise BadInput(
-                "an unknown variance must be learned from single outcomes; counts and means do not hold it. "
-                "Give rows of policy, group, outcome."
+                f"the {family.name} family learns its scale from single outcomes, which counts do not hold. "
+                "Give rows of policy, group, outcome, in the order they came."
             )
         state = self.state
         state.clock[TOLD] = int(state.n.sum())

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.judge.cells import Cells, judge_cells
 from evenhand.judge.fixed import judge_fixed
 from evenhand.judge.forecast import Forecast, forecast
 from evenhand.judge.read import read
 from evenhand.judge.tally import ready
-from evenhand.judge.weigh import Weight, weigh
+from evenhand.judge.weigh import Cells, Weight, judge_cells, weigh
 from evenhand.judge.words import piece_in_words, sentences
 from evenhand.model.constraints import Caps, Constraint, Floors, Gap, Ratio
 from evenhand.model.problem import Problem
@@ -31,7 +30,7 @@ from evenhand.procedure.state import NONE, TOLD, State
 
 Array = NDArray[np.float64]
 
-WORDS = ("undecided", "met", "failed")  # by the codes of `cells`
+WORDS = ("undecided", "met", "failed")  # by the codes of `procedure.verdicts`
 CLAIMS = {
     "certified": "certified",
     "kaufmann-koolen": "certified",
@@ -298,7 +297,7 @@ def _softly(cells: Cells, k: int) -> int:
 
 
 def _coverage(spec: Spec) -> float:
-    """What the levels of the ends (see `cells`) leave: proved for the certified rule, nominal for others."""
+    """What the levels of the ends (see `procedure.verdicts`) leave: nominal unless certified."""
     policies = spec.phi.shape[1]
     wrong = policies - 1 if spec.region.kind == PENALTY else policies
     bounds = (np.isfinite(spec.region.lo).sum(axis=0) + np.isfinite(spec.region.hi).sum(axis=0)).min()

@@ -8,13 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
-from evenhand.judge.cells import FAILED, MET, UNDECIDED
 from evenhand.model.region import BOX, PENALTY, ROUNDING
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.pieces import weakest_by_evidence
-from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
+from evenhand.procedure.spec import BUDGET, CERTIFIED, Spec
 from evenhand.procedure.state import (
     ANSWER,
     DECIDED,
@@ -23,17 +21,28 @@ from evenhand.procedure.state import (
     NEEDED,
     NONE,
     STOPPED,
-    TOLD,
     WEAKEST,
     State,
     Work,
     new_work,
-)  # fmt: skip
+)
 from evenhand.procedure.stopping import evidence
-from evenhand.procedure.stopping.kaufmann_koolen import piece_threshold
-from evenhand.theory import inner
+from evenhand.procedure.stopping.cells import threshold
+from evenhand.procedure.verdicts import cell_interval, cell_verdict, policy_verdict
 
+Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+LEAST = -1e3  # "nothing can be said": minus infinity is no number to print
+
+
+class Cells(NamedTuple):
+    """Per cell, (L, K), in unit scale: the interval, and MET, FAILED or UNDECIDED."""
+
+    low: Array
+    high: Array
+    verdict: Ints
 
 
 class Weight(NamedTuple):
@@ -47,12 +56,27 @@ class Weight(NamedTuple):
     policies: Ints  # MET, FAILED or UNDECIDED for each policy's whole requirement
 
 
+def judge_cells(spec: Spec, state: State) -> Cells:
+    """Every cell's interval and verdict."""
+    found = new_cells(spec)
+    for g, k in np.ndindex(spec.phi.shape):
+        found.low[g, k], found.high[g, k] = cell_interval(spec, state, g, k)
+        found.verdict[g, k] = cell_verdict(spec, state, g, k)
+    return found
+
+
+def new_cells(spec: Spec) -> Cells:
+    """Room for every cell."""
+    shape = spec.phi.shape
+    return Cells(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64))
+
+
 def weigh(spec: Spec, state: State) -> Weight:
     """The rule's own words where every cell has data; the part that still holds where some have none."""
     work = new_work(spec)
     if state.clock[EMPTY] > 0:
         leader, value, piece = _with_gaps(spec, state, work)
-        needed = float(evidence.threshold(spec))
+        needed = float(threshold(spec))
         decided = spec.stopping == CERTIFIED and value >= needed
     else:
         check(spec, state, work)
@@ -61,10 +85,10 @@ def weigh(spec: Spec, state: State) -> Weight:
         decided = state.clock[STOPPED] == DECIDED
         if spec.stopping == BUDGET:
             # the budget asks for no evidence; the certified line tells how much there is
-            needed = float(evidence.threshold(spec))
+            needed = float(threshold(spec))
             value, piece = weakest_by_evidence(spec, state, work, leader)
-    policies = np.array([_stands(spec, state, work, k) for k in range(spec.phi.shape[1])], dtype=np.int64)
-    return Weight(leader, bool(decided), float(value), needed, int(piece), policies)
+    stands = [policy_verdict(spec, state, work, k) for k in range(spec.phi.shape[1])]
+    return Weight(leader, bool(decided), float(value), needed, int(piece), np.array(stands, dtype=np.int64))
 
 
 def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
@@ -82,42 +106,12 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
         if k == leader:
             continue
         fails = evidence.fails(spec, state, work, k) if whole[k] or spec.region.kind == BOX else -math.inf
-        ahead = -math.inf
-        if leader != NONE and whole[k]:
-            ahead = evidence.ahead(spec, state, work, leader, k)
-        if np.logaddexp(ahead, fails) < value:
-            value, piece = float(np.logaddexp(ahead, fails)), k
+        ahead = evidence.ahead(spec, state, work, leader, k) if leader != NONE and whole[k] else -math.inf
+        against = max(float(np.logaddexp(ahead, fails)), LEAST)
+        if against < value:
+            value, piece = against, k
     if leader != NONE and spec.region.kind != PENALTY:
         met, which = evidence.meets(spec, state, work, leader)
         if met < value:
             value, piece = met, policies + which
     return leader, value, piece
-
-
-@kernel
-def _stands(spec: Spec, state: State, work: Work, k: int) -> int:
-    """Does policy k meet its whole requirement by the stopping rule's own evidence?"""
-    if spec.region.kind != BOX:
-        for g in range(spec.phi.shape[0]):
-            if state.n[g, k] == 0.0:
-                return UNDECIDED
-    if spec.stopping == CERTIFIED or spec.stopping == BUDGET:
-        needed = evidence.threshold(spec)
-        if evidence.fails(spec, state, work, k) >= needed:
-            return FAILED
-        met, _ = evidence.meets(spec, state, work, k)
-        return MET if met >= needed else UNDECIDED
-    needed = _likelihood_level(spec, state, k)
-    if work.margin[k] >= -ROUNDING:
-        _, lower, _ = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
-        return MET if lower >= needed else UNDECIDED
-    _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
-    return FAILED if lower >= needed else UNDECIDED
-
-
-@kernel
-def _likelihood_level(spec: Spec, state: State, k: int) -> float:
-    if spec.stopping == KAUFMANN_KOOLEN:
-        return piece_threshold(spec, state, k, NONE)
-    patience = math.log1p(math.log(float(max(state.clock[TOLD], 1))))
-    return spec.level + patience if spec.stopping == CALIBRATED else patience - math.log(spec.delta)

@@ -24,6 +24,7 @@ from evenhand.live.chain import Head
 from evenhand.live.clock import Clock, utc
 from evenhand.live.common import checked_text, optional_text
 from evenhand.live.events import encode
+from evenhand.live.fold import View
 from evenhand.live.index import index_of
 from evenhand.live.journal import Journal, Row, open_journal
 from evenhand.live.loading import only_experiment
@@ -224,6 +225,11 @@ class Experiment:
         with self._writer.reading() as fold:
             view = fold.view()
         return status_of(view, self._clock.now(), forecast)
+
+    def present(self) -> View:
+        """Protocol, counts and state as they are now, for whoever judges or reports them."""
+        with self._writer.reading() as fold:
+            return fold.view()
 
     @property
     def head(self) -> Head:

@@ -147,6 +147,6 @@ def _budget(stopping: Budget) -> Methods:
 
 def _always(delta: float) -> str:
     return (
-        f"Certified: the probability that a wrong answer is ever given is at most {delta:.6g}, for any number "
-        "of looks and any way of choosing the next sample."
+        f"Certified: the probability that a wrong answer is ever given is at most {delta:.6g}, for any "
+        "number of looks and any way of choosing the next sample."
     )

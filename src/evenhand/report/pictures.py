@@ -79,7 +79,7 @@ def duration_picture(rows: Sequence[Duration], what: str = "How long it takes") 
     return Picture(
         "duration", what, f"{halves}.", partial(duration, rows),
         table("Samples by which so many of the runs are done",
-              ["procedure", *(f"{chance:.0%}" for chance in chances), "reached the cap", "no procedure below"],
+              ["procedure", *(f"{chance:.0%}" for chance in chances), "reached the cap", "nobody below"],
               [[row.name, *(q for _, q in row.quantiles), row.unfinished, row.bound] for row in rows]),
     )  # fmt: skip
 

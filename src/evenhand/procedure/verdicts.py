@@ -1,0 +1,162 @@
+"""Is a bound met or failed, does a policy meet its requirement, and which means can the data not exclude?
+
+The interval is the stopping rule turned round: its lower end is the largest c such that the rule's own
+evidence against {mean <= c} reaches the rule's own level. So a floor is met exactly when it lies at or below
+that end.
+
+    end of the interval    level of the evidence                     ever excludes the true mean with chance
+    that decides "met"     threshold = ln(wrong answers / delta)     delta / wrong answers
+    that decides "failed"  threshold + ln(bounds of the policy)      delta / (wrong answers x bounds)
+
+A policy fails when the *average* of the e-values of its bounds passes the threshold, hence the second level:
+one bound alone then carries the average. Likelihood-ratio rules compare v d(mean, c) with their own level.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evenhand._kernel import kernel
+from evenhand.model.region import BOX, ROUNDING
+from evenhand.model.units import GAUSSIAN, divergence, edge_high, edge_low
+from evenhand.procedure.estimates import dispersion
+from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
+from evenhand.procedure.state import NONE, TOLD, State, Work
+from evenhand.procedure.stopping import evidence, kaufmann_koolen, stylised
+from evenhand.procedure.stopping.cells import cell_above, cell_below, threshold
+from evenhand.theory import inner
+
+UNDECIDED, MET, FAILED = range(3)
+HALVINGS = 200  # enough to reach neighbouring numbers
+
+
+@kernel
+def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
+    """Does policy k meet its whole requirement? `work` holds up-to-date estimates (`estimates.refresh`)."""
+    if spec.region.kind != BOX:
+        for g in range(spec.phi.shape[0]):
+            if state.n[g, k] == 0.0:
+                return UNDECIDED
+    if spec.stopping in (CERTIFIED, BUDGET):
+        needed = threshold(spec)
+        if evidence.fails(spec, state, work, k) >= needed:
+            return FAILED
+        met, _ = evidence.meets(spec, state, work, k)
+        return MET if met >= needed else UNDECIDED
+    if work.margin[k] >= -ROUNDING:
+        _, lower, _ = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        return MET if lower >= _likelihood_level(spec, state, k, True) else UNDECIDED
+    _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+    return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
+
+
+@kernel
+def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
+    """One cell against its own floor and cap; where it has neither, there is nothing to miss."""
+    floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
+    level, extra = cell_level(spec, state, g, k), _extra(spec, k)
+    met = True
+    if floor > -math.inf:
+        if against(spec, state, g, k, floor, -1.0) >= level + extra:
+            return FAILED
+        met = met and against(spec, state, g, k, floor, 1.0) >= level
+    if cap < math.inf:
+        if against(spec, state, g, k, cap, 1.0) >= level + extra:
+            return FAILED
+        met = met and against(spec, state, g, k, cap, -1.0) >= level
+    return MET if met else UNDECIDED
+
+
+@kernel
+def cell_interval(spec: Spec, state: State, g: int, k: int) -> tuple[float, float]:
+    """The means of one cell that the data do not exclude, in unit scale; an end may be infinite."""
+    floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
+    level, extra = cell_level(spec, state, g, k), _extra(spec, k)
+    # the end that decides "met" stands at the level itself; with no bound, or two, both ends do
+    one_sided = (floor > -math.inf) != (cap < math.inf)
+    low = level + extra if one_sided and cap < math.inf else level
+    high = level + extra if one_sided and floor > -math.inf else level
+    return _end(spec, state, g, k, low, 1.0), _end(spec, state, g, k, high, -1.0)
+
+
+@kernel
+def against(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
+    """The rule's evidence of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
+    n = state.n[g, k]
+    if n == 0.0:
+        return 0.0
+    if spec.stopping in (CERTIFIED, BUDGET):
+        if sign > 0.0:
+            return cell_above(spec, state, g, k, c)
+        return cell_below(spec, state, g, k, c)
+    mean = state.s[g, k] / n
+    value = n / dispersion(spec, state, g, k) * divergence(spec.code, mean, c)
+    return value if sign * (mean - c) > 0.0 else -value
+
+
+@kernel
+def cell_level(spec: Spec, state: State, g: int, k: int) -> float:
+    """What the evidence of one cell must reach under the study's stopping rule."""
+    if spec.stopping in (CERTIFIED, BUDGET):
+        return threshold(spec)
+    if spec.stopping == KAUFMANN_KOOLEN:
+        growth = kaufmann_koolen.growth(spec, state.n[g, k])
+        return growth + kaufmann_koolen.constant(spec, threshold(spec))
+    return _likelihood_level(spec, state, k, True)
+
+
+@kernel
+def _likelihood_level(spec: Spec, state: State, k: int, leaves: bool) -> float:
+    """What the likelihood ratio of "policy k leaves its region" or "enters it" must reach."""
+    if spec.stopping == KAUFMANN_KOOLEN:
+        if leaves:
+            return kaufmann_koolen.leave_threshold(spec, state, k)
+        return kaufmann_koolen.piece_threshold(spec, state, k, NONE)
+    if spec.stopping == CALIBRATED:
+        return spec.level + stylised.patience(state.clock[TOLD])
+    return stylised.threshold(state.clock[TOLD], spec.delta)
+
+
+@kernel
+def _extra(spec: Spec, k: int) -> float:
+    """How much more evidence it takes to fail a policy by one of its bounds alone."""
+    if spec.stopping not in (CERTIFIED, BUDGET):
+        return 0.0
+    bounds = 0
+    for g in range(spec.phi.shape[0]):
+        bounds += spec.region.lo[g, k] > -math.inf
+        bounds += spec.region.hi[g, k] < math.inf
+    return math.log(float(max(bounds, 1)))
+
+
+@kernel
+def _end(spec: Spec, state: State, g: int, k: int, level: float, sign: float) -> float:
+    """The last c below (sign 1) or above (sign -1) the mean that the evidence excludes; else the edge."""
+    edge = edge_low(spec.code) if sign > 0.0 else edge_high(spec.code)
+    n = state.n[g, k]
+    if n == 0.0:
+        return edge
+    inside = state.s[g, k] / n  # the evidence against the mean itself reaches no level
+    outside = edge
+    if math.isinf(edge):
+        step = math.sqrt(spec.phi[g, k]) if spec.code == GAUSSIAN else max(abs(inside), 1.0)
+        outside = inside - sign * step
+        while against(spec, state, g, k, outside, sign) < level:
+            step *= 2.0
+            outside = inside - sign * step
+            if step > 1e150:
+                return edge
+    else:
+        # just inside the edge: on it a divergence may be infinite or undefined
+        near = edge + 1e-15 * (inside - edge)
+        if against(spec, state, g, k, near, sign) < level:
+            return edge
+    for _ in range(HALVINGS):
+        middle = 0.5 * (inside + outside)
+        if middle in (inside, outside):
+            break
+        if against(spec, state, g, k, middle, sign) >= level:
+            outside = middle
+        else:
+            inside = middle
+    return outside

@@ -1,0 +1,38 @@
+"""From a noun to a section: what the page says about a plan, runs, a verdict, an experiment or a study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evenhand.errors import BadInput
+from evenhand.report.sections import Section
+from evenhand.study import Study
+
+
+def sections_of(source: Any) -> list[tuple[Section, Study]]:
+    """The sections a source gives, each with the study it belongs to. Only the rooms it needs are opened."""
+    kind = type(source).__name__
+    if kind == "Plan":
+        from evenhand.report.sources.plan import plan_section
+
+        return [plan_section(source)]
+    if kind in ("Runs", "Comparison"):
+        from evenhand.report.sources.runs import runs_section
+
+        return [runs_section(source)]
+    if kind == "Verdict":
+        from evenhand.report.sources.verdict import verdict_section
+
+        return [verdict_section(source)]
+    if kind == "Experiment":
+        from evenhand.report.sources.experiment import experiment_section
+
+        return [experiment_section(source)]
+    if isinstance(source, Study):
+        from evenhand.report.sources.plan import plan_section
+        from evenhand.theory.plan import plan
+
+        return [plan_section(plan(source.problem, source.means()), source)]
+    raise BadInput(
+        f"a report takes plans, runs, comparisons, experiments, verdicts and studies; got a {kind}."
+    )

@@ -1,0 +1,115 @@
+"""A verdict as a section: every cell against its bound, what is open, and how to close it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenhand.judge.verdict import Verdict
+from evenhand.report.pictures import allocation_picture, floors_picture
+from evenhand.report.rows import Estimate, Standing, plain
+from evenhand.report.sections import Field, Picture, Section, Strong, Table, Words, table
+from evenhand.report.sources.common import shares
+from evenhand.study import Study
+
+
+def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
+    """What the data say, and what they do not say yet."""
+    estimates, standings = verdict_rows(verdict)
+    said = verdict.words()
+    section = Section(
+        kind="verdict",
+        title="What the data say",
+        lead=(*emphasised(said[0], verdict), *(f" {sentence}" for sentence in said[1:])),
+        notes=notes(verdict),
+        pictures=(floors_picture(estimates, standings), *where(verdict, standings)),
+        tables=tuple(tables(verdict)),
+        numbers=verdict.to_dict() | {"estimates": plain(estimates), "standings": plain(standings)},
+        highlights=highlights(verdict),
+        progress=None if verdict.decided else verdict.progress,
+        facts=_facts(verdict),
+        code="evenhand judge study.toml data.csv" + (" --fixed-sample" if verdict.fixed else ""),
+    )
+    return section, Study(verdict.problem, verdict.procedure)
+
+
+def verdict_rows(verdict: Verdict) -> tuple[list[Estimate], list[Standing]]:
+    """Its cells and policies as rows."""
+    estimates = [
+        Estimate(c.policy, c.group, c.n, c.mean, c.low, c.high, c.verdict, c.floor, c.cap)
+        for c in verdict.cells
+    ]
+    standings = [
+        Standing(p.policy, p.mean, p.verdict, p.place, p.policy == verdict.leader) for p in verdict.policies
+    ]
+    return estimates, standings
+
+
+def emphasised(sentence: str, verdict: Verdict) -> Words:
+    """The sentence with the leader's name set off."""
+    if verdict.leader is None or verdict.leader not in sentence:
+        return (sentence,)
+    before, after = sentence.split(verdict.leader, 1)
+    return tuple(part for part in (before, Strong(verdict.leader), after) if part)
+
+
+def notes(verdict: Verdict) -> tuple[Words, ...]:
+    """What the intervals mean, and what would change the verdict."""
+    kind = (
+        "as for a sample of a size fixed beforehand and looked at once; exact for single cells, by the "
+        "large-sample law where cells are compared"
+        if verdict.fixed
+        else "however often one looks"
+    )
+    covers = f"Each interval holds the true mean with probability at least {verdict.coverage:.2%}, {kind}."
+    found: list[Words] = [(f"{covers} A bound is met exactly when the interval clears it.",)]
+    if not verdict.decided and verdict.delta_needed is not None:
+        looser = f"At a risk of {verdict.delta_needed:.2g} these data would have decided."
+        found.append((f"{looser} A risk is chosen before the data are seen: this is for orientation only.",))
+    return tuple(found)
+
+
+def where(verdict: Verdict, standings: list[Standing]) -> list[Picture]:
+    """Where the samples came from, and where the next ones should go."""
+    problem, total = verdict.problem, max(verdict.samples, 1)
+    n = np.array([cell.n for cell in verdict.cells]).reshape(problem.shape)
+    aim = None if verdict.decided or verdict.next is None else verdict.next
+    title = "Where the samples are" + ("" if aim is None else ", and where the next should go")
+    return [allocation_picture(shares(problem, n / total, aim, n), standings, title)]
+
+
+def tables(verdict: Verdict) -> list[Table]:
+    """Further samples by chance; the decision under other bounds."""
+    found = []
+    if verdict.more is not None and not verdict.decided:
+        rows: list[list[Field]] = [
+            [f"{chance:.0%}", more, more >= verdict.horizon] for chance, more in verdict.more.items()
+        ]
+        found.append(
+            table(
+                "Further samples until the decision, by runs continued from these data",
+                ["chance to have decided", "further samples", "looked no further"],
+                rows,
+            )
+        )
+    if verdict.alternatives:
+        others: list[list[Field]] = [
+            [other.bound, (other.answer or "none") if other.decided else "undecided"]
+            for other in verdict.alternatives
+        ]
+        found.append(table("What the same data say under another bound", ["bound", "answer"], others))
+    return found
+
+
+def highlights(verdict: Verdict) -> tuple[tuple[str, str], ...]:
+    answer = (verdict.answer or "none") if verdict.decided else "undecided"
+    return (
+        ("answer", answer),
+        ("evidence", f"{verdict.evidence:.2f} of {verdict.needed:.2f}"),
+        ("samples", f"{verdict.samples:,}"),
+        ("risk", f"{100 * verdict.procedure.delta:g}%"),
+    )
+
+
+def _facts(verdict: Verdict) -> tuple[tuple[str, str], ...]:
+    rows = [("rows read", f"{verdict.rows:,}"), ("rows left out, a value missing", f"{verdict.missing:,}")]
+    return tuple(rows) if verdict.rows else ()
