@@ -65,7 +65,7 @@ def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, fl
     lower = entry if only_free else cost(duel, lam_i, lam_k) - below * surplus
     jump = between(duel, only_free, surplus, above, lam_i, lam_k, work) if above > below else -1
     value = cost(duel, lam_i, lam_k)
-    return value, min(lower, value), jump
+    return value, max(min(lower, value), 0.0), jump
 
 
 @kernel

@@ -135,7 +135,7 @@ def _settle(duel: Duel, lam_i: Array, lam_k: Array, sides: Array, work: Array) -
             if sides[g] != sides[n + g] and drop > widest:
                 widest, jump = drop, g
     value = cost(duel, lam_i, lam_k)
-    return value, min(lower, value), jump
+    return value, max(min(lower, value), 0.0), jump
 
 
 @kernel
