@@ -51,7 +51,8 @@ def _relative(mu: float, lam: float) -> float:
             total += power / n if n % 2 == 0 else -power / n
             power *= x
         return mu * total
-    return mu * (x - math.log1p(x))
+    # far below mu, 1 + x has lost lam: take the logarithm of the ratio itself
+    return mu * (x - (math.log(lam / mu) if x < -0.5 else math.log1p(x)))
 
 
 @kernel
