@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.errors import Undecidable
+from evenhand.procedure.spec import Budget
 from evenhand.report.figures.style import number
 from evenhand.report.pictures import allocation_picture, duration_picture, success_picture
 from evenhand.report.rows import Duration, Success, plain
@@ -21,8 +22,10 @@ def runs_section(source: Any) -> tuple[Section, Study]:
     many: Mapping[str, Runs] = source.runs if hasattr(source, "runs") else {_name(source): source}
     first = next(iter(many.values()))
     ideal = _plan(first)
-    durations = [_duration(name, runs, ideal) for name, runs in many.items()]
-    pictures = [duration_picture(durations), *_where(first, ideal)]
+    durations = [duration_row(name, runs, ideal) for name, runs in many.items()]
+    # runs to a budget all end there: how long they take is no question
+    timed = [] if _is_budget(first) else [duration_picture(durations)]
+    pictures = [*timed, *_where(first, ideal)]
     successes = [row for name, runs in many.items() for row in _successes(name, runs)]
     if successes:
         pictures.append(success_picture(successes))
@@ -51,9 +54,15 @@ def runs_section(source: Any) -> tuple[Section, Study]:
 def _lead(many: Mapping[str, Runs]) -> Words:
     first = next(iter(many.values()))
     right = rate(first.correct)
+    interval = f" of them (95% interval {right.low:.1%} to {right.high:.1%})"
+    if _is_budget(first):
+        return (
+            "In ", Strong(f"{first.replications:,}"), f" simulated runs of {int(first.samples.max()):,} ",
+            "samples each, the best estimate was right in ", Strong(f"{right.rate:.1%}"), f"{interval}.",
+        )  # fmt: skip
     words: Words = (
         "In ", Strong(f"{first.replications:,}"), " simulated runs the answer was right in ",
-        Strong(f"{right.rate:.1%}"), f" of them (95% interval {right.low:.1%} to {right.high:.1%}), after ",
+        Strong(f"{right.rate:.1%}"), f"{interval}, after ",
         Strong(f"{first.samples.mean():,.0f}"), " samples on average; ", Strong("80%"),
         f" of the runs were done by {first.quantile(0.8):,}.",
     )  # fmt: skip
@@ -67,6 +76,8 @@ def _lead(many: Mapping[str, Runs]) -> Words:
 
 
 def _notes(runs: Runs, ideal: Plan | None) -> tuple[Words, ...]:
+    if _is_budget(runs):
+        return ()
     notes: list[Words] = []
     unstopped = 1.0 - float(runs.stopped.mean())
     if unstopped > 0:
@@ -92,7 +103,8 @@ def _plan(runs: Runs) -> Plan | None:
         return None
 
 
-def _duration(name: str, runs: Runs, ideal: Plan | None) -> Duration:
+def duration_row(name: str, runs: Runs, ideal: Plan | None) -> Duration:
+    """How long these runs took; `ideal` says what nobody can beat."""
     return Duration(
         name=name,
         bars=bars(runs.samples),
@@ -147,6 +159,10 @@ def _highlights(runs: Runs) -> tuple[tuple[str, str], ...]:
         ("80% done by", f"{runs.quantile(0.8):,}"),
         ("runs", f"{runs.replications:,}"),
     )
+
+
+def _is_budget(runs: Runs) -> bool:
+    return isinstance(runs.study.procedure.stopping, Budget)
 
 
 def _steady(runs: Runs) -> dict[str, Any]:

@@ -1,0 +1,145 @@
+"""`evenhand judge`: may we commit to one of these policies, by the data we already have?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from evenhand.app.options import json_option, print_json, seed_option, study_argument
+from evenhand.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from evenhand.judge.verdict import Verdict
+    from evenhand.study import Study
+
+UNDECIDED = 3
+
+
+@click.command("judge")
+@study_argument
+@click.argument("data", type=click.Path())
+@click.option("--delta", type=float, help="Risk of a wrong answer; the study's unless given.")
+@click.option(
+    "--floor", type=float, help="Judge by this floor in every group instead of the study's requirement."
+)
+@click.option("--missing", type=click.Choice(["fail", "drop"]), default="fail", show_default=True,
+              help="Rows that miss a value: refuse the data, or leave them out and count them.")  # fmt: skip
+@click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS",
+              help="A column's name in the data, such as group=subpopulation; may be repeated.")  # fmt: skip
+@click.option("--fixed-sample", is_flag=True,
+              help="The data are one sample of a size fixed beforehand, looked at once.")  # fmt: skip
+@click.option("--replications", type=click.IntRange(min=0), default=200, show_default=True,
+              help="Runs continued from the data to forecast further samples; 0: no forecast.")  # fmt: skip
+@seed_option
+@click.option("-o", "--report", "page", type=click.Path(), help="Also write a report to FILE.html.")
+@json_option
+def command(
+    study: str, data: str, delta: float | None, floor: float | None, missing: str, columns: tuple[str, ...],
+    fixed_sample: bool, replications: int, seed: int, page: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Judge DATA (CSV or Parquet: policy, group, outcome; or policy, group, n, mean or successes).
+
+    Every cell and policy is met, failed or undecided, by the study's own stopping rule: verdicts, intervals
+    and decision never contradict it. Ends with code 0 when decided and 3 when not, so that it can stand as a
+    gate in a pipeline.
+    """
+    from evenhand.judge.verdict import judge
+    from evenhand.study import load
+
+    loaded = _with_floor(load(study), floor)
+    verdict = judge(
+        loaded.problem, data, delta, loaded.procedure, missing=missing, columns=_columns(columns),
+        fixed=fixed_sample, replications=replications, seed=seed,
+    )  # fmt: skip
+    if page is not None:
+        from evenhand.report.document import report
+
+        report(verdict, title=loaded.title or None).save(page)
+    if as_json:
+        print_json(verdict.to_dict())
+    else:
+        _print(verdict, study, data, page)
+    return 0 if verdict.decided else UNDECIDED
+
+
+def _with_floor(study: Study, floor: float | None) -> Study:
+    if floor is None:
+        return study
+    from evenhand.model.constraints import Floors
+    from evenhand.model.problem import Problem
+
+    p = study.problem
+    problem = Problem(p.policies, p.groups, p.family, Floors(floor), p.mode, p.arrivals, p.costs)
+    return replace(study, problem=problem)
+
+
+def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        ours, sign, theirs = pair.partition("=")
+        if not sign or not theirs:
+            raise BadInput(f"--column takes ours=theirs, such as group=subpopulation; got {pair!r}.")
+        found[ours] = theirs
+    return found
+
+
+def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
+    from evenhand.app.terminal import console, count, say, section, table
+
+    out = console()
+    first, *rest = verdict.words()
+    say(out, first, style="bold")
+    for sentence in rest:
+        say(out, sentence)
+    _print_cells(out, verdict)
+    if verdict.more is not None and not verdict.decided:
+        rows = [[f"{chance:.0%}", count(more)] for chance, more in verdict.more.items()]
+        section(out, "Further samples", table(["chance to have decided", "samples"], rows))
+        _print_next(out, verdict)
+    others = [
+        [f"{a.bound:g}", (a.answer or "none") if a.decided else "undecided"] for a in verdict.alternatives
+    ]
+    if others:
+        section(out, "The same data under another bound", table(["bound", "answer"], others))
+    out.print()
+    if page is not None:
+        say(out, f"Open {page} for the report.")
+    else:
+        say(out, f"Next: evenhand report {study} {data} -o report.html")
+
+
+def _print_cells(out: Console, verdict: Verdict) -> None:
+    from evenhand.app import terminal
+
+    rows: list[list[str | Text]] = [
+        [c.policy, c.group, f"{c.n:,}", _number(c.mean), f"{_number(c.low)} to {_number(c.high)}",
+         terminal.verdict(c.verdict)]
+        for c in verdict.cells
+    ]  # fmt: skip
+    columns = ["policy", "group", "samples", "mean", "interval", "verdict"]
+    terminal.section(out, "Cells", terminal.table(columns, rows, numbers_from=2))
+    placed = sorted(verdict.policies, key=lambda p: p.place)
+    standing: list[list[str | Text]] = [
+        [f"{p.place}", p.policy, _number(p.mean), terminal.verdict(p.verdict)] for p in placed
+    ]
+    terminal.section(
+        out, "Policies", terminal.table(["", "policy", "overall", "requirement"], standing, numbers_from=2)
+    )
+
+
+def _print_next(out: Console, verdict: Verdict) -> None:
+    from evenhand.app.terminal import heat_map, section
+
+    if verdict.next is not None:
+        names = verdict.problem.policies
+        shown = heat_map(names, verdict.problem.group_names, verdict.next, verdict.leader)
+        section(out, "Where to take them", shown)
+
+
+def _number(value: float | None) -> str:
+    return "open" if value is None else f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"

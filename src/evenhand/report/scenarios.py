@@ -1,0 +1,85 @@
+"""A grid of scenarios for a dossier: the assumed truth, and ways around it in which a procedure could err.
+
+Each scenario is a table of means, K x L. The hard ones lie a hair beyond a boundary: there the true answer
+changes, and a procedure that stops too early errs most.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.model.problem import Problem
+from evenhand.model.region import BOX
+
+Array = NDArray[np.float64]
+
+HAIR = 0.02  # of a standard deviation
+STEP = 0.1  # of a standard deviation: a truth a little better or worse than assumed
+
+
+def scenario_grid(problem: Problem, means: Array) -> dict[str, Array]:
+    """Name and means of every scenario that fits the problem."""
+    sd = np.sqrt(np.maximum(problem.family.variance(means), 1e-12))
+    grid = {"as assumed": means}
+    grid |= _boundaries(problem, means, sd)
+    grid |= _ties(problem, means, sd)
+    grid["everyone a little better"] = means + STEP * sd
+    grid["everyone a little worse"] = means - STEP * sd
+    grid["all policies alike, but one a hair better"] = _alike(means, sd)
+    return {name: table for name, table in grid.items() if _is_possible(problem, table)}
+
+
+def _boundaries(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
+    """The answer misses a bound by a hair, group by group; and nobody meets theirs, by a hair."""
+    region, answer = problem.standard.region, problem.answer(means)
+    if region.kind != BOX:
+        return {}
+    low, width = problem.family.low, problem.family.width
+    floor, cap = low + width * region.lo.T, low + width * region.hi.T
+    inside = np.clip(
+        means, np.where(np.isfinite(floor), floor, -np.inf), np.where(np.isfinite(cap), cap, np.inf)
+    )
+    grid = {}
+    for g, group in enumerate(problem.group_names):
+        if not (np.isfinite(floor[:, g]).all() or np.isfinite(cap[:, g]).all()):
+            continue
+        beyond = np.where(
+            np.isfinite(floor[:, g]), floor[:, g] - HAIR * sd[:, g], cap[:, g] + HAIR * sd[:, g]
+        )
+        if answer is not None:
+            table = means.copy()
+            table[answer, g] = beyond[answer]
+            grid[f"{problem.policies[answer]} misses its bound in {group} by a hair"] = table
+        nobody = inside.copy()
+        nobody[:, g] = beyond
+        grid[f"everybody misses the bound in {group} by a hair"] = nobody
+    return grid
+
+
+def _ties(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
+    """The runner-up of those that meet the requirement is raised to a hair below the answer, or above."""
+    answer, feasible = problem.answer(means), problem.feasible(means)
+    scores = problem.scores(means)
+    rivals = [k for k in range(len(scores)) if feasible[k] and k != answer]
+    if answer is None or not rivals:
+        return {}
+    second = max(rivals, key=lambda k: float(scores[k]))
+    grid = {}
+    for word, sign in (("below", -1.0), ("above", 1.0)):
+        table = means.copy()
+        table[second] += scores[answer] - scores[second] + sign * HAIR * float(sd[second] @ problem.shares)
+        grid[f"{problem.policies[second]} is a hair {word} {problem.policies[answer]}"] = table
+    return grid
+
+
+def _alike(means: Array, sd: Array) -> Array:
+    """Every policy has the average means; the first is a hair better everywhere."""
+    table = np.repeat(means.mean(axis=0, keepdims=True), len(means), axis=0)
+    table[0] += HAIR * sd.mean(axis=0)
+    return table
+
+
+def _is_possible(problem: Problem, table: Array) -> bool:
+    low, high = problem.family.domain
+    return bool(np.all(table > low) and np.all(table < high))
