@@ -39,7 +39,7 @@ from evenhand.theory.walk import walk
 Array = NDArray[np.float64]
 
 TURNS = 200  # of the search: ten are usual, closing in on a jump takes some sixty
-CLOSE = 1e-13  # what may remain of the gap: its effect on the value is of second order
+CLOSE = 1e-13  # what may remain of the gap between the overall means
 NOISE = 4e-16  # relative rounding error of an overall mean
 
 
@@ -127,19 +127,25 @@ def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[flo
         weight = max(weight, duel.v[g, duel.i], duel.v[g, duel.k])
     # where no cell answers a faint pull, a strength of about 1 is the scale on which edges give way
     typical = 1.0 if only_free else weight / share
-    below, above, eta, tolerance, last = 0.0, math.inf, math.inf if only_free else 0.0, 0.0, False
+    below, above, tolerance, last = 0.0, math.inf, -1.0, False
+    eta = math.inf if only_free else 0.0  # first of all: is there enough to reach, anything to close?
     for turn in range(TURNS):
         surplus, slope = place(duel, only_free, eta, lam_i, lam_k)
-        if last or (turn > 1 and abs(surplus) <= tolerance) or (eta == math.inf and surplus < 0.0):
+        if last or abs(surplus) <= tolerance:
             break
-        if eta == 0.0:
-            tolerance = NOISE * size - CLOSE * surplus
+        if (eta == math.inf and surplus < 0.0) or (eta == 0.0 and surplus >= 0.0):
+            break
         if surplus < 0.0:
             below = eta
         else:
             above = eta
-        eta = 0.0 if eta == math.inf else next_trial(below, above, eta, surplus, slope, turn, typical)
-        if eta > 0.0 and not below < eta < above:
+        if eta == math.inf:
+            eta = 0.0
+            continue
+        if eta == 0.0:
+            tolerance = NOISE * size - CLOSE * surplus
+        eta = next_trial(below, above, eta, surplus, slope, turn, typical)
+        if not below < eta < above or turn == TURNS - 2:
             eta, last = below, True
     return eta, above if last else eta, surplus
 
