@@ -16,7 +16,7 @@ class Create(Struct, forbid_unknown_fields=True):
 
     study: dict[str, Any]
     id: Name
-    seed: Annotated[int, Meta(ge=0, lt=2**63)]
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     lease: Annotated[float, Meta(gt=0, lt=1e10)] | None = None
 
 
@@ -69,7 +69,7 @@ class SimulateForm(Struct, forbid_unknown_fields=True):
 
     study: dict[str, Any]
     replications: Annotated[int, Meta(ge=1, le=10_000)] = 500
-    seed: Annotated[int, Meta(ge=0, lt=2**63)] = 1
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
 
 
 class LogIn(Struct, forbid_unknown_fields=True):
