@@ -164,11 +164,12 @@ class _Run:
 def _is_journal(address: str) -> bool:
     if address.startswith(("postgresql://", "postgres://")):
         return True
-    try:
-        with Path(address).open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except OSError as problem:
-        raise BadInput(f"{address} cannot be read: {problem.strerror}.") from None
+    path = Path(address)
+    if not path.is_file():
+        raise BadInput(f"there is no file {address}; give a journal or an export.")
+    from evenhand.live.sqlite import is_sqlite
+
+    return is_sqlite(path)
 
 
 def _hash(text: str) -> bytes:

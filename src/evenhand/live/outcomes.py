@@ -12,7 +12,7 @@ from evenhand.errors import BadInput
 from evenhand.model.families import Family
 
 LARGEST = 1e100  # beyond, the sum of squares would overflow
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def checked_outcome(value: Any, family: Family) -> float:

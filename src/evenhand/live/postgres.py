@@ -30,7 +30,7 @@ class PostgresJournal(Journal):
     def __init__(self, address: str, *, create: bool = False) -> None:
         try:
             url = sa.make_url(address).set(drivername="postgresql+psycopg")
-        except sa.exc.ArgumentError:
+        except (sa.exc.ArgumentError, ValueError):
             raise BadInput(
                 "the address must look like postgresql://user@host:port/database; it does not."
             ) from None

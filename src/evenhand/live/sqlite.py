@@ -95,6 +95,24 @@ class SqliteJournal(Journal):
         return IntegrityFailed(f"the file is damaged, or is no journal: {problem.orig}.")
 
 
+def is_sqlite(path: Path) -> bool:
+    """Is this an SQLite file?
+
+    SQLite itself is asked: opening and closing the file by other means would drop the locks that this process
+    may hold on it.
+    """
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.DatabaseError as problem:
+        if problem.sqlite_errorname == "SQLITE_NOTADB":
+            return False
+        raise StorageFailed(f"{path} cannot be read: {problem}.") from None
+    finally:
+        connection.close()
+    return True
+
+
 def _checked(address: str, create: bool) -> Path:
     path = Path(address).resolve()
     if not path.exists():
@@ -104,8 +122,6 @@ def _checked(address: str, create: bool) -> Path:
             raise BadInput(f"{path.parent} must be a directory, to hold the journal {path.name}.")
     elif not path.is_file():
         raise BadInput(f"{address} must be a file; it is not.")
-    elif path.stat().st_size and path.open("rb").read(16) != b"SQLite format 3\0":
-        raise IntegrityFailed(f"{address} is not a journal: it is no SQLite file.")
     return path
 
 

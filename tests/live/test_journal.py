@@ -1,0 +1,185 @@
+"""What every storage promises: append, read, one writer's turn at a time, nothing half-written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
+from evenhand.live import journal as journals
+from evenhand.live import schema, tables
+from evenhand.live.chain import genesis, verified
+from evenhand.live.journal import HeadMoved, Journal, open_journal
+from evenhand.live.sqlite import SqliteJournal
+from evenhand.live.tables import ENDED, Index
+
+Make = Callable[[], str]
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
+    address = {"memory": ":memory:", "sqlite": str(tmp_path / "trial.db")}.get(request.param)
+    store = open_journal(address or request.getfixturevalue("postgres_url"), create=True)
+    yield store
+    store.close()
+
+
+def entries(*numbers: int) -> list[tuple[bytes, Index]]:
+    return [(b'{"n":%d}' % n, Index()) for n in numbers]
+
+
+def test_what_is_appended_is_read_back_in_order_with_a_whole_chain(journal: Journal) -> None:
+    head = journal.create("one", entries(1)[0])
+    head = journal.append("one", entries(2, 3), head)
+    rows = list(journal.read("one"))
+    assert [row.record.body for row in rows] == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+    assert list(verified((row.record for row in rows), genesis("one"))) == [row.record for row in rows]
+    assert [row.record.seq for row in journal.read("one", after=1)] == [2, 3]
+    assert journal.head("one") == head == (3, rows[-1].record.hash)
+
+
+def test_a_long_log_is_read_page_by_page(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "PAGE", 7)
+    head = journal.create("one", entries(1)[0])
+    journal.append("one", entries(*range(2, 31)), head)
+    assert [row.record.seq for row in journal.read("one", after=3, until=25)] == list(range(4, 26))
+
+
+def test_whoever_does_not_know_the_head_is_refused(journal: Journal) -> None:
+    old = journal.create("one", entries(1)[0])
+    journal.append("one", entries(2), old)
+    with pytest.raises(HeadMoved):
+        journal.append("one", entries(3), old)
+    assert journal.head("one").seq == 2
+
+
+def test_a_turn_that_fails_leaves_nothing(journal: Journal) -> None:
+    head = journal.create("one", entries(1)[0])
+
+    def halfway() -> None:
+        with journal.turn("one") as turn:
+            turn.append(entries(2, 3))
+            turn.flush()
+            raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError, match="halfway"):
+        halfway()
+    assert journal.head("one") == head
+    assert len(list(journal.read("one"))) == 1
+
+
+def test_a_ticket_ends_once_whatever_the_program_does(journal: Journal) -> None:
+    head = journal.create("one", entries(1)[0])
+    head = journal.append("one", [(b"{}", Index(ticket=1, slot=ENDED))], head)
+    with pytest.raises(IntegrityFailed):
+        journal.append("one", [(b"{}", Index(ticket=1, slot=ENDED))], head)
+    with pytest.raises(IntegrityFailed):
+        journal.append("one", [(b"{}", Index(key="k", part=0)), (b"{}", Index(key="k", part=0))], head)
+    assert journal.head("one") == head
+
+
+def test_a_turn_finds_what_it_has_just_appended(journal: Journal) -> None:
+    journal.create("one", entries(1)[0])
+    with journal.turn("one") as turn:
+        turn.append(
+            [
+                (b'{"t":1}', Index(ticket=1, slot=0, key="k", part=0)),
+                (b'{"t":2}', Index(ticket=1, slot=1, cell=4)),
+            ]
+        )
+        assert [record.body for record in turn.by_ticket(1)] == [b'{"t":1}', b'{"t":2}']
+        assert [record.seq for record in turn.by_key("k")] == [2]
+        assert [record.seq for record in turn.by_cell(4)] == [3]
+        assert turn.by_cell(4, until=2) == turn.by_ticket(2) == turn.by_key("other") == []
+    assert [record.seq for record in journal.by_cell("one", 4, 3)] == [3]
+
+
+def test_experiments_do_not_see_each_other(journal: Journal) -> None:
+    one, two = journal.create("one", entries(1)[0]), journal.create("two", entries(1)[0])
+    assert one.hash != two.hash
+    journal.append("two", entries(5), two)
+    assert journal.experiments() == ["one", "two"]
+    assert len(list(journal.read("one"))) == 1
+    with pytest.raises(BadInput, match="already"):
+        journal.create("one", entries(1)[0])
+    with pytest.raises(NotFound):
+        journal.head("three")
+
+
+def test_a_journal_of_a_newer_version_is_refused_and_an_older_one_is_brought_up_in_one_piece(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = journal._writing
+    assert engine is not None
+    monkeypatch.setattr(tables, "SCHEMA", 0)
+    with pytest.raises(IntegrityFailed, match="newer"):
+        schema.bring_up_to_date(engine)
+    monkeypatch.setattr(tables, "SCHEMA", 3)
+    made: list[int] = []
+
+    def halfway(connection: sa.Connection) -> None:
+        connection.execute(sa.text("CREATE TABLE extra (x INTEGER)"))
+        made.append(1)
+        if len(made) == 1:
+            raise RuntimeError("halfway")
+
+    monkeypatch.setattr(schema, "MIGRATIONS", {1: halfway, 2: lambda _: None})
+    with pytest.raises(RuntimeError):
+        schema.bring_up_to_date(engine)
+    assert not sa.inspect(engine).has_table("extra")
+    schema.bring_up_to_date(engine)
+    with engine.connect() as connection:
+        assert connection.execute(sa.select(tables.journal.c.schema)).scalar() == 3
+        assert sa.inspect(connection).has_table("extra")
+
+
+def test_readers_read_while_one_process_writes(tmp_path: Path) -> None:
+    address = str(tmp_path / "trial.db")
+    writer = open_journal(address, create=True)
+    head = writer.create("one", entries(1)[0])
+    reader = open_journal(address, write=False)
+    writer.append("one", entries(2), head)
+    assert [row.record.seq for row in reader.read("one")] == [1, 2]
+    with pytest.raises(StorageFailed, match="reading only"), reader.turn("one"):
+        pass
+    reader.close()
+    writer.close()
+
+
+@pytest.mark.parametrize("level", ["NORMAL", "OFF"])
+def test_settings_that_lose_outcomes_with_the_power_are_refused_unless_named_unsafe(
+    tmp_path: Path, level: str
+) -> None:
+    address = str(tmp_path / "trial.db")
+    with pytest.raises(StorageFailed, match="must be FULL"):
+        SqliteJournal(address, create=True, synchronous=level)
+    SqliteJournal(address, create=True, synchronous=f"unsafe-{level}").close()
+    with_full = SqliteJournal(address)
+    assert with_full._writing is not None
+    with with_full._writing.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    with_full.close()
+
+
+def test_what_is_no_journal_is_refused_untouched(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database")
+    with pytest.raises(IntegrityFailed, match="no journal"):
+        open_journal(str(text))
+    assert text.read_text() == "not a database"
+    other = sa.create_engine(f"sqlite:///{tmp_path / 'other.db'}")
+    with other.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE theirs (x INTEGER)"))
+    other.dispose()
+    with pytest.raises(IntegrityFailed, match="another program"):
+        open_journal(str(tmp_path / "other.db"))
+    with pytest.raises(NotFound):
+        open_journal(str(tmp_path / "none.db"))
+    with pytest.raises(BadInput):
+        open_journal(str(tmp_path / "no" / "folder.db"), create=True)
+    with pytest.raises(BadInput):
+        open_journal("postgresql://host:port:port/x")

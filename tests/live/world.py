@@ -1,0 +1,59 @@
+"""A small world: a problem, a clock that obeys, outcomes that depend on the ticket alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import evenhand as eh
+from evenhand.live.asking import Ask
+from evenhand.live.clock import Clock
+from evenhand.live.experiment import Experiment
+
+MEANS = {"a": 0.8, "b": 0.5, "c": 0.35}
+START = 1_700_000_000.0
+
+
+class SetClock(Clock):
+    """A clock that goes a millisecond further with every look, and wherever a test puts it."""
+
+    def __init__(self, start: float = START) -> None:
+        self.wall = start
+        self.waited = 0.0
+
+    def now(self) -> float:
+        self.wall = round(self.wall + 0.001, 6)
+        return self.wall
+
+    def steady(self) -> float:
+        return self.waited
+
+
+def problem(mode: str = "active") -> eh.Problem:
+    return eh.Problem(list(MEANS), {"x": 0.6, "y": 0.4}, eh.Bernoulli(), eh.Floors(0.3), mode=mode)
+
+
+def coin(ask: Ask, means: dict[str, float] = MEANS) -> int:
+    """The outcome of a ticket: always the same, whoever asks, whenever."""
+    number = int(ask.ticket[1:].partition("-")[0])
+    draw = int.from_bytes(hashlib.sha256(f"coin {number}".encode()).digest()[:4], "big") / 2**32
+    return int(draw < means[ask.policy])
+
+
+def create(address: str = ":memory:", **options: object) -> Experiment:
+    chosen: dict[str, object] = {
+        "seed": 7,
+        "clock": SetClock(),
+        "procedure": eh.Procedure(delta=0.05),
+    } | options
+    study = chosen.pop("study", None) or problem()
+    return Experiment.create(address, study, **chosen)  # type: ignore[arg-type]
+
+
+def play(trial: Experiment, most: int = 10**9, outcome: Callable[[Ask], float] = coin) -> list[Ask]:
+    """Ask and tell until the end, or so many times."""
+    asks = []
+    while len(asks) < most and (ask := trial.ask()):
+        trial.tell(ask, outcome(ask))
+        asks.append(ask)
+    return asks
