@@ -22,7 +22,7 @@ def render(report: Report) -> str:
         blocks += _section(section, is_opening=section is report.opening)
     blocks += ["## What is guaranteed, and how"]
     for method in report.methods:
-        blocks += [f"> {escape(method.guarantee)}", escape(method.paragraph)]
+        blocks += [f"> {escape(method.guarantee)}", *map(escape, method.text.split("\n\n"))]
     blocks += [
         "### Sources",
         "\n".join(f"{i}. {escape(source)}" for i, source in enumerate(report.sources, start=1)),

@@ -56,27 +56,27 @@ MODES = {
 
 
 class Methods(NamedTuple):
-    """The one-line guarantee, the paragraph, and the sources it rests on."""
+    """The one-line guarantee, the text (blank lines between paragraphs), and the sources it rests on."""
 
     guarantee: str
-    paragraph: str
+    text: str
     sources: tuple[str, ...]
 
 
 def methods(problem: Problem, procedure: Procedure) -> Methods:
     """How the answer was (or will be) reached, and what may be claimed for it."""
     rule = _rule(problem, procedure)
-    paragraph = (
+    text = (
         f"The question: which of {len(problem.policies)} policies has the best mean outcome over the whole "
         f"population ({len(problem.groups)} groups, weighted by their shares) among those that "
-        f"{problem.constraint.describe()}? {MODES[problem.mode]}, by the rule {procedure.sampling_name}. "
-        f"{rule.paragraph} All of this assumes that {ASSUMPTIONS[problem.family.name]}, that no cell's mean "
+        f"{problem.constraint.describe()}? {MODES[problem.mode]}, by the rule {procedure.sampling_name}.\n\n"
+        f"{rule.text}\n\nAll of this assumes that {ASSUMPTIONS[problem.family.name]}, that no cell's mean "
         "drifts, and that an outcome does not depend on when it was asked for. The guarantee is about the "
         "groups and the outcome named here. It says nothing of groups that were not named, of other "
         "outcomes, or of a population with other shares."
     )
     modes = () if problem.mode == "active" else ("russac",)
-    return Methods(rule.guarantee, paragraph, ("paper", *rule.sources, *modes))
+    return Methods(rule.guarantee, text, ("paper", *rule.sources, *modes))
 
 
 def _rule(problem: Problem, procedure: Procedure) -> Methods:

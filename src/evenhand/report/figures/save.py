@@ -64,6 +64,6 @@ def _opening(canvas: Canvas, themed: bool) -> str:
 def _dressed(tag: str, name: str, themed: bool) -> str:
     """A tag with the reader's fonts, ids that only this picture uses, and colours by their tokens."""
     tag = re.sub(r"font: ((?:bold |700 )?[\d.]+px) [^;\"]*", rf"font: \1 {SYSTEM_FONTS}", tag)
-    tag = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', tag)
-    tag = re.sub(r'(href="#|url\(#)', rf"\1{name}-", tag)
+    tag = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\g<1>"', tag)
+    tag = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", tag)
     return _COLOUR.sub(lambda found: f"var(--{_TOKEN_OF[found.group(0).lower()]})", tag) if themed else tag

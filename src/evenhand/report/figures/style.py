@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -199,8 +200,11 @@ def shortened(words: str, room: float, size: float, bold: bool = False) -> str:
 @lru_cache(maxsize=4096)
 def text_width(words: str, size: float, bold: bool = False) -> float:
     """How wide the words are, in pixels, without drawing them."""
-    # beyond the basic plane and for unknown glyphs an em each: never too little
-    known = "".join(c if ord(c) < 0x2E80 else "m" for c in words)
     font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
-    width, _, _ = TextToPath().get_text_width_height_descent(known, font, ismath=False)
-    return float(width)
+    with warnings.catch_warnings():
+        # a glyph the measuring font lacks is measured as its box; the reader's font will have it
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        width, _, _ = TextToPath().get_text_width_height_descent(printable(words), font, ismath=False)
+    # outside the alphabets of the measuring font an em each: never too little
+    wide = sum(ord(c) >= 0x2E80 for c in words)
+    return max(float(width), wide * size)

@@ -1,0 +1,192 @@
+"""The page: one file, nothing fetched, everything escaped, the same numbers in every form."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import evenhand as eh
+from evenhand.errors import BadInput
+from evenhand.report.document import Report, report
+from evenhand.report.files import write_csv
+from evenhand.report.methods import methods
+from evenhand.report.sections import table
+from evenhand.report.show import decimal, field_text
+from tests.report.made import made
+
+PAYLOADS = (
+    "<script>document.title='owned'</script>", "<img src=x onerror=\"document.title='owned'\">",
+    "</style><script>document.title='owned'</script>", "'\"><svg onload=document.title='owned'>",
+)  # fmt: skip
+
+
+class Page(HTMLParser):
+    """What a browser would find: tags, addresses, text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def count(self, tag: str) -> int:
+        return sum(found == tag for found, _ in self.tags)
+
+
+def test_the_page_fetches_nothing() -> None:
+    page = Page(made().html())
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "xlink:href", "action", "data", "srcset"):
+            address = attributes.get(name)
+            assert address is None or address.startswith(("#", "data:")), (tag, address)
+    style = "".join(re.findall(r"<style>(.*?)</style>", made().html(), flags=re.DOTALL))
+    assert "url(" not in style.replace("url(#", "")
+    assert "@import" not in style
+    policy = next(a["content"] for t, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+
+
+def test_names_from_users_are_escaped_everywhere() -> None:
+    page = Page(made(PAYLOADS, ("<b>g</b>", "&amp;"), title=PAYLOADS[0]).html())
+    assert page.count("script") == 0
+    assert page.count("img") == 0
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    assert any(PAYLOADS[1] in text for text in page.text)
+
+
+def test_every_picture_has_a_sentence_a_table_and_two_widths() -> None:
+    report_, page = made(), Page(made().html())
+    pictures = [picture for section in report_.sections for picture in section.pictures]
+    assert page.count("figure") == len(pictures) == 5
+    assert page.count("svg") == 2 * len(pictures)
+    assert page.count("table") == len(pictures) + 1
+    text = "".join(page.text)
+    assert all(picture.says in text for picture in pictures)
+    assert sum(1 for t, a in page.tags if t == "th" and a.get("scope") in ("col", "row")) > 20
+
+
+def test_the_opening_sentence_comes_first_and_once() -> None:
+    text = " ".join("".join(Page(made().html()).text).split())
+    sentence = "Undecided. Aspirin only leads; its floor is open for 80 and over."
+    assert text.count(sentence) == 1
+    assert text.index(sentence) < text.index("What the data say")
+
+
+def test_the_three_forms_hold_the_same_numbers(tmp_path: Path) -> None:
+    page = made()
+    numbers = json.loads(page.json())
+    html, markdown = page.html(), page.markdown()
+    assert numbers["sections"][0]["evidence"] == 2.67
+    assert numbers["studies"][0]["procedure"]["delta"] == 0.05
+    for told in ("0.8429", "1,200", "98.12%", "9f3a" * 16, page.studies[0].content_hash):
+        assert told in html
+        assert told.replace("-", "\\-") in markdown or told in markdown
+    for name in ("page.html", "page.md", "page.json"):
+        assert page.save(tmp_path / name).read_text(encoding="utf-8")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == html
+
+
+def test_the_same_report_is_the_same_page_every_time() -> None:
+    assert made().html() == made().html()
+
+
+def test_markdown_escapes_names_and_keeps_tables_whole() -> None:
+    text = made(("a|b", "*c*", "[d](x)", "<e>")).markdown()
+    assert "a\\|b" in text
+    assert "\\*c\\*" in text
+    assert "\\[d\\]\\(x\\)" in text
+    rows = [line for line in text.splitlines() if line.startswith("| a\\|b | under 80")]
+    assert rows
+    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) <= 2
+
+
+def test_figures_are_saved_as_svg_png_and_csv(tmp_path: Path) -> None:
+    saved = made().save_figures(tmp_path / "figures")
+    assert len(saved) == 15
+    assert {path.suffix for path in saved} == {".svg", ".png", ".csv"}
+    assert all(path.stat().st_size > 50 for path in saved)
+    assert saved[1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_csv_is_safe_in_a_spreadsheet_and_numbers_stay_numbers(tmp_path: Path) -> None:
+    write_csv(
+        table("t", ["name", "x"], [["=cmd()", -1.5], ["@sum", 2], ["-3 mg", 0], ["plain", None]]),
+        tmp_path / "t.csv",
+    )
+    with (tmp_path / "t.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["name", "x"],
+            ["'=cmd()", "-1.5"],
+            ["'@sum", "2"],
+            ["'-3 mg", "0"],
+            ["plain", ""],
+        ]
+
+
+def test_fields_are_shown_as_people_read_them() -> None:
+    assert field_text(None) == "–"
+    assert field_text(19435) == "19,435"
+    assert field_text("met", "verdict") == "● met"
+    assert field_text(0.4123, "share intended") == "41.2%"
+    assert [decimal(x) for x in (0.84294, 12.345, 19435.2, 2e-5, 0.0)] == [
+        "0.8429",
+        "12.3",
+        "19,435",
+        "2.00e-05",
+        "0.0000",
+    ]
+
+
+@pytest.mark.parametrize(
+    "stopping", ["certified", "stylised", "kaufmann-koolen", eh.Budget(6000), eh.Calibrated(3.1)]
+)
+def test_every_stopping_rule_states_exactly_what_it_guarantees(stopping: object) -> None:
+    problem = eh.Problem(["a", "b", "c"], {"g": 1.0}, eh.Bernoulli(), eh.Floors(0.5))
+    found = methods(problem, eh.Procedure(stopping=stopping, delta=0.1))  # type: ignore[arg-type]
+    certified = stopping in ("certified", "kaufmann-koolen")
+    assert found.guarantee.startswith("Certified") == certified
+    assert found.sources[0] == "paper"
+    if stopping == "certified":
+        assert "3/0.1 = 30" in found.text
+    if stopping == "stylised":
+        assert "Heuristic" in found.guarantee
+
+
+def test_nothing_ever_claims_a_virtue() -> None:
+    text = made().html().lower() + made().markdown().lower()
+    # the one exception is the title of the paper that is cited
+    text = text.replace("under fairness constraints for subpopulations", "")
+    assert not re.search(r"\bis (fair|safe)\b|\bfairness\b|\bproof\b", text)
+
+
+def test_what_cannot_be_reported_is_refused() -> None:
+    with pytest.raises(BadInput, match="at least one"):
+        report()
+    with pytest.raises(BadInput, match="got a int"):
+        report(3)
+    with pytest.raises(BadInput, match=r"\.html, \.md or \.json"):
+        made().save("page.pdf")
+
+
+def test_a_recipe_cannot_end_the_element_it_stands_in() -> None:
+    page = made()
+    nasty = Report(
+        page.sections, page.studies, page.title, recipe=json.dumps({"x": "</script><script>alert(1)"})
+    )
+    html = nasty.html()
+    assert html.count("</script>") == 1
+    held = re.search(r'id="recipe">(.*?)</script>', html, flags=re.DOTALL)
+    assert held is not None
+    assert json.loads(held.group(1)) == {"x": "</script><script>alert(1)"}

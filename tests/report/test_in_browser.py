@@ -1,0 +1,110 @@
+"""The page in a real browser: no request, no console error, no script from a name, readable when narrow."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+
+from tests.report.made import made
+from tests.report.test_document import PAYLOADS
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
+    """A folder over HTTP, and the paths that were asked for."""
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args, directory=str(tmp_path))  # type: ignore[arg-type]
+
+        def log_message(self, *args: object) -> None:
+            asked.append(self.path)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", tmp_path, asked
+        server.shutdown()
+
+
+def open_page(browser: webdriver.Chrome, address: str, width: int, dark: bool = False) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    browser.get(address)
+
+
+def test_the_page_asks_for_nothing_but_itself(
+    browser: webdriver.Chrome, served: tuple[str, Path, list[str]]
+) -> None:
+    address, folder, asked = served
+    made().save(folder / "page.html")
+    open_page(browser, f"{address}/page.html", 1280)
+    entries = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [entry for entry in entries if not entry.startswith("data:")] == []
+    assert asked == ["/page.html"]
+    assert browser.get_log("browser") == []
+
+
+def test_no_name_runs_as_a_script(browser: webdriver.Chrome, served: tuple[str, Path, list[str]]) -> None:
+    address, folder, _ = served
+    made(PAYLOADS, ("<img src=x onerror=document.title='owned'>", "old")).save(folder / "page.html")
+    open_page(browser, f"{address}/page.html", 1280)
+    assert browser.title == "Stroke trial"
+    assert browser.execute_script("return document.scripts.length") == 0
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_fits_and_can_be_read(
+    browser: webdriver.Chrome, tmp_path: Path, width: int, dark: bool
+) -> None:
+    path = made().save(tmp_path / "page.html")
+    open_page(browser, path.as_uri(), width, dark)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    smallest = browser.execute_script("""
+        const boxes = [...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect());
+        const seen = boxes.filter(box => box.width > 0);
+        return [seen.length, Math.min(...seen.map(box => box.height))];
+    """)
+    assert smallest[0] > 50
+    assert smallest[1] >= 11  # pixels on the screen: pictures are drawn for each width, not shrunk
+    paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(18, 22, 28)" if dark else "rgb(255, 255, 254)")
+
+
+def test_tables_open_by_keyboard_and_print_whole(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    path = made().save(tmp_path / "page.html")
+    open_page(browser, path.as_uri(), 1280)
+    browser.execute_script("document.querySelector('summary').focus()")
+    browser.switch_to.active_element.send_keys("\ue007")
+    assert browser.execute_script("return document.querySelector('details').open")
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {})
+    assert len(printed["data"]) > 20_000
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = browser.execute_script(
+        "return [...document.querySelectorAll('details table')].every(t => t.offsetHeight > 0)"
+    )
+    assert shown
+
+
+def test_the_numbers_can_be_downloaded_from_the_page_itself(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    import base64
+
+    page = made()
+    open_page(browser, page.save(tmp_path / "page.html").as_uri(), 1280)
+    link = browser.execute_script("return document.querySelector('a[download]').getAttribute('href')")
+    held = json.loads(base64.b64decode(link.split(",", 1)[1]))
+    assert held == page.to_dict()
