@@ -15,6 +15,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from litestar import MediaType, Request, Response, get, post
 from litestar.datastructures import Cookie
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, JSONBody
 from litestar.response import ServerSentEvent
 from litestar.response.sse import ServerSentEventMessage
 from litestar.static_files import create_static_files_router
@@ -68,26 +70,35 @@ panels = Panels()
 
 
 @get("/", guards=[role("operator")], sync_to_thread=True, include_in_schema=False)
-def home(request: Request[Any, Any, Any], registry: Registry) -> Response[str]:
+def home(request: Request[Any, Any, Any], registry: NamedDependency[Registry]) -> Response[str]:
     """The experiments."""
     found = [blinded(registry.get(name).status()) for name in registry.names()]
     return page("experiments.html", key=key_of(request), experiments=found)
 
 
 @get("/experiments/{name:str}", guards=[role("operator")], sync_to_thread=True, include_in_schema=False)
-def experiment(name: str, request: Request[Any, Any, Any], registry: Registry) -> Response[str]:
+def experiment(
+    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
+) -> Response[str]:
     """One experiment."""
     return page("experiment.html", key=key_of(request), id=name, panel=_panel(name, request, registry))
 
 
 @get("/experiments/{name:str}/panel", guards=[role("operator")], sync_to_thread=True, include_in_schema=False)
-def panel(name: str, request: Request[Any, Any, Any], registry: Registry) -> Response[str]:
+def panel(
+    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
+) -> Response[str]:
     """The part of the page that changes."""
     return page("panel.html", drawn=_panel(name, request, registry), id=name, key=key_of(request))
 
 
 @get("/experiments/{name:str}/log", guards=[role("analyst")], sync_to_thread=True, include_in_schema=False)
-def log(name: str, request: Request[Any, Any, Any], registry: Registry, search: str = "") -> Response[str]:
+def log(
+    name: FromPath[str],
+    request: Request[Any, Any, Any],
+    registry: NamedDependency[Registry],
+    search: FromQuery[str] = "",
+) -> Response[str]:
     """The latest events that hold the words searched for."""
     trial = registry.get(name)
     note_view(request, trial, "events")
@@ -101,7 +112,7 @@ def log(name: str, request: Request[Any, Any, Any], registry: Registry, search: 
 
 
 @get("/experiments/{name:str}/stream", guards=[role("operator")], include_in_schema=False)
-async def stream(name: str, registry: Registry) -> ServerSentEvent:
+async def stream(name: FromPath[str], registry: NamedDependency[Registry]) -> ServerSentEvent:
     """A line whenever the log has grown."""
     trial = await asyncio.to_thread(registry.get, name)
 
@@ -124,7 +135,7 @@ async def stream(name: str, registry: Registry) -> ServerSentEvent:
     sync_to_thread=True,
     include_in_schema=False,
 )
-def audit(name: str, registry: Registry) -> Response[str]:
+def audit(name: FromPath[str], registry: NamedDependency[Registry]) -> Response[str]:
     """Derive everything again from the log."""
     from evenhand.live.audit import audit as audited
 
@@ -138,7 +149,9 @@ def audit(name: str, registry: Registry) -> Response[str]:
 
 
 @get("/experiments/{name:str}/report", guards=[role("analyst")], sync_to_thread=True, include_in_schema=False)
-def report(name: str, request: Request[Any, Any, Any], registry: Registry) -> Response[str]:
+def report(
+    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
+) -> Response[str]:
     """The report as one file."""
     from evenhand.report.document import report as reported
 
@@ -161,7 +174,7 @@ def log_in_page() -> Response[str]:
 
 
 @post("/login", status_code=200, sync_to_thread=True, include_in_schema=False)
-def log_in(data: LogIn, request: Request[Any, Any, Any]) -> Response[dict[str, str]]:
+def log_in(data: JSONBody[LogIn], request: Request[Any, Any, Any]) -> Response[dict[str, str]]:
     """A session for a browser that knows a key."""
     client = request.client.host if request.client else "?"
     token = request.app.state.access.log_in(client, data.key)

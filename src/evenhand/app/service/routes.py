@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import MediaType, Request, Response, Router, get, post
-from litestar.params import Parameter
+from litestar.di import NamedDependency
+from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from evenhand.app.service import metrics
 from evenhand.app.service.access import key_of, role
@@ -27,12 +28,12 @@ from evenhand.errors import BadInput
 from evenhand.live.experiment import Experiment
 from evenhand.study import Study
 
-IdempotencyKey = Annotated[str | None, Parameter(header="Idempotency-Key", max_length=200)]
+IdempotencyKey = Annotated[str | None, HeaderParameter(name="Idempotency-Key", max_length=200)]
 PAGE = 1_000  # events in one answer
 
 
 @get("/api/experiments", guards=[role("operator")], sync_to_thread=True)
-def list_experiments(registry: Registry) -> list[dict[str, Any]]:
+def list_experiments(registry: NamedDependency[Registry]) -> list[dict[str, Any]]:
     """The experiments: id, state and enrolment."""
     names = registry.names()
     metrics.experiments.set(len(names))
@@ -41,7 +42,10 @@ def list_experiments(registry: Registry) -> list[dict[str, Any]]:
 
 @post("/api/experiments", guards=[role("admin")], sync_to_thread=True)
 def create(
-    data: Create, request: Request[Any, Any, Any], registry: Registry, idempotency_key: IdempotencyKey = None
+    data: JSONBody[Create],
+    request: Request[Any, Any, Any],
+    registry: NamedDependency[Registry],
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """A new experiment. The study is the study file as JSON; it is frozen from here on."""
     study = _study(data.study, MOST_CELLS)
@@ -50,7 +54,9 @@ def create(
 
 
 @get("/api/experiments/{name:str}", guards=[role("operator")], sync_to_thread=True)
-def status(name: str, request: Request[Any, Any, Any], registry: Registry) -> dict[str, Any]:
+def status(
+    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
+) -> dict[str, Any]:
     """Where an experiment stands; an operator sees enrolment, not outcomes, until it ends."""
     trial = registry.get(name)
     return seen_by(request, trial, "status")
@@ -58,7 +64,10 @@ def status(name: str, request: Request[Any, Any, Any], registry: Registry) -> di
 
 @post("/api/experiments/{name:str}/ask", guards=[role("operator")], status_code=200, sync_to_thread=True)
 def ask(
-    name: str, data: AskForm, registry: Registry, idempotency_key: IdempotencyKey = None
+    name: FromPath[str],
+    data: JSONBody[AskForm],
+    registry: NamedDependency[Registry],
+    idempotency_key: IdempotencyKey = None,
 ) -> list[dict[str, Any]]:
     """The next tickets; none after the stop.
 
@@ -70,7 +79,10 @@ def ask(
 
 @post("/api/experiments/{name:str}/tell", guards=[role("operator")], status_code=200, sync_to_thread=True)
 def tell(
-    name: str, data: TellForm, registry: Registry, idempotency_key: IdempotencyKey = None
+    name: FromPath[str],
+    data: JSONBody[TellForm],
+    registry: NamedDependency[Registry],
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """The outcome of a ticket.
 
@@ -81,10 +93,10 @@ def tell(
 
 @post("/api/experiments/{name:str}/drop", guards=[role("operator")], status_code=200, sync_to_thread=True)
 def drop(
-    name: str,
-    data: DropForm,
+    name: FromPath[str],
+    data: JSONBody[DropForm],
     request: Request[Any, Any, Any],
-    registry: Registry,
+    registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """A ticket that will have no outcome."""
@@ -94,10 +106,10 @@ def drop(
 
 @post("/api/experiments/{name:str}/amend", guards=[role("admin")], status_code=200, sync_to_thread=True)
 def amend(
-    name: str,
-    data: AmendForm,
+    name: FromPath[str],
+    data: JSONBody[AmendForm],
     request: Request[Any, Any, Any],
-    registry: Registry,
+    registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Correct an outcome; the old one stays in the log with the reason and who said so."""
@@ -109,10 +121,10 @@ def amend(
 
 @post("/api/experiments/{name:str}/close", guards=[role("admin")], status_code=200, sync_to_thread=True)
 def close(
-    name: str,
-    data: CloseForm,
+    name: FromPath[str],
+    data: JSONBody[CloseForm],
     request: Request[Any, Any, Any],
-    registry: Registry,
+    registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """End the experiment for good."""
@@ -123,7 +135,10 @@ def close(
 
 @get("/api/experiments/{name:str}/events", guards=[role("analyst")], sync_to_thread=True)
 def events(
-    name: str, request: Request[Any, Any, Any], registry: Registry, after: Annotated[int, Parameter(ge=0)] = 0
+    name: FromPath[str],
+    request: Request[Any, Any, Any],
+    registry: NamedDependency[Registry],
+    after: Annotated[int, QueryParameter(ge=0)] = 0,
 ) -> list[dict[str, Any]]:
     """The log after this event, a page at a time; looking at outcomes is itself an event."""
     trial = registry.get(name)
@@ -144,7 +159,9 @@ def events(
     media_type="application/x-ndjson",
     sync_to_thread=True,
 )
-def export(name: str, request: Request[Any, Any, Any], registry: Registry) -> Response[bytes]:
+def export(
+    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
+) -> Response[bytes]:
     """The whole log in one file that `evenhand audit` accepts alone."""
     from evenhand.live.export import write_export
 
@@ -156,7 +173,7 @@ def export(name: str, request: Request[Any, Any, Any], registry: Registry) -> Re
 
 
 @post("/api/plan", guards=[role("operator")], status_code=200, sync_to_thread=True)
-def plan(data: PlanForm, jobs: Jobs) -> dict[str, Any]:
+def plan(data: JSONBody[PlanForm], jobs: NamedDependency[Jobs]) -> dict[str, Any]:
     """What it must cost and where to sample, for the means in the study's truth."""
     from evenhand.theory.plan import plan as planned
 
@@ -169,7 +186,7 @@ def plan(data: PlanForm, jobs: Jobs) -> dict[str, Any]:
 
 
 @post("/api/simulate", guards=[role("operator")], status_code=202, sync_to_thread=True)
-def simulate(data: SimulateForm, jobs: Jobs) -> dict[str, Any]:
+def simulate(data: JSONBody[SimulateForm], jobs: NamedDependency[Jobs]) -> dict[str, Any]:
     """Begin a simulation; look at /api/simulate/{id} for its progress and result."""
     from evenhand.sim.simulate import simulate as simulated
 
@@ -194,13 +211,13 @@ def simulate(data: SimulateForm, jobs: Jobs) -> dict[str, Any]:
 
 
 @get("/api/simulate/{job:str}", guards=[role("operator")], sync_to_thread=False)
-def simulation(job: str, jobs: Jobs) -> dict[str, Any]:
+def simulation(job: FromPath[str], jobs: NamedDependency[Jobs]) -> dict[str, Any]:
     """A simulation's progress, and its result when it is done."""
     return jobs.look(job)
 
 
 @get("/healthz", sync_to_thread=True)
-def healthz(registry: Registry) -> dict[str, str]:
+def healthz(registry: NamedDependency[Registry]) -> dict[str, str]:
     """Is the service up, and can it read its journal?"""
     registry.names()
     return {"status": "ok"}
