@@ -6,6 +6,7 @@ import csv
 import gzip
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -115,18 +116,16 @@ def test_the_tempting_policy_stays_undecided_for_the_elderly_and_two_fail() -> N
     assert verdict.words()[0] == "Undecided. Aspirin only leads."
 
 
-FAMILIES = [
-    eh.Bernoulli(), eh.Binomial(3), eh.Bounded(-1, 2), eh.Poisson(), eh.Gaussian(0.7), eh.Exponential(), eh.Gamma(2.5),
-]  # fmt: skip
+FAMILIES = [eh.Bernoulli(), eh.Binomial(3), eh.Bounded(-1, 2), eh.Poisson(), eh.Gaussian(0.7)]
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
 @pytest.mark.parametrize("constraint", [eh.Floors(0.5), eh.Caps(0.5)], ids=["floors", "caps"])
 @pytest.mark.parametrize("stopping", ["certified", "stylised"])
 def test_a_bound_is_met_exactly_when_the_interval_clears_it(
-    family: object, constraint: object, stopping: str
+    family: Any, constraint: Any, stopping: str
 ) -> None:
-    problem = eh.Problem(["a", "b"], {"x": 0.4, "y": 0.6}, family, constraint)  # type: ignore[arg-type]
+    problem = eh.Problem(["a", "b"], {"x": 0.4, "y": 0.6}, family, constraint)
     rng = np.random.default_rng(3)
     procedure = eh.Procedure(stopping=stopping)
     spec = compile_spec(problem, procedure)
@@ -279,3 +278,36 @@ def test_judging_changes_nothing_it_was_given() -> None:
     before = [np.array(part) for part in state]
     judge_state(STROKE, eh.Procedure(), state, replications=0)
     assert all(np.array_equal(a, b) for a, b in zip(before, state, strict=True))
+
+
+@pytest.mark.parametrize("family", [eh.Bernoulli(), eh.Gaussian(1.0)], ids=lambda f: f.name)
+def test_intervals_hold_the_true_mean_at_all_times_as_often_as_stated(family: Any) -> None:
+    """1,000 cells looked at after each of 400 outcomes; an interval that ever misses counts as a miss.
+
+    False alarm 1e-6: the exact binomial quantile at the stated level.
+    """
+    from scipy.stats import binom
+
+    from evenhand.judge.weigh import judge_cells
+    from evenhand.procedure.state import new_state
+
+    groups, steps = 500, 400
+    problem = eh.Problem(["a", "b"], {f"g{g}": 1 / groups for g in range(groups)}, family)
+    procedure = eh.Procedure(delta=0.1)
+    spec = compile_spec(problem, procedure)
+    rng = np.random.default_rng(11)
+    truth = 0.3
+    draw = (
+        rng.random((steps, groups, 2)) < truth
+        if family.name == "bernoulli"
+        else rng.normal(truth, 1, (steps, groups, 2))
+    )
+    state, missed = new_state(spec), np.zeros((groups, 2), dtype=bool)
+    for x in draw:
+        state.n[:] += 1
+        state.s[:] += x
+        cells = judge_cells(spec, state)
+        missed |= (cells.low > truth) | (cells.high < truth)
+    verdict = judge(problem, frame(state.n.T, state.s.T, problem), procedure=procedure, replications=0)
+    assert missed.sum() <= binom.ppf(1 - 1e-6, missed.size, 1 - verdict.coverage)
+    assert missed.sum() >= 10  # the level is used: such intervals are not merely endless

@@ -63,18 +63,29 @@ class Forecast:
     horizon: int  # how many further samples the forecast looked ahead
 
 
-def forecast(problem: Problem, spec: Spec, state: State, replications: int = 200, seed: int = 0) -> Forecast:
-    """From this state on. What is out and not yet told counts as lost."""
+def forecast(
+    problem: Problem,
+    spec: Spec,
+    state: State,
+    replications: int = 200,
+    seed: int = 0,
+    means: ArrayLike | None = None,
+) -> Forecast:
+    """From this state on. What is out and not yet told counts as lost.
+
+    `means` (K x L) are taken for true if given; otherwise each run draws its own from the posterior.
+    """
     told = int(state.clock[TOLD])
     horizon = _horizon(spec, told)
     start, body, work = _quiet(state), new_state(spec), new_work(spec)
     source = _source(problem, spec, state)
+    known = None if means is None else np.ascontiguousarray(problem.check_means(means).T)
     further, finished = np.zeros(replications), np.zeros(replications, dtype=bool)
     shares = np.zeros(spec.phi.shape)
     for r in range(replications):
-        means = _possible_means(problem, spec, state, seed, r)
+        truth = _possible_means(problem, spec, state, seed, r) if known is None else known
         _copy(start, body, work)
-        _continue(spec._replace(cap=horizon), source, means, body, work, seed, r)
+        stride_on(spec._replace(cap=horizon), source, truth, body, work, seed, r)
         finished[r] = body.clock[STOPPED] == DECIDED
         further[r] = min(int(body.clock[TOLD]), horizon) - told
         shares += (body.n - start.n) / max(float(body.clock[TOLD] - told), 1.0)
@@ -148,7 +159,7 @@ def _copy(start: State, body: State, work: Work) -> None:
 
 
 @kernel
-def _continue(
+def stride_on(
     spec: Spec, source: Source, mean: Array, state: State, work: Work, seed: int, replication: int
 ) -> None:
     """Stride on until the rule stops or the cap is reached."""

@@ -75,7 +75,7 @@ class Tally:
             self.outside.note(where, outside, outcomes)
         keep = ~absent & ~outside
         unit = self.problem.family.to_unit(x[keep])
-        _record_all(self.spec, self.state, self.work, k[keep], g[keep], np.ascontiguousarray(unit))
+        record_all(self.spec, self.state, self.work, k[keep], g[keep], np.ascontiguousarray(unit))
 
     def add_counts(self, where: str, policy: Any, group: Any, n: Any, mean: Any, successes: Any) -> None:
         """One cell's count and mean (or number of successes); every cell may come once."""
@@ -199,7 +199,7 @@ def _is_missing(value: Any) -> bool:
 
 
 @kernel
-def _record_all(
+def record_all(
     spec: Spec,
     state: State,
     work: Work,

@@ -27,6 +27,7 @@ from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, CONVEX, PENALTY, QUOTA
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import NONE, TOLD, State
+from evenhand.procedure.stopping.cells import threshold
 
 Array = NDArray[np.float64]
 
@@ -298,11 +299,10 @@ def _softly(cells: Cells, k: int) -> int:
 
 def _coverage(spec: Spec) -> float:
     """What the levels of the ends (see `procedure.verdicts`) leave: nominal unless certified."""
-    policies = spec.phi.shape[1]
-    wrong = policies - 1 if spec.region.kind == PENALTY else policies
+    each = math.exp(-threshold(spec))  # the chance that an end at the threshold itself ever misses
     bounds = (np.isfinite(spec.region.lo).sum(axis=0) + np.isfinite(spec.region.hi).sum(axis=0)).min()
     one_sided = np.isfinite(spec.region.lo).all() != np.isfinite(spec.region.hi).all()
-    return float(1.0 - spec.delta / wrong * (1.0 + 1.0 / bounds if one_sided and bounds else 2.0))
+    return float(1.0 - each * (1.0 + 1.0 / bounds if one_sided and bounds else 2.0))
 
 
 def _delta_needed(spec: Spec, weight: Weight) -> float | None:

@@ -28,7 +28,7 @@ from evenhand.procedure.state import (
 )
 from evenhand.procedure.stopping import evidence
 from evenhand.procedure.stopping.cells import threshold
-from evenhand.procedure.verdicts import cell_interval, cell_verdict, policy_verdict
+from evenhand.procedure.verdicts import judge_every_cell, policy_verdict
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -59,9 +59,7 @@ class Weight(NamedTuple):
 def judge_cells(spec: Spec, state: State) -> Cells:
     """Every cell's interval and verdict."""
     found = new_cells(spec)
-    for g, k in np.ndindex(spec.phi.shape):
-        found.low[g, k], found.high[g, k] = cell_interval(spec, state, g, k)
-        found.verdict[g, k] = cell_verdict(spec, state, g, k)
+    judge_every_cell(spec, state, found.low, found.high, found.verdict)
     return found
 
 

@@ -16,6 +16,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from evenhand._kernel import kernel
 from evenhand.model.region import BOX, ROUNDING
 from evenhand.model.units import GAUSSIAN, divergence, edge_high, edge_low
@@ -25,6 +28,9 @@ from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import evidence, kaufmann_koolen, stylised
 from evenhand.procedure.stopping.cells import cell_above, cell_below, threshold
 from evenhand.theory import inner
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 UNDECIDED, MET, FAILED = range(3)
 HALVINGS = 200  # enough to reach neighbouring numbers
@@ -48,6 +54,15 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
         return MET if lower >= _likelihood_level(spec, state, k, True) else UNDECIDED
     _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
     return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
+
+
+@kernel
+def judge_every_cell(spec: Spec, state: State, low: Array, high: Array, verdict: Ints) -> None:
+    """Interval and verdict of all cells, each (L, K)."""
+    for g in range(spec.phi.shape[0]):
+        for k in range(spec.phi.shape[1]):
+            low[g, k], high[g, k] = cell_interval(spec, state, g, k)
+            verdict[g, k] = cell_verdict(spec, state, g, k)
 
 
 @kernel

@@ -88,7 +88,7 @@ def evidence_over_time(view: View, log: Iterable[ev.AnyEvent]) -> list[Evidence]
     every = max(1, n // POINTS)
     looks = n // every
     levels, answers = np.full((looks, 3), np.nan), np.zeros(looks, dtype=np.int64)
-    _retrace(
+    retrace(
         spec, new_state(spec), new_work(spec), told.policy, told.group, told.outcome, every, levels, answers
     )
     found = []
@@ -124,7 +124,7 @@ def _outcomes(view: View, log: Iterable[ev.AnyEvent]) -> Told:
 
 
 @kernel
-def _retrace(
+def retrace(
     spec: Spec, state: State, work: Work, policy: Ints, group: Ints, outcome: Array, every: int,
     levels: Array, answers: Ints,
 ) -> None:  # fmt: skip
