@@ -148,7 +148,7 @@ def test_an_operator_sees_enrolment_and_no_outcomes_and_a_look_at_them_is_an_eve
         assert "cells" in seen
         log = client.get("/api/experiments/main/events", headers=headers["analyst"]).json()
         assert len(log) > events
-        assert any(event["type"] == "viewed" and event["by"] == "analyst" for event in log)
+        assert any(event["kind"] == "viewed" and event["by"] == "analyst" for event in log)
 
 
 def test_a_revoked_or_expired_key_is_refused_and_only_hashes_are_kept(journal: str) -> None:
