@@ -80,12 +80,11 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Arr
 
 
 @kernel
-def slopes_or_need(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Array, c: Array) -> None:
-    """The piece's slopes; where its alternative costs nothing, 1/N in the cells of its policies.
+def need_where_no_slope(spec: Spec, state: State, leader: int, piece: int, c: Array) -> None:
+    """Where the piece's alternative costs nothing: slopes 1/N in the cells of its policies.
 
     A tie, or an estimate exactly on its bound, has no slope to climb, and only more samples resolve it.
     """
-    slopes(spec, state, work, leader, piece, v, c)
     if dot(c, c) > 0.0:
         return
     for g in range(spec.phi.shape[0]):
@@ -130,14 +129,14 @@ def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
 @kernel
 def project(x: Array, total: float) -> None:
     """The nearest point of {x >= 0, sum x = total}, in place (Michelot 1986; at most x.size rounds)."""
-    cut, kept = -math.inf, -1
+    cut, kept = -math.inf, x.size + 1
     while True:
         inside, above = 0, 0.0
         for j in range(x.size):
             if x[j] > cut:
                 inside += 1
                 above += x[j]
-        if inside == kept:
+        if inside >= kept:  # rounding may lower the cut by a hair: without ">" two sets could take turns
             break
         kept, cut = inside, (above - total) / inside
     for j in range(x.size):

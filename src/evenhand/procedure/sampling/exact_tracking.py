@@ -12,7 +12,13 @@ from __future__ import annotations
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling import nobody_feasible
-from evenhand.procedure.sampling.ascent import climb_directed, effective, pieces_at, slopes_or_need
+from evenhand.procedure.sampling.ascent import (
+    climb_directed,
+    effective,
+    need_where_no_slope,
+    pieces_at,
+    slopes,
+)
 from evenhand.procedure.sampling.tracking import begin, follow, spread
 from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, State, Work
@@ -26,25 +32,22 @@ REVIVED = 0.01
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The next cell."""
+    """The next cell: eq:external_opt solved at the present estimates, from the last weights on."""
     begin(spec, state)
+    v, c, values = work.spare[0], work.spare[1], work.spare[2][0]
+    rounds, leader = 0, NONE
     if state.clock[SEEN] != state.clock[TOLD]:
         state.clock[SEEN] = state.clock[TOLD]
-        _solve(spec, state, work)
-    return follow(spec, state, work, state.w, group)
-
-
-@kernel
-def _solve(spec: Spec, state: State, work: Work) -> None:
-    """Optimal weights at the present estimates, from the last ones. eq:external_opt."""
-    leader = refresh(spec, state, work, True)
-    v, c, values = work.spare[0], work.spare[1], work.spare[2][0]
-    if leader == NONE and spec.mode != PROPORTIONAL:
-        nobody_feasible.weigh(spec, state, work, state.w, v)
-        return
-    spread(spec, state.w, REVIVED, state.w)
-    for n in range(1, ROUNDS + 1):
+        leader = refresh(spec, state, work, True)
+        if leader == NONE and spec.mode != PROPORTIONAL:
+            nobody_feasible.weigh(spec, state, work, state.w, v)
+        else:
+            rounds = ROUNDS
+            spread(spec, state.w, REVIVED, state.w)
+    for n in range(1, rounds + 1):
         effective(spec, state, state.w, v)
         piece = pieces_at(spec, work, leader, v, values)
-        slopes_or_need(spec, state, work, leader, piece, v, c)
+        slopes(spec, state, work, leader, piece, v, c)
+        need_where_no_slope(spec, state, leader, piece, c)
         climb_directed(spec, state.w, c, 1.0 / (HELD + n))
+    return follow(spec, state, work, state.w, group)

@@ -19,10 +19,11 @@ from evenhand.procedure.sampling.ascent import (
     add,
     dot,
     effective,
+    need_where_no_slope,
     normalise,
     pieces_at,
     row_slope,
-    slopes_or_need,
+    slopes,
 )
 from evenhand.procedure.sampling.pick import surely
 from evenhand.procedure.sampling.tracking import amount, begin, drawn, even, owe, samples, span
@@ -40,41 +41,36 @@ V, Z, VALUES, FIRST = 0, 1, 2, 3  # which spare table holds what; the players' s
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     begin(spec, state)
-    t = samples(state)
-    z = work.spare[Z]
+    t, z = samples(state), work.spare[Z]
     root = math.sqrt(math.floor(t / spec.phi.size))
     if root == math.floor(root):
         for g in range(spec.phi.shape[0]):
             z[g] = even(spec, g)
     else:
-        _direction(spec, state, work, t, z)
+        leader = refresh(spec, state, work, True)
+        x, values, players = work.spare[V], work.spare[VALUES][0], 0
+        x[:, :] = 0.0
+        add(x, state.track)
+        normalise(x)
+        effective(spec, state, x, x)
+        bar = values[pieces_at(spec, work, leader, x, values)] + t**-0.9 / spec.phi.size
+        for k in range(spec.phi.shape[1]):
+            if values[k] <= bar and players < PLAYERS:
+                slopes(spec, state, work, leader, k, x, work.spare[FIRST + players])
+                need_where_no_slope(spec, state, leader, k, work.spare[FIRST + players])
+                values[players] = values[k]
+                players += 1
+        _play(spec, work, players, values, z)
     owe(spec, state, z, group)
     return _most_owed(spec, state, work, group)
 
 
 @kernel
-def _direction(spec: Spec, state: State, work: Work, t: float, z: Array) -> None:
-    """z = argmax over allowed weights of the least <z - x, h> over slopes h of the near-cheapest pieces."""
-    leader = refresh(spec, state, work, True)
-    x, values = work.spare[V], work.spare[VALUES][0]
-    x[:, :] = 0.0
-    add(x, state.track)
-    normalise(x)
-    effective(spec, state, x, x)
-    cheapest = pieces_at(spec, work, leader, x, values)
-    bar = values[cheapest] + t**-0.9 / spec.phi.size
-    players = 0
-    for k in range(spec.phi.shape[1]):
-        if values[k] <= bar and players < PLAYERS:
-            slopes_or_need(spec, state, work, leader, k, x, work.spare[FIRST + players])
-            values[players] = values[k]  # <x, h>, by which the payoff differs from <z, h>
-            players += 1
-    _play(spec, work, players, values, z)
-
-
-@kernel
 def _play(spec: Spec, work: Work, players: int, values: Array, z: Array) -> None:
-    """Fictitious play (Brown 1951): z answers the mixture of pieces so far, the worst-served piece z."""
+    """z = argmax over allowed weights of the least <z - x, h> over the players' slopes h; values are <x, h>.
+
+    Fictitious play (Brown 1951): z answers the mixture of pieces so far, the worst-served piece answers z.
+    """
     mixture = work.spare[FIRST + PLAYERS]
     mixture[:, :] = 0.0
     add(mixture, work.spare[FIRST])

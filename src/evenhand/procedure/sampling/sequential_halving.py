@@ -29,7 +29,9 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     while state.clock[STAGE] + 1 < rounds and samples(state) * rounds >= spec.cap * (
         state.clock[STAGE] + 1.0
     ):
-        _halve(spec, state, work)
+        leader = refresh(spec, state, work, True)
+        weakest_by_likelihood(spec, state, work, leader)
+        _halve(state, work, leader)
         state.clock[STAGE] += 1
     return _least_sampled_survivor(spec, state, work, group)
 
@@ -44,27 +46,26 @@ def _rounds(policies: int) -> int:
 
 
 @kernel
-def _halve(spec: Spec, state: State, work: Work) -> None:
-    leader = refresh(spec, state, work, True)
-    weakest_by_likelihood(spec, state, work, leader)
+def _halve(state: State, work: Work, leader: int) -> None:
+    """Keep the half of the survivors with the least evidence against them."""
     alive, highest = 0, 0.0
-    for k in range(spec.phi.shape[1]):
+    for k in range(state.w.shape[1]):
         if state.w[0, k] > 0.0:
             alive += 1
             highest = max(highest, _against(work, leader, k))
     keep = (alive + 1) // 2
-    low, high = 0.0, highest  # fewer than `keep` lie below low, at least `keep` at or below high
+    low, high = 0.0, highest  # at least `keep` survivors lie at or below high
     for _ in range(PARTINGS):
         middle = 0.5 * (low + high)
         if _up_to(state, work, leader, middle) >= keep:
             high = middle
         else:
             low = middle
-    for k in range(spec.phi.shape[1]):
+    for k in range(state.w.shape[1]):
         if state.w[0, k] > 0.0:
-            kept = keep > 0 and _against(work, leader, k) <= high
-            keep -= 1 if kept else 0
-            if not kept:
+            if keep > 0 and _against(work, leader, k) <= high:
+                keep -= 1
+            else:
                 state.w[:, k] = 0.0
 
 

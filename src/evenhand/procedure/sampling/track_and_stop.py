@@ -23,30 +23,17 @@ from evenhand.procedure.state import NONE, SEEN, TOLD, UPDATES, State, Work
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell. alg:TaSCS."""
     begin(spec, state)
+    v, c, values, mixed = work.spare[0], work.spare[1], work.spare[2][0], work.spare[3]
+    rounds, leader = 0, NONE
     if state.clock[SEEN] != state.clock[TOLD]:
         # once per batch: between two outcomes nothing is learned
         state.clock[SEEN] = state.clock[TOLD]
-        _update(spec, state, work)
-    cells = float(spec.phi.size)
-    t = max(
-        samples(state) - spec.initial * cells, 0.0
-    )  # the paper counts from the end of the initial samples
-    epsilon = 0.5 / math.sqrt(cells * cells + t)
-    # (1 - K L epsilon) w + epsilon lies in the trimmed simplex, within K L epsilon of w
-    mixed = work.spare[7]
-    spread(spec, state.w, cells * epsilon, mixed)
-    return c_track(spec, state, work, mixed, group)
-
-
-@kernel
-def _update(spec: Spec, state: State, work: Work) -> None:
-    """w(t) from w(t-1) at the present estimates."""
-    leader = refresh(spec, state, work, True)
-    v, c, values = work.spare[0], work.spare[1], work.spare[2][0]
-    if leader == NONE and spec.mode != PROPORTIONAL:
-        nobody_feasible.weigh(spec, state, work, state.w, v)
-        return
-    for _ in range(spec.steps):
+        leader = refresh(spec, state, work, True)
+        rounds = spec.steps
+        if leader == NONE and spec.mode != PROPORTIONAL:
+            nobody_feasible.weigh(spec, state, work, state.w, v)
+            rounds = 0
+    for _ in range(rounds):
         effective(spec, state, state.w, v)
         piece = pieces_at(spec, work, leader, v, values)
         slopes(spec, state, work, leader, piece, v, c)
@@ -55,3 +42,14 @@ def _update(spec: Spec, state: State, work: Work) -> None:
         if spec.diminishing:
             alpha /= max(math.sqrt(dot(c, c) * state.clock[UPDATES]), 1e-100)
         climb_projected(spec, state.w, c, alpha)
+    # (1 - K L epsilon) w + epsilon lies in the trimmed simplex, within K L epsilon of w
+    spread(spec, state.w, spec.phi.size * _epsilon(spec, state), mixed)
+    return c_track(spec, state, work, mixed, group)
+
+
+@kernel
+def _epsilon(spec: Spec, state: State) -> float:
+    """epsilon_t = (K^2 L^2 + t)^(-1/2) / 2, t counted from the end of the initial samples."""
+    cells = float(spec.phi.size)
+    t = max(samples(state) - spec.initial * cells, 0.0)
+    return 0.5 / math.sqrt(cells * cells + t)

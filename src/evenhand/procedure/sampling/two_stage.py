@@ -23,10 +23,10 @@ from evenhand.procedure.sampling.pick import (
     least_sampled_policy,
     surely,
 )
-from evenhand.procedure.sampling.ts_ids import from_weakest_piece
-from evenhand.procedure.spec import ACTIVE, CERTIFIED, Spec
+from evenhand.procedure.spec import CERTIFIED, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
-from evenhand.procedure.stopping import evidence
+from evenhand.procedure.stopping import evidence, stylised
+from evenhand.procedure.stopping.cells import threshold
 from evenhand.theory import inner
 
 
@@ -37,15 +37,17 @@ def choose(
     """The next cell."""
     leader = refresh(spec, state, work, True)
     _, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
-    k, g = NONE, NONE
-    if spec.region.kind != PENALTY:
-        unsettled = _unsettled(spec, state, work, leader)
-        if unsettled != NONE:
-            k, g = _where_it_tips(spec, state, work, unsettled, group, u)
+    if spec.stopping == CERTIFIED:
+        _, piece = weakest_by_evidence(spec, state, work, leader)
+    else:
+        _, piece = weakest_by_likelihood(spec, state, work, leader)
+    first = _unsettled(spec, state, work, leader) if spec.region.kind != PENALTY else NONE
+    if first != NONE:
+        leader, piece = _own_piece(spec, work, first)
+    i, k = open_up(spec, state, work, leader, piece)
+    k, g = from_masses(spec, state, work, i, k, group, u)
     if k == NONE:
-        k, g = from_weakest_piece(spec, state, work, leader, group, u)
-    if k == NONE:
-        k = least_sampled_policy(state, group)
+        k = first if first != NONE else least_sampled_policy(state, group)
         k, g = surely(spec, work, k, group if group >= 0 else least_sampled_cell(state, k))
     return guarded(spec, state, work, k, g)
 
@@ -58,10 +60,6 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
     """
     groups, policies = spec.phi.shape
     bar = _bar(spec, state)
-    if spec.stopping == CERTIFIED:
-        weakest_by_evidence(spec, state, work, leader)
-    else:
-        weakest_by_likelihood(spec, state, work, leader)
     standing = leader != NONE and _feasibility(spec, state, work, leader) >= bar
     found, fewest = NONE, math.inf
     for k in range(policies):
@@ -77,11 +75,20 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
 
 
 @kernel
+def _own_piece(spec: Spec, work: Work, k: int) -> tuple[int, int]:
+    """Leader and piece, as `open_up` names them, of policy k alone tipping over its requirement."""
+    if work.margin[k] < -ROUNDING:
+        return NONE, k
+    _, _, which = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+    return k, spec.phi.shape[1] + which
+
+
+@kernel
 def _bar(spec: Spec, state: State) -> float:
     """The line of the stopping rule, or the stylised one where the rule has none of its own."""
     if spec.stopping == CERTIFIED:
-        return evidence.threshold(spec)
-    return math.log1p(math.log(float(max(state.clock[TOLD], 1)))) - math.log(spec.delta)
+        return threshold(spec)
+    return stylised.threshold(state.clock[TOLD], spec.delta)
 
 
 @kernel
@@ -101,17 +108,3 @@ def _against(spec: Spec, work: Work, k: int) -> float:
     if spec.stopping == CERTIFIED:
         return max(work.ahead[k], work.fails[k])
     return work.glr[k]
-
-
-@kernel
-def _where_it_tips(spec: Spec, state: State, work: Work, k: int, group: int, u: float) -> tuple[int, int]:
-    """A cell of policy k, in proportion to the evidence it carries on the policy's feasibility."""
-    if work.margin[k] >= -ROUNDING:
-        _, _, which = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
-        open_up(spec, state, work, k, spec.phi.shape[1] + which)
-    else:
-        open_up(spec, state, work, NONE, k)
-    found = from_masses(spec, state, work, k, NONE, group, u)
-    if found[0] == NONE and spec.mode == ACTIVE:
-        return surely(spec, work, k, least_sampled_cell(state, k))
-    return found
