@@ -145,7 +145,7 @@ class DaskCluster(_Closing):
         else:
             self._cluster = None
         try:
-            self._client = distributed.Client(self._cluster or address, timeout="10s", set_as_default=False)
+            self._client = distributed.Client(self._cluster or address, timeout="5s", set_as_default=False)
         except (OSError, ValueError) as problem:
             raise BadInput(
                 f"--dask must be the address of a running scheduler, such as tcp://host:8786, or 'local'; "

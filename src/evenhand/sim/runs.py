@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -182,7 +183,7 @@ def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:
             rows = Rows(*(file[name] for name in Rows._fields))
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; give one that `simulate --save` wrote.") from None
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as problem:
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as problem:
         raise BadInput(f"{path} must be runs saved by evenhand; it cannot be read: {problem}.") from None
     if header.get("format") != FORMAT:
         raise BadInput(f"{path} has format {header.get('format')}; this version reads format {FORMAT}.")

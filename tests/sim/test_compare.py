@@ -1,0 +1,75 @@
+"""Simulate and compare: what the verbs take, and differences on common random numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evenhand.errors import BadInput
+from evenhand.sim.simulate import compare, simulate
+from evenhand.study import Truth
+from tests.sim.studies import coins, same_rows, scaling
+
+
+def test_simulate_takes_means_or_a_truth_alike() -> None:
+    study = coins()
+    from_means = simulate(study.problem, study.means(), study.procedure, 30, 4, workers=2)
+    from_truth = simulate(study.problem, Truth(means=study.means()), study.procedure, 30, 4, workers=1)
+    assert same_rows(from_means, from_truth)
+    assert from_means.study == study
+
+
+def test_simulate_takes_a_table_or_a_function_for_each_replication() -> None:
+    study = coins()
+    means = np.array(study.means())
+    fixed = simulate(study.problem, means, study.procedure, 20, 4, workers=1)
+    tables = simulate(study.problem, np.array([means] * 20), study.procedure, 20, 4, workers=1)
+    drawn = simulate(study.problem, lambda seed, replication: means, study.procedure, 20, 4, workers=1)
+    assert same_rows(fixed, tables)
+    assert same_rows(fixed, drawn)
+
+
+def test_too_few_tables_are_refused() -> None:
+    study = coins()
+    with pytest.raises(BadInput, match="a table for each of 3 replications"):
+        simulate(study.problem, np.array([study.means()] * 3), study.procedure, 20, 4, workers=1)
+
+
+def test_progress_counts_up_to_all_replications() -> None:
+    study, seen = coins(), []
+    simulate(
+        study.problem, study.means(), study.procedure, 50, 4, workers=2, progress=lambda *at: seen.append(at)
+    )
+    assert [total for _, total in seen] == [50] * len(seen)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1] == (50, 50)
+
+
+def test_differences_are_taken_run_by_run() -> None:
+    found = compare({"ours": coins(), "uniform": coins(sampling="uniform")}, 60, 4, workers=1)
+    gaps = found.runs["uniform"].samples - found.runs["ours"].samples
+    difference = found.samples("uniform")
+    assert difference.mean == pytest.approx(gaps.mean())
+    assert difference.se == pytest.approx(gaps.std(ddof=1) / 60**0.5)
+    first, second = found.to_list()
+    assert first["difference"] is None
+    assert second["difference"]["against"] == "ours"
+    assert second["difference"]["samples"]["mean"] == pytest.approx(gaps.mean())
+
+
+def test_a_procedure_compared_with_itself_differs_by_nothing() -> None:
+    found = compare({"one": coins(), "same": coins()}, 40, 4, workers=1)
+    assert found.samples("same") == (0, 0, 0, 0)
+
+
+def test_common_random_numbers_make_differences_sharper() -> None:
+    """A tighter risk on the same runs: every run only goes on, so pairs are far closer than strangers."""
+    found = compare({"loose": scaling(delta=0.2), "tight": scaling(delta=0.1)}, 100, 4, workers=2)
+    loose, tight = (runs.samples for runs in found.runs.values())
+    assert np.all(tight >= loose)
+    assert found.samples("tight").se < 0.7 * np.sqrt((loose.var() + tight.var()) / 100)
+
+
+def test_one_study_is_nothing_to_compare() -> None:
+    with pytest.raises(BadInput, match="at least two studies"):
+        compare({"one": coins()}, 10, 1)
