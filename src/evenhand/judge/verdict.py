@@ -24,7 +24,7 @@ from evenhand.judge.weigh import Cells, Weight, judge_cells, weigh
 from evenhand.judge.words import piece_in_words, sentences
 from evenhand.model.constraints import Caps, Constraint, Floors, Gap, Ratio
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, CONVEX, PENALTY, QUOTA
+from evenhand.model.region import BOX, PENALTY, QUOTA
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import NONE, TOLD, State
 from evenhand.procedure.stopping.cells import threshold
@@ -249,7 +249,7 @@ def _cell_rows(
     problem: Problem, spec: Spec, state: State, cells: Cells, weight: Weight
 ) -> tuple[CellVerdict, ...]:
     family, region = problem.family, spec.region
-    own = region.kind in (BOX, QUOTA, PENALTY) or (region.kind == CONVEX and np.isfinite(region.lo).any())
+    own = region.kind in (BOX, QUOTA, PENALTY)
 
     def user(unit: float) -> float | None:
         return family.low + family.width * float(unit) if math.isfinite(unit) else None

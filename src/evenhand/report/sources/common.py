@@ -1,4 +1,4 @@
-"""What several sources share: standings and shares from tables, histograms, hashes."""
+"""What several sources share: standings, estimates and shares from tables, histograms."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.model.problem import Problem
-from evenhand.report.rows import FAILED as FAILED
-from evenhand.report.rows import MET, Bar, Estimate, Share, Standing
+from evenhand.report.rows import FAILED, MET, Bar, Estimate, Share, Standing
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
 BARS = 40

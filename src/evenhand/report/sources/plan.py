@@ -65,7 +65,7 @@ def _notes(plan: Plan) -> tuple[Words, ...]:
         verb = "meets" if len(plan.feasible) == 1 else "meet"
         notes.append((*names(plan.feasible), f" {verb} the requirement."))
     if plan.why_none is not None:
-        notes += [(sentence,) for sentence in _blame(plan)]
+        notes.append((plan.why_none.words,))
     width = (
         "exactly"
         if plan.time_high <= plan.time_low
@@ -73,19 +73,6 @@ def _notes(plan: Plan) -> tuple[Words, ...]:
     )
     notes.append((f"The characteristic time lies {width}, with a certificate for both ends.",))
     return (*notes, *((warning,) for warning in plan.warnings))
-
-
-def _blame(plan: Plan) -> list[str]:
-    """Who stands in whose way, in words."""
-    found = plan.why_none.to_dict() if plan.why_none is not None else {}
-    said = [
-        f"{row['policy']} falls short in {row['group']}."
-        for row in found.get("policies", [])
-        if isinstance(row, dict) and row.get("group")
-    ]
-    if found.get("largest_floor") is not None:
-        said.append(f"The largest floor that someone meets is {found['largest_floor']:.4g}.")
-    return said
 
 
 def _binding(plan: Plan) -> Table:
