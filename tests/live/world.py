@@ -1,4 +1,4 @@
-"""A small world: a problem, a clock that obeys, outcomes that depend on the ticket alone."""
+"""A small world: problems, a clock that obeys, outcomes that depend on the ticket alone."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ START = 1_700_000_000.0
 class SetClock(Clock):
     """A clock that goes a millisecond further with every look, and wherever a test puts it."""
 
-    def __init__(self, start: float = START) -> None:
+    def __init__(self, start: float = START, step: float = 0.001) -> None:
         self.wall = start
+        self.step = step
         self.waited = 0.0
 
     def now(self) -> float:
-        self.wall = round(self.wall + 0.001, 6)
+        self.wall = round(self.wall + self.step, 6)
         return self.wall
 
     def steady(self) -> float:
@@ -33,11 +34,21 @@ def problem(mode: str = "active") -> eh.Problem:
     return eh.Problem(list(MEANS), {"x": 0.6, "y": 0.4}, eh.Bernoulli(), eh.Floors(0.3), mode=mode)
 
 
+def endless() -> eh.Problem:
+    """With outcomes from `even` no run of this ends in our time: the policies are equal."""
+    return eh.Problem(["a", "b", "c"], {"x": 0.6, "y": 0.4}, eh.Bernoulli())
+
+
 def coin(ask: Ask, means: dict[str, float] = MEANS) -> int:
     """The outcome of a ticket: always the same, whoever asks, whenever."""
     number = int(ask.ticket[1:].partition("-")[0])
     draw = int.from_bytes(hashlib.sha256(f"coin {number}".encode()).digest()[:4], "big") / 2**32
     return int(draw < means[ask.policy])
+
+
+def even(ask: Ask) -> int:
+    """A fair coin, thrown once for each ticket."""
+    return coin(ask, dict.fromkeys("abc", 0.5))
 
 
 def create(address: str = ":memory:", **options: object) -> Experiment:

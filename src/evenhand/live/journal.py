@@ -112,6 +112,7 @@ class Journal:
         if self._writing is None:
             raise StorageFailed("this journal was opened for reading only; open it for writing first.")
         with self._explained(), self._writing.connect() as connection:
+            self._prepare(connection)
             with connection.begin():
                 turn = Turn(connection, _find(connection, tables.lock, experiment))
                 yield turn
@@ -156,6 +157,9 @@ class Journal:
         self._reading.dispose()
         if self._writing is not None:
             self._writing.dispose()
+
+    def _prepare(self, connection: sa.Connection) -> None:
+        """Called before each turn."""
 
     def _committed(self, turn: Turn) -> None:
         """Called after each commit."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from evenhand.errors import StorageFailed
 
+MOUNTS = Path("/proc/self/mountinfo")  # what is mounted where, on Linux
 _SIZE = 128  # bytes; always the same, so that overwriting needs no free space
 _NETWORK = (
     "nfs",
@@ -100,12 +101,11 @@ def _refuse_network(journal: Path) -> None:
 
 def _file_system(journal: Path) -> str | None:
     """The kind of file system a file is on, where the system says so."""
-    mounts = Path("/proc/self/mountinfo")
-    if not mounts.exists():
+    if not MOUNTS.exists():
         return None
     place = journal.resolve()
     best, kind = Path(""), None
-    for line in mounts.read_text(errors="replace").splitlines():
+    for line in MOUNTS.read_text(errors="replace").splitlines():
         left, _, right = line.partition(" - ")
         mount = Path(left.split()[4].encode().decode("unicode_escape"))
         if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import tables
-from evenhand.live.journal import Journal, Turn
+from evenhand.live.journal import Interrupted, Journal, Turn
 from evenhand.live.lock import FileLock, Mark
 from evenhand.live.schema import bring_up_to_date
 
@@ -37,6 +37,7 @@ class SqliteJournal(Journal):
         synchronous: str = "FULL",
     ) -> None:
         self._lock: FileLock | None = None
+        self._times_full = 0  # since the last commit
         if address == ":memory:":
             engine = _in_memory()
             super().__init__(engine, engine)
@@ -61,7 +62,19 @@ class SqliteJournal(Journal):
             self._lock.release()
             self._lock = None
 
+    def _prepare(self, connection: sa.Connection) -> None:
+        if self._times_full:
+            # the log of writes may hold all the space: move it into the file, and keep it short from now on
+            driver = connection.connection.dbapi_connection
+            assert driver is not None
+            try:
+                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                driver.execute("PRAGMA wal_autocheckpoint=16")
+            except sqlite3.Error as problem:
+                raise self._meaning(problem) from problem
+
     def _committed(self, turn: Turn) -> None:
+        self._times_full = 0
         if self._lock is not None:
             self._lock.remember(Mark(turn.number, turn.head.seq, turn.head.hash))
 
@@ -84,15 +97,21 @@ class SqliteJournal(Journal):
         self._lock.remember(mark)
 
     def _explain(self, problem: sa.exc.DBAPIError) -> Exception:
-        code = getattr(problem.orig, "sqlite_errorname", "")
+        return self._meaning(problem.orig)
+
+    def _meaning(self, problem: BaseException | None) -> Exception:
+        code = getattr(problem, "sqlite_errorname", "")
         if code in _FULL_DISK:
-            full = f"the disk is full ({problem.orig}); nothing was written."
-            return StorageFailed(f"{full} Free some space and repeat the call.")
+            self._times_full += 1
+            kind = Interrupted if self._times_full == 1 else StorageFailed  # once it is worth trying again
+            return kind(
+                f"the disk is full ({problem}); nothing was written. Free some space and repeat the call."
+            )
         if code.removeprefix("SQLITE_").startswith(_MACHINE):
             return StorageFailed(
-                f"the journal could not be used ({code}: {problem.orig}); nothing was acknowledged."
+                f"the journal could not be used ({code}: {problem}); nothing was acknowledged."
             )
-        return IntegrityFailed(f"the file is damaged, or is no journal: {problem.orig}.")
+        return IntegrityFailed(f"the file is damaged, or is no journal: {problem}.")
 
 
 def is_sqlite(path: Path) -> bool:

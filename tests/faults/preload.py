@@ -1,0 +1,14 @@
+"""Imported once by the fork server: loads every kernel that a live experiment needs."""
+
+from __future__ import annotations
+
+from tests.faults import lives
+from tests.live.world import create, play
+
+__all__ = ["lives"]
+
+with create() as trial:
+    first = play(trial, 30)[0]
+    trial.amend(first, 0, reason="r", by="b")
+    trial.amend(first, 1, reason="r", by="b")
+    trial.status()
