@@ -178,7 +178,8 @@ def write_npz(path: Path, header: dict[str, Any], rows: Rows) -> None:
 def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:
     """What `write_npz` wrote."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # opened here: where the content is no archive, np.load would leave its own file open
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes())
             rows = Rows(*(file[name] for name in Rows._fields))
     except FileNotFoundError:

@@ -52,6 +52,8 @@ def command(
     target = (
         None if figure is None else _figure_target(figure, "evidence" if trace is not None else picture, at)
     )
+    if save is not None and not Path(save).parent.is_dir():
+        raise BadInput(f"there is no folder {Path(save).parent} to save the runs to; make it first.")
     if trace is not None:
         from evenhand.app.tracing import show_trace
 
