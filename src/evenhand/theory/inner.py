@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import BOX, PENALTY, QUOTA, Region, inside
-from evenhand.theory.regions import box, penalty, quota
+from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD, Region, inside
+from evenhand.theory.regions import box, convex, dispersion, penalty, quota, spread
 
 Array = NDArray[np.float64]
 
@@ -27,7 +27,13 @@ Array = NDArray[np.float64]
 def work_size(groups: int, rows: int) -> int:
     """How many numbers of scratch the kernels need for so many groups and linear conditions."""
     plain = 256 + 512 * groups + 16 * groups * groups + 16 * rows * (groups + 2) + 4 * rows * rows
-    return max(plain, quota.work_size(groups))
+    sizes = (
+        quota.work_size(groups),
+        spread.work_size(groups),
+        dispersion.work_size(groups),
+        convex.work_size(groups, rows),
+    )
+    return max(plain, *sizes)
 
 
 @kernel
@@ -41,6 +47,12 @@ def enter(
         return quota.enter(code, r, k, v, mu, lam_k, work)
     if r.kind == PENALTY:
         return penalty.enter(code, r, k, v, mu, lam_k, work)
+    if r.kind == SPREAD:
+        return spread.enter(code, r, k, v, mu, lam_k, work)
+    if r.kind == DISPERSION:
+        return dispersion.enter(code, r, k, v, mu, lam_k, work)
+    if r.kind == CONVEX:
+        return convex.enter(code, r, k, v, mu, lam_k, work)
     return math.nan, -math.inf
 
 
@@ -55,6 +67,12 @@ def leave(
         return quota.leave(code, r, k, v, mu, lam_k, work)
     if r.kind == PENALTY:
         return penalty.leave(code, r, k, v, mu, lam_k, work)
+    if r.kind == SPREAD:
+        return spread.leave(code, r, k, v, mu, lam_k, work)
+    if r.kind == DISPERSION:
+        return dispersion.leave(code, r, k, v, mu, lam_k, work)
+    if r.kind == CONVEX:
+        return convex.leave(code, r, k, v, mu, lam_k, work)
     return math.nan, -math.inf, -1
 
 
@@ -70,6 +88,12 @@ def beat(
         return quota.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     if r.kind == PENALTY:
         return penalty.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+    if r.kind == SPREAD:
+        return spread.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+    if r.kind == DISPERSION:
+        return dispersion.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+    if r.kind == CONVEX:
+        return convex.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     return math.nan, -math.inf
 
 

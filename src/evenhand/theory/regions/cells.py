@@ -77,7 +77,9 @@ def first_pull(code: int, v: Array, x: Array, a: Array, gap: float) -> float:
             ease += a[c] * a[c] * units.variance(code, x[c]) / v[c]
             stiff = max(stiff, v[c] / abs(a[c]))
     # where no cell answers a faint pull, a strength of about 1 is the scale on which edges give way
-    return gap / ease if ease > 0.0 else stiff
+    if ease > 0.0:
+        return gap / ease
+    return stiff if stiff > 0.0 else 1.0
 
 
 @kernel
