@@ -41,6 +41,7 @@ def kernel(function: F) -> F:
     private = function.__name__.startswith("_")
     compiled: Any = numba.njit(**options, no_cfunc_wrapper=True, no_cpython_wrapper=private)(function)
     compiled.compile = _once(compiled.compile, home)
+    compiled.get_call_template = _without_literals(compiled.get_call_template)
     found: F = compiled
     return found
 
@@ -81,6 +82,16 @@ def _imports(file: Path) -> frozenset[Path]:
         candidates = [home.with_suffix(".py"), *(home / f"{name}.py" for name in re.findall(r"\w+", names))]
         found |= {path for path in candidates if path.is_file()}
     return frozenset(found)
+
+
+def _without_literals(find: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Compile once for all integers and truth values: numba would again for each constant that is passed."""
+    from numba.core.types.misc import unliteral
+
+    def find_for_any_value(args: Any, kws: Any) -> Any:
+        return find(tuple(map(unliteral, args)), {name: unliteral(kind) for name, kind in kws.items()})
+
+    return find_for_any_value
 
 
 def _once(compile_one: Callable[[Any], Any], home: Path) -> Callable[[Any], Any]:
