@@ -2,8 +2,9 @@
 
     import evenhand as eh
 
-Nouns: Problem, Plan, Procedure, Runs, Experiment, Verdict, Report. Verbs: plan, simulate, compare, calibrate, judge,
-evaluate, assert_meets, report, connect. Everything is frozen; nothing changes its argument. Names load on first use.
+Nouns: Problem, Plan, Procedure, Runs, Experiment, Verdict, Report. Verbs: plan, simulate, compare, calibrate,
+judge, evaluate, assert_meets, report, connect. Everything is frozen; nothing changes its argument. Names
+load on first use.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "model.constraints": (
-        "All", "Caps", "Convex", "Dispersion", "Floors", "Gap", "NoConstraint", "Penalty", "Polyhedron", "Quota", "Ratio",
+        "All", "Caps", "Convex", "Dispersion", "Floors", "Gap", "NoConstraint", "Penalty", "Polyhedron",
+        "Quota", "Ratio",
     ),
     "model.families": (
         "Bernoulli", "Binomial", "Bounded", "Exponential", "Gamma", "Gaussian", "GaussianUnknown", "Poisson",
@@ -33,7 +35,10 @@ _HOMES = {
     "judge.evaluate": ("assert_meets", "evaluate"),
     "report.document": ("Report", "report"),
     "app.client": ("connect",),
-    "errors": ("BadInput", "Closed", "Conflict", "EvenhandError", "IntegrityFailed", "NotFound", "StorageFailed", "Undecidable"),
+    "errors": (
+        "BadInput", "Closed", "Conflict", "EvenhandError", "IntegrityFailed", "NotFound", "StorageFailed",
+        "Undecidable",
+    ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

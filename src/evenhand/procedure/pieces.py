@@ -16,7 +16,7 @@ from evenhand._kernel import kernel
 from evenhand.model.region import BOX, PENALTY
 from evenhand.model.units import divergence
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import NONE, State, Work
+from evenhand.procedure.state import NONE, Array, Ints, State, Work
 from evenhand.procedure.stopping import evidence, kaufmann_koolen
 from evenhand.theory import inner
 from evenhand.theory.bulk import beat_all
@@ -119,7 +119,7 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
 
 @kernel
 def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
-    """The piece whose likelihood ratio exceeds its own threshold least: its ratio, its threshold, and which it is."""
+    """The piece whose likelihood ratio exceeds its threshold least: the ratio, the threshold, and which."""
     policies = spec.phi.shape[1]
     _solve(spec, work, leader)
     value, needed, piece = math.inf, 0.0, 0
@@ -177,19 +177,19 @@ def open_up(spec: Spec, state: State, work: Work, leader: int, piece: int) -> tu
 
 
 @kernel
-def _masses(spec: Spec, work: Work, k: int, lam: np.ndarray) -> None:  # type: ignore[type-arg]
+def _masses(spec: Spec, work: Work, k: int, lam: Array) -> None:
     for g in range(spec.phi.shape[0]):
         mass = work.v[g, k] * divergence(spec.code, work.mean[g, k], lam[g]) if work.v[g, k] > 0.0 else 0.0
         lam[g] = mass if math.isfinite(mass) else 0.0
 
 
 @kernel
-def _is_fresh(stamps: np.ndarray, work: Work, k: int, owner: int, leader: int) -> bool:  # type: ignore[type-arg]
+def _is_fresh(stamps: Ints, work: Work, k: int, owner: int, leader: int) -> bool:
     return stamps[0, k] == work.touched[k] and stamps[1, k] == owner and stamps[2, k] == leader
 
 
 @kernel
-def _stamp(stamps: np.ndarray, work: Work, k: int, owner: int, leader: int) -> None:  # type: ignore[type-arg]
+def _stamp(stamps: Ints, work: Work, k: int, owner: int, leader: int) -> None:
     stamps[0, k] = work.touched[k]
     stamps[1, k] = owner
     stamps[2, k] = leader

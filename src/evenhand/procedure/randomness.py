@@ -32,7 +32,7 @@ _TWO_PI = 2.0 * math.pi
 
 
 @kernel
-def philox(seed: int, a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
+def philox(seed: int, a: int, b: int, c: int, d: int) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
     """The four 32-bit words at counter (a, b, c, d) under the 64-bit key `seed`."""
     x0, x1 = np.uint64(a) & _MASK, np.uint64(b) & _MASK
     x2, x3 = np.uint64(c) & _MASK, np.uint64(d) & _MASK

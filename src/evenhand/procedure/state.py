@@ -86,17 +86,30 @@ def new_state(spec: Spec) -> State:
 def new_work(spec: Spec) -> Work:
     """Empty scratch for this spec."""
     groups, policies = spec.phi.shape
-    tables = [np.zeros((groups, policies)) for _ in range(2)]
-    lists = [np.zeros(policies) for _ in range(5)]
     scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 16 * groups)
-    stamps = [np.full((3, policies), -9, dtype=np.int64) for _ in range(2)]
     queue = np.zeros(policies + 1, dtype=np.int64)
     queue[0] = -1
     return Work(
-        *tables, *lists, np.zeros((groups, policies)), np.zeros(groups), np.zeros(groups), np.full(policies, np.nan),
-        np.zeros(policies, dtype=np.int64), queue, np.full(1, NONE, dtype=np.int64), *stamps,
-        np.full(policies, -1, dtype=np.int64), np.zeros((8, groups, policies)), scratch,
-    )  # fmt: skip
+        mean=np.zeros((groups, policies)),
+        v=np.zeros((groups, policies)),
+        margin=np.zeros(policies),
+        score=np.zeros(policies),
+        glr=np.zeros(policies),
+        ahead=np.zeros(policies),
+        fails=np.zeros(policies),
+        probability=np.zeros((groups, policies)),
+        lam_i=np.zeros(groups),
+        lam_k=np.zeros(groups),
+        drawn=np.full(policies, np.nan),
+        touched=np.zeros(policies, dtype=np.int64),
+        queue=queue,
+        lead=np.full(1, NONE, dtype=np.int64),
+        stamp_glr=np.full((3, policies), -9, dtype=np.int64),
+        stamp_ahead=np.full((3, policies), -9, dtype=np.int64),
+        stamp_fails=np.full(policies, -1, dtype=np.int64),
+        spare=np.zeros((8, groups, policies)),
+        scratch=scratch,
+    )
 
 
 @kernel
@@ -191,4 +204,3 @@ def _open(state: State, k: int, g: int, x: float) -> None:
         state.bets[LEAP * groups + g, k] = away
     state.bets[SHIFTED * groups + g, k] += away
     state.bets[SQUARES * groups + g, k] += away * away
-

@@ -128,7 +128,7 @@ class Programme:
 
 def _blank(mode: Active) -> highspy.Highs:
     """The programme without cuts."""
-    highs = highspy.Highs()
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
     for option, value in (
         ("output_flag", False),
         ("threads", 1),

@@ -45,7 +45,7 @@ class Cuts(NamedTuple):
         return table
 
     def take(self, which: NDArray[np.intp] | NDArray[np.bool_]) -> Cuts:
-        return Cuts(*(part[which] for part in self))
+        return Cuts(self.policy[which], *(part[which] for part in self[1:]))  # type: ignore[arg-type]
 
     def join(self, *others: Cuts) -> Cuts:
         return Cuts(*(np.concatenate(parts) for parts in zip(self, *others, strict=True)))

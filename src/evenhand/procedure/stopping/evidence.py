@@ -27,6 +27,8 @@ from evenhand.procedure.stopping import cells, mixture
 from evenhand.procedure.stopping.cells import atom_ceiling, cell_above, cell_below, threshold
 from evenhand.procedure.stopping.logs import NOTHING, add
 
+__all__ = ["ahead", "cell_above", "cell_below", "fails", "meets", "threshold"]
+
 Array = NDArray[np.float64]
 
 
