@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +67,7 @@ def forecast(view: View) -> Mapping[str, int]:
     return {f"{chance:g}": int(more) for chance, more in found.more.items()}
 
 
-def write_batch(asks: list[Ask], file: TextIO = sys.stdout) -> None:
+def write_batch(asks: list[Ask], file: TextIO) -> None:
     """Tickets as CSV, with an empty column for the outcomes."""
     lines = csv.writer(file, lineterminator="\n")
     lines.writerow(COLUMNS)

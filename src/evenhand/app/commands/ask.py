@@ -40,7 +40,7 @@ def command(
     if as_json:
         print_json([ask._asdict() for ask in asks])
     elif not sys.stdout.isatty():
-        write_batch(asks)
+        write_batch(asks, sys.stdout)
     elif asks:
         _print(asks, journal)
     if status is not None:
