@@ -50,7 +50,9 @@ def _svg(picture: Picture, name: str, width: int) -> Markup:
 
 
 def _asked(report: Report) -> str:
-    """What is asked, under the title."""
+    """What is asked, under the title; nothing where the page is about no one study."""
+    if not report.studies:
+        return ""
     problem = report.studies[0].problem
     return (
         f"{len(problem.policies)} policies, {len(problem.groups)} groups. "
