@@ -24,6 +24,7 @@ demo: setup  ## the whole story on the stroke trial
 	$(BIN)/evenhand demo
 
 test: setup  ## every test that is not slow
+	$(BIN)/evenhand warmup
 	$(PYTEST) -m "not slow"
 
 check: setup  ## format, lint, types, layers, text
