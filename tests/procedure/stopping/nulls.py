@@ -1,0 +1,158 @@
+"""Experiments under boundary nulls, with sampling that chases luck: how often does an e-value ever cross?"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from evenhand._kernel import kernel
+from evenhand.model import constraints as c
+from evenhand.model import families as f
+from evenhand.model.problem import Problem
+from evenhand.procedure.spec import Procedure, Spec, compile_spec
+from evenhand.procedure.state import State, Work, forget, new_state, new_work, record
+from evenhand.procedure.stopping import evidence
+
+Array = NDArray[np.float64]
+
+ALPHA = 0.1  # an e-value may ever exceed 1/ALPHA with at most this probability
+FALSE_ALARM = 1e-6
+NORMAL, TWO_POINT, COUNTS, WAITING, UNIFORM = range(5)
+
+# family, how its outcomes are drawn (unit scale), and a number for the draw: sd, trials, shape, half-width
+FAMILIES = {
+    "gaussian": (f.Gaussian(0.5), NORMAL, 0.5),
+    "gaussian-unknown": (f.GaussianUnknown(), NORMAL, 0.5),
+    "bernoulli": (f.Bernoulli(), TWO_POINT, 1.0),
+    "binomial": (f.Binomial(3), TWO_POINT, 3.0),
+    "poisson": (f.Poisson(), COUNTS, 1.0),
+    "exponential": (f.Exponential(), WAITING, 1.0),
+    "gamma": (f.Gamma(2.5), WAITING, 2.5),
+    "bounded": (f.Bounded(0.0, 1.0), UNIFORM, 0.2),
+}
+
+# requirement, and means on its boundary: they meet it by nothing, they violate it by nothing
+REQUIREMENTS = {
+    "none": (c.NoConstraint(), (0.4, 0.6)),
+    "floors": (c.Floors(0.4), (0.4, 0.6)),
+    "floors, all on the boundary": (c.Floors((0.4, 0.6)), (0.4, 0.6)),
+    "caps": (c.Caps(0.6), (0.4, 0.6)),
+    "gap": (c.Gap(0.2), (0.4, 0.6)),
+    "ratio": (c.Ratio(0.4 / 0.6), (0.4, 0.6)),
+    "quota": (c.Quota(0.5, groups=2), (0.5, 0.5, 0.3)),
+    "dispersion": (c.Dispersion(0.02), (0.4, 0.6)),
+    "polyhedron": (c.Polyhedron([[1.0, -1.0], [2.0, 1.0]], [-0.2, 1.4]), (0.4, 0.6)),
+    "all": (c.All((c.Floors(0.4), c.Gap(0.2), c.Quota(0.6, groups=1))), (0.4, 0.6)),
+    "all with dispersion": (c.All((c.Caps(0.6), c.Dispersion(0.02))), (0.4, 0.6)),
+    "penalty": (c.Penalty(0.5, 2.0), (0.4, 0.6)),
+}
+
+
+class Crossings(NamedTuple):
+    """In how many runs the e-value ever exceeded 1/ALPHA, and of how many runs."""
+
+    ahead: int
+    fails: int
+    meets: int
+    runs: int
+
+
+def crossings(family: str, requirement: str, runs: int, horizon: int, seed: int) -> Crossings:
+    """Two policies with the same means, on the boundary: so no e-value has anything to go by."""
+    outcome, how, number = FAMILIES[family]
+    constraint, means = REQUIREMENTS[requirement]
+    if family == "binomial":  # its means count successes
+        constraint, means = _scaled(constraint, number), tuple(number * m for m in means)
+    groups = {f"group {g}": 1.0 / len(means) for g in range(len(means))}
+    spec = compile_spec(Problem(["a", "b"], groups, outcome, constraint), Procedure())
+    unit = np.repeat(outcome.to_unit(means)[:, None], 2, axis=1)
+    counts = np.zeros(3, dtype=np.int64)
+    simulate(spec, new_state(spec), new_work(spec), unit, how, number, runs, horizon, seed, counts)
+    return Crossings(*counts.tolist(), runs)
+
+
+def is_too_often(count: int, runs: int) -> bool:
+    """Would so many crossings be next to impossible (FALSE_ALARM) if their probability were ALPHA?"""
+    return bool(stats.binom.sf(count - 1, runs, ALPHA) < FALSE_ALARM)
+
+
+def _scaled(constraint: c.Constraint, by: float) -> c.Constraint:
+    if isinstance(constraint, c.Floors):
+        return c.Floors(np.multiply(constraint.at_least, by))
+    if isinstance(constraint, c.Caps):
+        return c.Caps(np.multiply(constraint.at_most, by))
+    if isinstance(constraint, c.Gap):
+        return c.Gap(constraint.at_most * by)
+    if isinstance(constraint, c.Quota):
+        return c.Quota(np.multiply(constraint.at_least, by), groups=constraint.groups)
+    if isinstance(constraint, c.Dispersion):
+        return c.Dispersion(constraint.at_most * by**2)
+    if isinstance(constraint, c.Polyhedron):
+        return c.Polyhedron(constraint.A, np.multiply(constraint.b, by))
+    if isinstance(constraint, c.All):
+        return c.All(tuple(_scaled(part, by) for part in constraint.of))
+    if isinstance(constraint, c.Penalty):
+        return c.Penalty(np.multiply(constraint.floor, by), constraint.gamma)
+    return constraint
+
+
+@kernel
+def simulate(
+    spec: Spec, state: State, work: Work, means: Array, how: int, number: float,
+    runs: int, horizon: int, seed: int, counts: NDArray[np.int64],
+) -> None:  # fmt: skip
+    groups, policies = means.shape
+    level = math.log(1.0 / ALPHA)
+    np.random.seed(seed)  # noqa: NPY002  (compiled code has no other generator)
+    for _ in range(runs):
+        for k in range(policies):
+            for g in range(groups):
+                forget(state, k, g)
+                for _ in range(2):
+                    record(spec, state, work, k, g, draw(how, number, means[g, k]), False)
+        ahead, fails, meets = False, False, False
+        for _ in range(horizon):
+            k, g = _chosen(state, means)
+            record(spec, state, work, k, g, draw(how, number, means[g, k]), False)
+            ahead = ahead or evidence.ahead(spec, state, work, 0, 1) >= level
+            fails = fails or evidence.fails(spec, state, work, 1) >= level
+            least, _ = evidence.meets(spec, state, work, 0)
+            meets = meets or level <= least < math.inf
+        counts[0] += ahead
+        counts[1] += fails
+        counts[2] += meets
+
+
+@kernel
+def _chosen(state: State, means: Array) -> tuple[int, int]:
+    """A third of the time any cell, a third the least sampled, a third the one that has been luckiest."""
+    groups, policies = means.shape
+    coin = np.random.random()  # noqa: NPY002
+    if coin < 1.0 / 3.0:
+        return np.random.randint(policies), np.random.randint(groups)  # noqa: NPY002
+    best, k, g = -math.inf, 0, 0
+    for j in range(policies):
+        for h in range(groups):
+            luck = (state.s[h, j] - state.n[h, j] * means[h, j]) / math.sqrt(state.n[h, j])
+            score = -state.n[h, j] if coin < 2.0 / 3.0 else (luck if j == 0 else -luck)
+            if score > best:
+                best, k, g = score, j, h
+    return k, g
+
+
+@kernel
+def draw(how: int, number: float, mean: float) -> float:
+    """An outcome in unit scale."""
+    if how == NORMAL:
+        return np.random.normal(mean, number)  # noqa: NPY002
+    if how == TWO_POINT:
+        return np.random.binomial(int(number), mean) / number  # noqa: NPY002
+    if how == COUNTS:
+        return float(np.random.poisson(mean))  # noqa: NPY002
+    if how == WAITING:
+        return np.random.gamma(number, mean / number)  # noqa: NPY002
+    return np.random.uniform(mean - number, mean + number)  # noqa: NPY002

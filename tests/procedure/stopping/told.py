@@ -1,0 +1,43 @@
+"""States as they are after some outcomes were told."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenhand.model.constraints import Constraint, NoConstraint
+from evenhand.model.families import Family
+from evenhand.model.problem import Problem
+from evenhand.procedure.spec import Procedure, Spec, compile_spec
+from evenhand.procedure.state import State, Work, new_state, new_work, record
+
+
+def spec_of(
+    family: Family,
+    shares: ArrayLike,
+    constraint: Constraint | None = None,
+    policies: int = 2,
+    delta: float = 0.05,
+) -> Spec:
+    """Some policies, groups with these shares."""
+    groups = {f"group {g}": float(share) for g, share in enumerate(np.atleast_1d(shares))}
+    names = [f"policy {k}" for k in range(policies)]
+    problem = Problem(names, groups, family, constraint or NoConstraint(), normalise=True)
+    return compile_spec(problem, Procedure(delta=delta))
+
+
+def counted(spec: Spec, n: ArrayLike, means: ArrayLike) -> tuple[State, Work]:
+    """So many outcomes per cell (L x K), with these means, unit scale."""
+    state = new_state(spec)
+    state.n[:] = n
+    state.s[:] = state.n * np.asarray(means)
+    return state, new_work(spec)
+
+
+def heard(spec: Spec, outcomes: dict[tuple[int, int], ArrayLike]) -> tuple[State, Work]:
+    """These outcomes (unit scale) of each cell (k, g), in order."""
+    state, work = new_state(spec), new_work(spec)
+    for (k, g), xs in outcomes.items():
+        for x in np.asarray(xs, dtype=float):
+            record(spec, state, work, k, g, x, False)
+    return state, work
