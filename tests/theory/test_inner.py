@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,9 +16,16 @@ from evenhand.theory import inner
 from tests.oracles import divergence
 from tests.theory.regions.instances import CODES, Array, few, means, seeds, shares, weights
 
-KINDS = {
+Maker = Callable[[Array], Region]  # from floors (L, K)
+
+KINDS: dict[str, Maker] = {
     "box": lambda lo: regions.region(regions.BOX, 3, 4, lo=lo),
+    "gap": lambda lo: regions.region(regions.SPREAD, 3, 4, rho=1.0, slack=0.3),
     "quota": lambda lo: regions.region(regions.QUOTA, 3, 4, lo=lo, need=2),
+    "dispersion": lambda lo: regions.region(
+        regions.DISPERSION, 3, 4, quad=np.eye(3) - np.full((3, 3), 1 / 3), limit=0.1
+    ),
+    "rows": lambda lo: regions.region(regions.CONVEX, 3, 4, rows=np.array([[1.0, 1.0, 0.0]]), rhs=lo[:1]),
     "penalty": lambda lo: regions.region(regions.PENALTY, 3, 4, lo=lo, gamma=np.array([0.0, 1.0, 3.0])),
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
