@@ -1,0 +1,240 @@
+"""A convex set of the user's own, known only as cvxpy conditions: the three verbs in Python, slow and
+honest.
+
+Entering and beating: cvxpy finds a first point (for the exponential, whose cost is not convex, by the
+Poisson's divergence). Then a polyhedron around the set is cut down to it: our own kernels solve the problem
+on the polyhedron, which is a certified lower bound; the solution is projected onto the set, which is a
+candidate; the plane between the two is the next condition.
+
+Leaving: a polytope inside the set, spanned by boundary points, is grown. Leaving the polytope through its
+cheapest facet is a lower bound; going on through that facet until the set ends is a way out; the point of
+the set that lies farthest beyond the facet is the polytope's next corner. With more than a few groups no
+polytope is spanned: then the value is that of a few straight ways out, and the lower bound is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import BadInput
+from evenhand.model import region as regions
+from evenhand.model import units
+from evenhand.model.constraints import Convex
+from evenhand.model.problem import Problem
+from evenhand.theory.regions import convex, halfspace
+from evenhand.theory.regions.cells import budgeted
+from evenhand.theory.regions.userset import UserSet
+
+Array = NDArray[np.float64]
+
+CLOSE = 1e-6  # relative distance of value and bound to stop at: about what the solver's points are worth
+CUTS = 40  # planes around the set
+CORNERS = 120  # boundary points of the set
+HULL = 6  # groups beyond which no polytope is spanned
+TOLERANCE = 1e-9  # of the solver: how far its points may lie outside
+
+
+class Custom:
+    """The inner problems for a `Convex` requirement; arrays as in the kernels: unit scale, (L, K)."""
+
+    def __init__(self, problem: Problem) -> None:
+        if not isinstance(problem.constraint, Convex):
+            raise BadInput(
+                f"a convex set of one's own is needed; the requirement is {problem.constraint.kind!r}."
+            )
+        self.code = problem.family.code
+        self.shares = problem.shares
+        self.edges = float(units.edge_low(self.code)), float(units.edge_high(self.code))
+        self._set = UserSet(problem, problem.constraint, self.edges)
+
+    def enter(self, k: int, v: Array, mu: Array, lam_k: Array) -> tuple[float, float]:
+        """eq:f_star_k_0_ext1: the cheapest way for policy k into the set."""
+        if self._set.contains(mu[:, k]):
+            lam_k[:] = mu[:, k]
+            return 0.0, 0.0
+        return self._close_in(v[:, [k]], mu[:, [k]], lam_k[None])
+
+    def beat(self, i: int, k: int, v: Array, mu: Array, lam_i: Array, lam_k: Array) -> tuple[float, float]:
+        """eq:f_mu_opt_ext1: the cheapest way for rival k, inside the set, to reach q.lam_i."""
+        both = np.empty((2, len(lam_k)))
+        found = self._close_in(v[:, [k, i]], mu[:, [k, i]], both)
+        lam_k[:], lam_i[:] = both
+        return found
+
+    def leave(self, k: int, v: Array, mu: Array, lam_k: Array) -> tuple[float, float, int]:
+        """eq:f_infeas_ext1: the cheapest way for policy k out of the set, whose one condition is named 0."""
+        lam_k[:] = mu[:, k]
+        if not self._set.contains(mu[:, k]):
+            return 0.0, 0.0, 0
+        value, lower = self._break_out(v[:, k].copy(), mu[:, k].copy(), lam_k)
+        return value, lower, 0 if value < math.inf else -1
+
+    def _close_in(self, v: Array, mu: Array, lam: Array) -> tuple[float, float]:
+        """Cut a polyhedron down to the set around the solution; lam holds policy k, and i if it is beaten."""
+        lower = 0.0
+        lam[:] = self._with_i(v, mu, self._set.nearest(self.code, v, mu, self.shares))
+        value = self._cost(v, mu, lam)
+        normals: list[Array] = [self._normal(v, mu, lam)]
+        offsets: list[float] = []
+        for _ in range(CUTS):
+            # nothing cheaper lies beyond this fence, so the planes need hold within it only
+            offsets.append(self._set.least(normals[-1], self._fence(v[:, 0], mu[:, 0], value))[0])
+            bound, outer = self._outside(v, mu, np.array(normals), np.array(offsets))
+            lower = max(lower, bound)
+            inner = self._set.project(outer)
+            if inner is None:
+                break
+            point = self._with_i(v, mu, inner)
+            cost = self._cost(v, mu, point)
+            if cost < value:
+                value = cost
+                lam[:] = point
+            if lower >= value * (1.0 - CLOSE) or np.linalg.norm(inner - outer) <= TOLERANCE:
+                break
+            normals.append(inner - outer)
+        return value, min(lower, value)
+
+    def _normal(self, v: Array, mu: Array, point: Array) -> Array:
+        """The slope of the Lagrangian in policy k's means: at an optimum the set lies on its far side."""
+        slope = self._slope(v[:, 0], mu[:, 0], point[0])
+        if len(point) == 1:
+            return slope
+        against = self._slope(v[:, 1], mu[:, 1], point[1])
+        used = (self.shares > 0) & (v[:, 1] > 0)
+        eta = float(np.max(-against[used] / self.shares[used], initial=0.0))
+        return slope - eta * self.shares
+
+    def _with_i(self, v: Array, mu: Array, lam_k: Array) -> Array:
+        """The rival stays where it is; policy i, where there is one, comes down to it."""
+        if mu.shape[1] == 1:
+            return lam_k[None]
+        lam_i = np.empty(len(lam_k))
+        self._reach(v[:, 1], mu[:, 1], -self.shares, -float(self.shares @ lam_k), lam_i)
+        return np.array([lam_k, lam_i])
+
+    def _outside(self, v: Array, mu: Array, rows: Array, rhs: Array) -> tuple[float, Array]:
+        """The problem on the polyhedron: a certified bound, and policy k's means where it is attained."""
+        # every plane is moved out by what the solver may err; one it could not place bounds nothing
+        size = np.linalg.norm(rows, axis=1)
+        placed = (size > 0) & np.isfinite(rhs)
+        rows, rhs = rows[placed] / size[placed, None], rhs[placed] / size[placed] - TOLERANCE
+        groups, policies = mu.shape
+        r = regions.region(
+            regions.CONVEX, groups, policies, rows=rows, rhs=np.repeat(rhs[:, None], policies, axis=1)
+        )
+        work, lam = np.empty(convex.work_size(groups, len(rhs))), np.empty((2, groups))
+        weights, centre = np.ascontiguousarray(v), np.ascontiguousarray(mu)
+        if policies == 1:
+            _, lower = convex.enter(self.code, r, 0, weights, centre, lam[0], work)
+        else:
+            _, lower = convex.beat(self.code, r, self.shares, 1, 0, weights, centre, lam[1], lam[0], work)
+        return float(lower), lam[0]
+
+    def _break_out(self, v: Array, mu: Array, lam: Array) -> tuple[float, float]:
+        """Grow a polytope inside the set until its cheapest facet touches the boundary."""
+        value, lower = math.inf, 0.0
+        trial = np.empty(len(mu))
+        for direction in _directions(len(mu)):
+            value = self._shoot(v, mu, direction, value, lam)
+        fence = self._fence(v, mu, value)
+        found = [self._set.least(direction, fence)[1] for direction in _directions(len(mu))]
+        corners = [corner for corner in found if corner is not None]
+        done: set[tuple[float, ...]] = set()  # facets that lie on the boundary of the set, or of the fence
+        for _ in range(CORNERS if len(mu) <= HULL else 0):
+            best, cheapest, least = math.inf, None, math.inf
+            for normal, offset in _facets(np.array(corners)):
+                price = self._reach(v, mu, normal, offset, trial)[1]
+                least = min(least, price)
+                if price < best and tuple(np.round(normal, 9)) not in done:
+                    best, cheapest, through = price, (normal, offset), trial.copy()
+            lower = max(lower, min(least, value)) if least < math.inf else lower
+            if cheapest is None or best >= value * (1.0 - CLOSE):
+                break
+            value = self._shoot(v, mu, through - mu, value, lam)
+            farthest, corner = self._set.least(-cheapest[0], fence)
+            if corner is None or -farthest <= cheapest[1] + TOLERANCE:
+                done.add(tuple(np.round(cheapest[0], 9)))
+            else:
+                corners.append(corner)
+        return value, min(lower, value)
+
+    def _shoot(self, v: Array, mu: Array, direction: Array, value: float, lam: Array) -> float:
+        """Go from the means in this direction until the set ends; keep that way out if it is cheaper."""
+        room = [
+            ((self.edges[1] if d > 0 else self.edges[0]) - m) / d
+            for m, d in zip(mu, direction, strict=True)
+            if d
+        ]
+        most = min([*room, 1e9 * (1.0 + float(np.abs(mu).max()))], default=0.0)
+        inside, outside = 0.0, min(1.0, most)
+        while outside < most and self._set.contains(mu + outside * direction):
+            inside, outside = outside, min(2.0 * outside, most)
+        if self._set.contains(mu + outside * direction):
+            return value
+        for _ in range(60):
+            middle = 0.5 * (inside + outside)
+            if self._set.contains(mu + middle * direction):
+                inside = middle
+            else:
+                outside = middle
+        there = np.clip(mu + outside * direction, *self.edges)
+        cost = self._cost(v[:, None], mu[:, None], there[None])
+        if cost < value:
+            lam[:] = there
+        return min(cost, value)
+
+    def _fence(self, v: Array, mu: Array, value: float) -> tuple[Array, Array]:
+        """Where no cell alone costs more than the best known; a way beyond the data where none is known."""
+        wide = 10.0 * (1.0 + np.ptp(mu) + np.abs(mu).max())
+        low, high = np.maximum(mu - wide, self.edges[0]), np.minimum(mu + wide, self.edges[1])
+        for g in np.nonzero(v > 0)[0] if math.isfinite(value) else ():
+            low[g] = budgeted(self.code, mu[g], value / v[g], False)
+            high[g] = budgeted(self.code, mu[g], value / v[g], True)
+        # the solver wants numbers of a size; what costs little beyond this is taken as out of reach
+        return np.maximum(low, mu - 1e3 * wide), np.minimum(high, mu + 1e3 * wide)
+
+    def _reach(self, v: Array, mu: Array, a: Array, c: float, lam: Array) -> tuple[float, float]:
+        lo, hi = (np.full(len(mu), edge) for edge in self.edges)
+        work = np.empty(halfspace.work_size(len(mu)))
+        arrays = (np.ascontiguousarray(part) for part in (v, mu, a))
+        weights, centre, normal = arrays
+        return halfspace.reach(self.code, weights, centre, normal, c, lo, hi, lam, work)
+
+    def _cost(self, v: Array, mu: Array, lam: Array) -> float:
+        cells = zip(v.T.ravel(), mu.T.ravel(), lam.ravel(), strict=True)
+        return float(sum(w * units.divergence(self.code, m, x) for w, m, x in cells if w > 0))
+
+    def _slope(self, v: Array, mu: Array, lam: Array) -> Array:
+        return np.array(
+            [w * units.slope(self.code, m, x) if w > 0 else 0.0 for w, m, x in zip(v, mu, lam, strict=True)]
+        )
+
+
+def _directions(groups: int) -> Iterator[Array]:
+    """Axes, their sum, and the differences of two: where a requirement on groups usually ends."""
+    eye = np.eye(groups)
+    yield from eye
+    yield from -eye
+    if groups > 1:
+        yield from (np.ones(groups), -np.ones(groups))
+        yield from (eye[g] - eye[h] for g in range(groups) for h in range(groups) if g != h)
+
+
+def _facets(corners: Array) -> list[tuple[Array, float]]:
+    """The facets a.x <= c of the polytope that these corners span; none where it is flat."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    if len(corners) == 0:
+        return []
+    if corners.shape[1] == 1:
+        return [(np.ones(1), float(corners.max())), (-np.ones(1), -float(corners.min()))]
+    try:
+        hull = ConvexHull(corners)
+    except QhullError:
+        return []
+    different = np.unique(np.round(hull.equations, 12), axis=0)
+    return [(row[:-1].copy(), -float(row[-1])) for row in different]
