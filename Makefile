@@ -24,7 +24,6 @@ demo: setup  ## the whole story on the stroke trial
 	$(BIN)/evenhand demo
 
 test: setup  ## every test that is not slow
-	$(BIN)/evenhand warmup
 	$(PYTEST) -m "not slow"
 
 check: setup  ## format, lint, types, layers, text
@@ -34,7 +33,8 @@ check: setup  ## format, lint, types, layers, text
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_text.py
 
-slow: setup  ## the long statistical, fault and browser tests
+slow: setup  ## the long statistical, fault and browser tests, and those of the compiled procedures
+	$(BIN)/evenhand warmup
 	$(PYTEST) -m slow
 
 paper: setup  ## every table and figure of the paper beside ours, in out/paper

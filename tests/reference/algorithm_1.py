@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 
 class Algorithm1:
-    """One run: `pick` says which cell to sample at the present estimates."""
+    """One run: `choices` at the present estimates, one of which is then to be `take`n."""
 
     def __init__(
         self, shape: tuple[int, int], shares: Array, floor: float, sd: float, initial: int,
@@ -29,8 +29,11 @@ class Algorithm1:
         self.S = self.w - initial
         self.t = self.n = 0
 
-    def pick(self, mu: Array, news: bool = True) -> tuple[int, int]:
-        """Lines 4 to 16; `news` is false within a batch, where the weights stay as they are."""
+    def choices(self, mu: Array, news: bool = True) -> set[tuple[int, int]]:
+        """Lines 4 to 15, all cells that are furthest behind up to rounding.
+
+        `news` is false within a batch, where the weights stay as they are.
+        """
         feasible = np.all(mu >= self.floor, axis=1)
         if news and not feasible.any():
             self.w = self._closed_form(mu)
@@ -46,10 +49,12 @@ class Algorithm1:
         cells = self.w.size
         epsilon = (cells**2 + self.t) ** -0.5 / 2
         self.S += (1 - cells * epsilon) * self.w + epsilon
-        l, k = np.unravel_index(np.argmax(self.S.T), self.S.T.shape)  # the first group on ties, then policy
-        self.S[k, l] -= 1
+        return {(int(k), int(l)) for k, l in np.argwhere(self.S.max() - 1e-9 <= self.S)}
+
+    def take(self, cell: tuple[int, int]) -> None:
+        """Line 16."""
+        self.S[cell] -= 1
         self.t += 1
-        return int(k), int(l)
 
     def _closed_form(self, mu: Array) -> Array:
         d = np.where(mu < self.floor, self._d(mu, self.floor), 0.0)

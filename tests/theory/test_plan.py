@@ -13,6 +13,7 @@ from evenhand.model.constraints import (
     All,
     Caps,
     Constraint,
+    Convex,
     Dispersion,
     Floors,
     Gap,
@@ -164,6 +165,21 @@ def test_a_soft_floor_asks_for_no_feasibility() -> None:
     found = plan(stroke(Penalty(5 / 6, 0.5)), STROKE)
     assert found.feasible == tuple(NAMES)
     assert {b.piece for b in found.binding} == {"beat"}
+
+
+OWN = Convex(
+    build=lambda m: [m >= 0.2], contains=lambda m: bool((m >= 0.2).all()), words="reach 0.2 in every group"
+)
+
+
+@pytest.mark.parametrize("means", [[[0.9, 0.6], [0.4, 0.5], [0.1, 1.5]], [[0.1, 0.6], [0.0, -0.1]]])
+def test_a_convex_set_of_the_users_own_is_planned_like_the_same_floors(means: list[list[float]]) -> None:
+    names, groups = ["a", "b", "c"][: len(means)], {"x": 0.6, "y": 0.4}
+    own = plan(Problem(names, groups, Gaussian(1.0), OWN), means, gap=1e-3)
+    floors = plan(Problem(names, groups, Gaussian(1.0), Floors(0.2)), means)
+    assert own.answer == floors.answer
+    assert own.time_low <= floors.time_high
+    assert floors.time_low <= own.time_high <= own.time_low * (1 + 2e-3)
 
 
 def test_the_plan_as_json_holds_the_names_of_the_contract() -> None:

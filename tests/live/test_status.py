@@ -1,0 +1,123 @@
+"""What a person sees: the sentence, the verdicts, the forecast, the health."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.live.health import sample_ratio_p_value
+from evenhand.live.kernels import Tally
+from tests.live.world import MEANS, START, SetClock, coin, create, endless, even, play
+
+
+def rows(successes: dict[str, int], of: int) -> list[tuple[str, str, float]]:
+    return [
+        (policy, group, float(i < n)) for policy, n in successes.items() for group in "xy" for i in range(of)
+    ]
+
+
+def test_the_start_is_said_to_be_under_way() -> None:
+    sentence = create().status()["sentence"]
+    assert sentence == "The start is under way: 0 outcomes so far, no policy leads yet."
+
+
+def test_the_leader_and_what_is_certified_and_open_are_named() -> None:
+    trial = create(procedure=eh.Procedure(initial=1, delta=1e-30))
+    trial.import_data(rows({"a": 60, "b": 50, "c": 20}, 80))
+    trial.import_data([("a", "x", float(i < 300)) for i in range(400)])
+    status = trial.status(lambda view: {"0.5": 900, "0.7": 2000, "0.8": 3400, "0.9": 5000})
+    assert status["leader"] == "a"
+    assert status["sentence"].startswith("a leads. Its floor is certified for x, still open for y.")
+    assert status["sentence"].endswith("About 3,400 more samples (80% chance to finish by then).")
+    verdicts = {(cell["policy"], cell["group"]): cell["verdict"] for cell in status["cells"]}
+    assert verdicts["a", "x"] == "met"
+    assert verdicts["a", "y"] == "undecided"
+    assert status["more"]["0.9"] == 5000
+    assert status["answer"] is None
+
+
+def test_a_refuted_policy_is_failed_and_none_is_an_answer() -> None:
+    trial = create(study=eh.Problem(list(MEANS), {"x": 0.6, "y": 0.4}, eh.Bernoulli(), eh.Floors(0.95)))
+    trial.import_data(rows({"a": 30, "b": 20, "c": 10}, 60))
+    status = trial.status()
+    assert (status["decided"], status["answer"], status["leader"]) == (True, None, None)
+    assert [policy["verdict"] for policy in status["policies"]] == ["failed"] * 3
+    words = "None of the policies meets the requirement: certified at risk 0.05, after 360 samples."
+    assert status["sentence"] == words
+    assert status["more"] == {"0.5": 0, "0.7": 0, "0.8": 0, "0.9": 0}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "words"),
+    [
+        (eh.Caps(0.99), "Its cap is"),
+        (eh.Gap(0.9), "Its requirement is"),
+        (eh.NoConstraint(), "a leads. 2% of the evidence"),
+    ],
+)
+def test_every_requirement_has_its_words(constraint: object, words: str) -> None:
+    study = eh.Problem(list(MEANS), {"x": 0.6, "y": 0.4}, eh.Bernoulli(), constraint)  # type: ignore[arg-type]
+    trial = create(study=study, procedure=eh.Procedure(initial=1, delta=1e-30))
+    trial.import_data(rows({"a": 60, "b": 48, "c": 40}, 80))
+    assert words in trial.status()["sentence"]
+
+
+def test_estimates_are_in_the_users_units() -> None:
+    study = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bounded(10.0, 30.0))
+    trial = create(study=study, procedure=eh.Procedure(initial=3))
+    for ask in trial.ask(4):
+        trial.tell(ask, 15.0 if ask.policy == "a" else 25.0)
+    assert [cell["mean"] for cell in trial.status()["cells"]] == [15.0, 25.0]
+    assert [policy["mean"] for policy in trial.status()["policies"]] == [15.0, 25.0]
+
+
+def test_an_allocation_by_the_rule_is_as_intended_and_a_loaded_die_is_not() -> None:
+    trial = create(study=endless())
+    play(trial, 400, even)
+    assert trial.status()["health"]["well"]
+    p = np.full((1, 2), 500.0)
+    fair = Tally(np.array([[520.0, 480.0]]), p, np.full((1, 2), 250.0))
+    loaded = Tally(np.array([[620.0, 380.0]]), p, np.full((1, 2), 250.0))
+    impossible = Tally(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), np.zeros((1, 2)))
+    assert sample_ratio_p_value(fair) > 0.1
+    assert sample_ratio_p_value(loaded) < 1e-6
+    assert sample_ratio_p_value(impossible) == 0.0
+
+
+def test_the_sample_ratio_alarm_is_as_rare_as_it_says() -> None:
+    """2,000 fair experiments; false alarms stay within an exact binomial bound with a budget of 1e-6."""
+    draws = np.random.default_rng(3).binomial(1000, 0.3, size=2000)
+    spread = np.full((1, 2), 1000 * 0.3 * 0.7)
+    alarms = sum(
+        sample_ratio_p_value(Tally(np.array([[n, 1000.0 - n]]), np.array([[300.0, 700.0]]), spread)) < 0.001
+        for n in draws.tolist()
+    )
+    assert alarms <= 14  # P(Binomial(2000, 0.001) > 14) < 1e-6
+
+
+def test_a_ticket_out_too_long_and_a_starved_cell_are_reported() -> None:
+    clock = SetClock(START)
+    trial = create(study=endless(), clock=clock, procedure=eh.Procedure(initial=2))
+    trial.ask(1)
+    assert not trial.status()["health"]["pending_too_long"]
+    clock.wall += 31 * 86_400
+    health = trial.status()["health"]
+    assert health["pending_too_long"]
+    assert not health["well"]
+    assert health["oldest_pending_seconds"] > 30 * 86_400
+    lease = create(study=endless(), clock=clock, lease=60)
+    lease.ask(1)
+    clock.wall += 61
+    assert lease.status()["health"]["pending_too_long"]
+
+
+def test_looking_changes_nothing() -> None:
+    trial = create()
+    play(trial, 20)
+    head = trial.head
+    first = trial.status()
+    assert trial.status() == first | {"health": trial.status()["health"]}
+    assert trial.head == head
+    ask = trial.ask(1)[0]
+    assert trial.tell(ask, coin(ask)).counted
