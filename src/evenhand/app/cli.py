@@ -22,7 +22,7 @@ FAILED, BAD_INPUT, UNDECIDED, NOT_INTACT = 1, 2, 3, 4
 
 # the order of a study's life, for the help page; commands not named here come last
 ORDER = (
-    "plan", "simulate", "compare", "calibrate", "judge",
+    "plan", "simulate", "compare", "calibrate", "sweep", "judge",
     "new", "ask", "tell", "drop", "amend", "import",
     "status", "pause", "resume", "export", "close", "audit",
     "report", "serve", "paper", "demo", "doctor", "warmup",
