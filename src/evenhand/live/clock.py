@@ -20,7 +20,7 @@ class Clock:
 
 def utc(seconds: float) -> str:
     """Seconds since 1970 as text. Later times sort after earlier ones."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def seconds_of(text: str) -> float:

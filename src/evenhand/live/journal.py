@@ -13,7 +13,7 @@ read the log and see.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -113,11 +113,13 @@ class Journal:
             raise StorageFailed("this journal was opened for reading only; open it for writing first.")
         with self._explained(), self._writing.connect() as connection:
             self._prepare(connection)
-            with connection.begin():
+            with connection.begin() as transaction:
                 turn = Turn(connection, _find(connection, tables.lock, experiment))
                 yield turn
-                turn.flush()
-                reach("before commit")
+                with self._together(connection):
+                    turn.flush()
+                    reach("before commit")
+                    transaction.commit()
             reach("after commit")
             if turn.wrote:
                 self._committed(turn)
@@ -160,6 +162,10 @@ class Journal:
 
     def _prepare(self, connection: sa.Connection) -> None:
         """Called before each turn."""
+
+    def _together(self, connection: sa.Connection) -> AbstractContextManager[object]:
+        """Around the last statements of a turn and its commit."""
+        return nullcontext()
 
     def _committed(self, turn: Turn) -> None:
         """Called after each commit."""
@@ -263,7 +269,7 @@ def _find(
 
 def _page(connection: sa.Connection, number: int, after: int, until: int) -> list[Row]:
     rows = connection.execute(tables.page, {"of": number, "after": after, "until": until, "most": PAGE})
-    return [Row(Record(row[1], row[7], row[8]), Index(*row[2:7])) for row in rows]
+    return [Row(Record(row[1], row[7], row[8]), Index._make(row[2:7])) for row in rows.fetchall()]
 
 
 def _by_cell(connection: sa.Connection, number: int, cell: int, until: int) -> list[Record]:

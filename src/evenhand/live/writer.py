@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from evenhand.errors import EvenhandError, StorageFailed
+from evenhand.errors import EvenhandError, IntegrityFailed, StorageFailed
 from evenhand.live import events as ev
 from evenhand.live.brain import Cell
 from evenhand.live.chain import Record
@@ -94,14 +94,17 @@ class _Call:
     def __init__(self, work: Callable[[Session], Any]) -> None:
         self.work = work
         self.done = False
+        self.leads = False  # its caller is the one to write now
         self.value: Any = None
         self.error: BaseException | None = None
+        self.wake = threading.Lock()
+        self.wake.acquire()  # let go of when the call is done, or its turn has come to lead
 
     def run(self, session: Session) -> None:
         self.value, self.error = None, None
         try:
             self.value = self.work(session)
-        except StorageFailed:
+        except (StorageFailed, IntegrityFailed):
             raise
         except EvenhandError as refusal:
             self.error = refusal  # an answer like any other; what it emitted before is kept
@@ -119,8 +122,10 @@ class Writer:
         self._clock = clock
         self._patience = patience
         self._leases = Leases(clock)
-        self._lock = threading.Lock()
-        self._waiting: deque[_Call] = deque()
+        self._lock = threading.Lock()  # around the fold and the journal
+        self._door = threading.Lock()  # around the queue
+        self._queue: deque[_Call] = deque()
+        self._has_leader = False
         self._fold: Fold | None = None
         with self._lock:
             self._insist(lambda _again: self._known_fold())
@@ -128,15 +133,47 @@ class Writer:
     def submit(self, work: Callable[[Session], T]) -> T:
         """Do it, and return when it is on the disk."""
         call = _Call(work)
-        self._waiting.append(call)
-        with self._lock:
-            while not call.done:
-                self._write_for_all()
+        with self._door:
+            self._queue.append(call)
+            call.leads = not self._has_leader
+            self._has_leader = True
+        if not call.leads:
+            self._wait(call)
+        if not call.done:
+            self._lead()
         reach("before reply")
         if call.error is not None:
             raise call.error
         result: T = call.value
         return result
+
+    def _wait(self, call: _Call) -> None:
+        """Until the call is done by another caller, or this one is to lead."""
+        try:
+            call.wake.acquire()
+        except BaseException:
+            with self._door:
+                if call in self._queue:
+                    self._queue.remove(call)
+            if call.leads and not call.done:
+                self._hand_over()
+            raise
+
+    def _lead(self) -> None:
+        """Write for everyone who is waiting; then the first of those who came meanwhile leads."""
+        try:
+            with self._lock:
+                self._write_for_all()
+        finally:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        with self._door:
+            if self._queue:
+                self._queue[0].leads = True
+                self._queue[0].wake.release()
+            else:
+                self._has_leader = False
 
     @contextmanager
     def reading(self) -> Iterator[Fold]:
@@ -149,7 +186,8 @@ class Writer:
             return self._leases.soonest()
 
     def _write_for_all(self) -> None:
-        calls = [self._waiting.popleft() for _ in range(min(len(self._waiting), AT_ONCE))]
+        with self._door:
+            calls = [self._queue.popleft() for _ in range(min(len(self._queue), AT_ONCE))]
         try:
             self._insist(lambda again: self._transact(calls, again))
         except Exception as problem:
@@ -164,6 +202,7 @@ class Writer:
         finally:
             for call in calls:
                 call.done = True
+                call.wake.release()
 
     def _transact(self, calls: list[_Call], again: bool) -> None:
         fold = self._known_fold()
