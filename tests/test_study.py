@@ -100,7 +100,7 @@ def test_shares_that_sum_to_one_only_nearly_still_read_back_equal() -> None:
         (("[procedure]", "[procedur]"), "unknown key 'procedur' in the study; did you mean 'procedure'?"),
         (("policies =", "polices ="), "unknown key 'polices' in [problem]; did you mean 'policies'?"),
         (('kind = "floors"', 'kind = "floor"'), "did you mean 'floors'?"),
-        (("at_least = 0.5", "at_lest = 0.5"), "'at_lest' in the 'floors' constraint; did you mean 'at_least'?"),
+        (("at_least = 0.5", "at_lest = 0.5"), "in the 'floors' constraint; did you mean 'at_least'?"),
         ((', at_least = 0.5 }', " }"), "the 'floors' constraint needs at_least"),
         (('name = "bernoulli"', 'name = "bernouli"'), "did you mean 'bernoulli'?"),
         (('name = "bernoulli"', 'name = "bernoulli", sd = 1'), "unknown key 'sd' in the bernoulli family"),

@@ -56,7 +56,8 @@ def ahead(n_i: Array, s_i: Array, n_k: Array, s_k: Array, q: Array) -> float:
 
     half_space = {"type": "ineq", "fun": lambda z: a @ (centre + scale * z), "jac": lambda _: a * scale}
     bounds = list(zip(-centre / scale, (1 - centre) / scale, strict=True))
-    z = minimize(value, np.zeros(2 * groups), jac=True, method="SLSQP", bounds=bounds, constraints=[half_space],
+    z = minimize(value, np.zeros(2 * groups), jac=True, method="SLSQP", bounds=bounds,
+                 constraints=[half_space],
                  options={"ftol": 1e-15, "maxiter": 500}).x  # fmt: skip
     along = np.linalg.svd((a * scale)[None, :])[2][1:].T  # the minimum lies on the half-space's boundary
     assert abs(a @ (centre + scale * z)) < 1e-8

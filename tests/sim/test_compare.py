@@ -79,7 +79,7 @@ def test_one_study_is_nothing_to_compare() -> None:
 
 
 def test_memory_grows_by_the_rows_and_nothing_else() -> None:
-    """A row is six 8-byte numbers and a flag; shards in flight and bookkeeping do not grow with the runs."""
+    """A row is six 8-byte numbers and a flag; shards and bookkeeping do not grow with the runs."""
     study = coins(stopping=Budget(20))
     simulate(study.problem, study.means(), study.procedure, 10, 1, workers=1)  # compile
     peaks = []
