@@ -1,0 +1,68 @@
+"""A journal of a million events: its rate, opening, audit, chain and memory, as figures."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+import evenhand as eh
+from evenhand.live.audit import audit
+from evenhand.live.chain import genesis, verified
+from evenhand.live.experiment import Experiment
+from evenhand.live.journal import open_journal
+from tests.live.world import create, endless, even, play
+
+EVENTS = 1_000_000
+
+
+def grow(trial: Experiment, events: int) -> None:
+    while trial.head.seq < events:
+        trial.tell_all([(ask, even(ask), None) for ask in trial.ask(500)])
+
+
+def rate(trial: Experiment, pairs: int = 1500) -> float:
+    begun = time.perf_counter()
+    play(trial, pairs, even)
+    return pairs / (time.perf_counter() - begun)
+
+
+def peak_memory() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+@pytest.mark.slow
+def test_a_million_events_are_written_opened_and_audited_in_the_memory_of_a_thousand(tmp_path: Path) -> None:
+    short, long = str(tmp_path / "short.db"), str(tmp_path / "long.db")
+    endless_run = eh.Procedure(delta=1e-9, max_samples=10**9)
+    with create(short, study=endless(), procedure=endless_run) as few:
+        grow(few, 1_000)
+        with create(long, study=endless(), procedure=endless_run) as many:
+            grow(many, 1_000)
+            rate(many)
+            memory = peak_memory()
+            grow(many, EVENTS)
+            grown = peak_memory() - memory
+            # the disk has its moods: turn by turn, so that both journals meet the same ones
+            rates = [(rate(few), rate(many)) for _ in range(3)]
+    begun = time.perf_counter()
+    Experiment.open(long).leave()
+    opened = time.perf_counter() - begun
+    begun = time.perf_counter()
+    found = audit(long)
+    audited = time.perf_counter() - begun
+    store = open_journal(long, write=False)
+    begun = time.perf_counter()
+    events = sum(1 for _ in verified((row.record for row in store.read("main")), genesis("main")))
+    chained = events / (time.perf_counter() - begun)
+    store.close()
+    assert found.identical
+    assert events == found.events >= EVENTS
+    assert grown < 50, f"{grown:.0f} MB more for a thousand times the events"
+    early, late = (sum(side) / 3 for side in zip(*rates, strict=True))
+    print(
+        f"size: {events} events; {late:.0f} pairs/s against {early:.0f} at 1,000 ({late / early:.0%}); "
+        f"{grown:.0f} MB more; opened in {opened:.2f} s, audited in {audited:.1f} s; chain {chained:.0f}/s"
+    )
