@@ -172,16 +172,6 @@ OWN = Convex(
 )
 
 
-@pytest.mark.parametrize("means", [[[0.9, 0.6], [0.4, 0.5], [0.1, 1.5]], [[0.1, 0.6], [0.0, -0.1]]])
-def test_a_convex_set_of_the_users_own_is_planned_like_the_same_floors(means: list[list[float]]) -> None:
-    names, groups = ["a", "b", "c"][: len(means)], {"x": 0.6, "y": 0.4}
-    own = plan(Problem(names, groups, Gaussian(1.0), OWN), means, gap=1e-3)
-    floors = plan(Problem(names, groups, Gaussian(1.0), Floors(0.2)), means)
-    assert own.answer == floors.answer
-    assert own.time_low <= floors.time_high
-    assert floors.time_low <= own.time_high <= own.time_low * (1 + 2e-3)
-
-
 def test_the_plan_as_json_holds_the_names_of_the_contract() -> None:
     table = plan(stroke(), STROKE).to_dict(0.05)
     keys = "answer answer_index feasible time_low time_high allocation samples_at_least binding why_none"

@@ -8,7 +8,7 @@ f_k(w') <= sum_c d(mu_c, lam_c) w'_c: a cut, which touches the cells of policy k
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 from evenhand._kernel import kernel
 from evenhand.model import units
 from evenhand.model.problem import Problem, Standard
-from evenhand.model.region import Region
+from evenhand.model.region import CUSTOM, Region
 from evenhand.theory import inner
+
+if TYPE_CHECKING:
+    from evenhand.theory.regions.custom import Custom
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.intp]
@@ -66,19 +69,27 @@ class Look(NamedTuple):
 
 def pieces_of(problem: Problem, means: Array, answer: int | None) -> Pieces:
     """The alternative to this answer at these means (K x L, in the user's units)."""
-    return Pieces(problem.standard, problem.unit_means(means), answer)
+    custom = None
+    if problem.standard.region.kind == CUSTOM:
+        from evenhand.theory.regions.custom import Custom
+
+        custom = Custom(problem)
+    return Pieces(problem.standard, problem.unit_means(means), answer, custom)
 
 
 class Pieces:
     """eq:internal_opt: the alternative to one answer, ready to be looked at from any allocation."""
 
-    def __init__(self, standard: Standard, mu: Array, answer: int | None) -> None:
+    def __init__(
+        self, standard: Standard, mu: Array, answer: int | None, custom: Custom | None = None
+    ) -> None:
         self.standard = standard
         self.mu = mu  # (L, K), unit scale
         self.answer = answer
-        groups = mu.shape[0]
+        self._custom = custom  # solves in Python where the region has no kernel
+        groups, policies = mu.shape
         self._work = np.empty(inner.work_size(groups, standard.region.rows.shape[0]))
-        self._lam = np.empty((2, groups))
+        self._lam = np.empty((policies, 2, groups))  # per piece: the answer's means, the policy's own
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -92,26 +103,15 @@ class Pieces:
         v = np.ascontiguousarray(w.T) / phi
         value, lower = np.empty(policies), np.empty(policies)
         atom = np.full(policies, -1, dtype=np.intp)
-        own, shared = np.zeros((policies, groups)), np.zeros((policies, groups))
         answer = -1 if self.answer is None else self.answer
-        look_all(
-            code,
-            region,
-            shares,
-            answer,
-            v,
-            self.mu,
-            phi,
-            value,
-            lower,
-            atom,
-            own,
-            shared,
-            self._lam,
-            self._work,
-        )
+        if self._custom is not None:
+            self._solve_in_python(self._custom, v, value, lower, atom)
+        else:
+            solve_all(code, region, shares, answer, v, self.mu, value, lower, atom, self._lam, self._work)
         if np.isnan(value).any() or np.isnan(lower).any():
             raise ArithmeticError("an inner solver answered with something that is not a number")
+        own, shared = np.zeros((policies, groups)), np.zeros((policies, groups))
+        cut_all(code, answer, self.mu, phi, value, self._lam, own, shared)
         # a cell that this mode can never sample has no say in a cut
         own[w == 0.0] = 0.0
         if self.answer is not None:
@@ -127,26 +127,45 @@ class Pieces:
         lo, hi, rhs, phi, mu = (
             part[:, one].copy() for part in (region.lo, region.hi, region.rhs, phi, self.mu)
         )
-        return Pieces(Standard(code, shares, phi, region._replace(lo=lo, hi=hi, rhs=rhs)), mu, None)
+        standard = Standard(code, shares, phi, region._replace(lo=lo, hi=hi, rhs=rhs))
+        return Pieces(standard, mu, None, self._custom)
+
+    def _solve_in_python(self, custom: Custom, v: Array, value: Array, lower: Array, atom: Integers) -> None:
+        """`solve_all` for a region that only Python knows."""
+        for k, (lam_i, lam_k) in enumerate(self._lam):
+            if self.answer is None:
+                value[k], lower[k] = custom.enter(k, v, self.mu, lam_k)
+            elif k == self.answer:
+                value[k], lower[k], atom[k] = custom.leave(k, v, self.mu, lam_k)
+            else:
+                value[k], lower[k] = custom.beat(self.answer, k, v, self.mu, lam_i, lam_k)
 
 
 @kernel
-def look_all(
-    code: int, r: Region, q: Array, answer: int, v: Array, mu: Array, phi: Array,
-    value: Array, lower: Array, atom: Integers, own: Array, shared: Array, lam: Array, work: Array,
+def solve_all(
+    code: int, r: Region, q: Array, answer: int, v: Array, mu: Array,
+    value: Array, lower: Array, atom: Integers, lam: Array, work: Array,
 ) -> None:  # fmt: skip
-    """Values, bounds and cuts of all pieces at effective weights v."""
+    """Every piece's value, lower bound and nearest alternative at effective weights v."""
+    for k in range(mu.shape[1]):
+        if answer < 0:
+            value[k], lower[k] = inner.enter(code, r, k, v, mu, lam[k, 1], work)
+        elif k == answer:
+            value[k], lower[k], atom[k] = inner.leave(code, r, k, v, mu, lam[k, 1], work)
+        else:
+            value[k], lower[k] = inner.beat(code, r, q, answer, k, v, mu, lam[k, 0], lam[k, 1], work)
+
+
+@kernel
+def cut_all(
+    code: int, answer: int, mu: Array, phi: Array, value: Array, lam: Array, own: Array, shared: Array
+) -> None:
+    """What a sample of each cell earns against each piece's alternative: d(mu, lam) / phi."""
     groups, policies = mu.shape
     for k in range(policies):
-        if answer < 0:
-            value[k], lower[k] = inner.enter(code, r, k, v, mu, lam[1], work)
-        elif k == answer:
-            value[k], lower[k], atom[k] = inner.leave(code, r, k, v, mu, lam[1], work)
-        else:
-            value[k], lower[k] = inner.beat(code, r, q, answer, k, v, mu, lam[0], lam[1], work)
         if value[k] == np.inf:
-            continue
+            continue  # no alternative, no cut
         for g in range(groups):
-            own[k, g] = units.divergence(code, mu[g, k], lam[1, g]) / phi[g, k]
+            own[k, g] = units.divergence(code, mu[g, k], lam[k, 1, g]) / phi[g, k]
             if answer >= 0 and k != answer:
-                shared[k, g] = units.divergence(code, mu[g, answer], lam[0, g]) / phi[g, answer]
+                shared[k, g] = units.divergence(code, mu[g, answer], lam[k, 0, g]) / phi[g, answer]
