@@ -1,4 +1,4 @@
-"""evenhand picks one policy for everyone, fairly and with proof.
+"""evenhand chooses one policy for everyone, with a requirement met in every group and a stated error risk.
 
     import evenhand as eh
 
@@ -12,7 +12,56 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing is imported at run time
+    from evenhand.app.client import connect as connect
+    from evenhand.errors import BadInput as BadInput
+    from evenhand.errors import Closed as Closed
+    from evenhand.errors import Conflict as Conflict
+    from evenhand.errors import EvenhandError as EvenhandError
+    from evenhand.errors import IntegrityFailed as IntegrityFailed
+    from evenhand.errors import NotFound as NotFound
+    from evenhand.errors import StorageFailed as StorageFailed
+    from evenhand.errors import Undecidable as Undecidable
+    from evenhand.judge.evaluate import assert_meets as assert_meets
+    from evenhand.judge.evaluate import evaluate as evaluate
+    from evenhand.judge.verdict import Verdict as Verdict
+    from evenhand.judge.verdict import judge as judge
+    from evenhand.live.experiment import Experiment as Experiment
+    from evenhand.model.constraints import All as All
+    from evenhand.model.constraints import Caps as Caps
+    from evenhand.model.constraints import Convex as Convex
+    from evenhand.model.constraints import Dispersion as Dispersion
+    from evenhand.model.constraints import Floors as Floors
+    from evenhand.model.constraints import Gap as Gap
+    from evenhand.model.constraints import NoConstraint as NoConstraint
+    from evenhand.model.constraints import Penalty as Penalty
+    from evenhand.model.constraints import Polyhedron as Polyhedron
+    from evenhand.model.constraints import Quota as Quota
+    from evenhand.model.constraints import Ratio as Ratio
+    from evenhand.model.families import Bernoulli as Bernoulli
+    from evenhand.model.families import Binomial as Binomial
+    from evenhand.model.families import Bounded as Bounded
+    from evenhand.model.families import Exponential as Exponential
+    from evenhand.model.families import Gamma as Gamma
+    from evenhand.model.families import Gaussian as Gaussian
+    from evenhand.model.families import GaussianUnknown as GaussianUnknown
+    from evenhand.model.families import Poisson as Poisson
+    from evenhand.model.problem import Problem as Problem
+    from evenhand.procedure.spec import Budget as Budget
+    from evenhand.procedure.spec import Calibrated as Calibrated
+    from evenhand.procedure.spec import Procedure as Procedure
+    from evenhand.procedure.spec import TrackAndStop as TrackAndStop
+    from evenhand.report.document import Report as Report
+    from evenhand.report.document import report as report
+    from evenhand.sim.runs import Runs as Runs
+    from evenhand.sim.simulate import calibrate as calibrate
+    from evenhand.sim.simulate import compare as compare
+    from evenhand.sim.simulate import simulate as simulate
+    from evenhand.study import Study as Study
+    from evenhand.theory.plan import Plan as Plan
+    from evenhand.theory.plan import plan as plan
 
 __version__ = "0.1.0"
 
