@@ -125,11 +125,15 @@ class Refused(Event, frozen=True, kw_only=True, tag="refused"):
 
 
 class Paused(Event, frozen=True, kw_only=True, tag="paused"):
+    """No tickets from here on; outcomes are still taken."""
+
     reason: str
     by: str | None = None
 
 
 class Resumed(Event, frozen=True, kw_only=True, tag="resumed"):
+    """Tickets again."""
+
     reason: str
     by: str | None = None
 
@@ -146,6 +150,8 @@ class Stopped(Event, frozen=True, kw_only=True, tag="stopped"):
 
 
 class Closed(Event, frozen=True, kw_only=True, tag="closed"):
+    """The end for good, decided or not."""
+
     reason: str
     by: str | None = None
 

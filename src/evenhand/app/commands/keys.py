@@ -31,7 +31,7 @@ def command(context: click.Context, journal: str, as_json: bool) -> None:
 
 
 @command.command("create")
-@click.option("--role", type=click.Choice(ROLES), required=True)
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What its holder may do.")
 @click.option("--name", required=True, help="Who holds it; stands in the log beside what they do.")
 @click.option("--expires", metavar="TIME", help="When it ends, as 2027-01-31T00:00:00+00:00.")
 @click.pass_obj

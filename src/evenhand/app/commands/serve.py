@@ -19,7 +19,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
     show_default=True,
     help="Address to listen on; another than loopback needs a key.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port to listen on."
+)
 @click.option(
     "--name",
     "hosts",

@@ -109,7 +109,11 @@ def create_app(settings: Settings) -> Litestar:
         exception_handlers={EvenhandError: _ours, HTTPException: _http, Exception: _unexpected},
         middleware=[_measure],
         openapi_config=OpenAPIConfig(
-            "evenhand", __version__, path="/docs", render_plugins=[RedocRenderPlugin(), YamlRenderPlugin()]
+            "evenhand",
+            __version__,
+            path="/docs",
+            render_plugins=[RedocRenderPlugin(), YamlRenderPlugin()],
+            use_handler_docstrings=True,
         ),
         after_request=_with_headers,
         debug=False,

@@ -1,0 +1,222 @@
+"""The reference pages, written from the code: commands, HTTP, events, Python. Each function returns Markdown.
+
+docs/conf.py puts them into the documentation; nothing of it is copied by hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+import evenhand as eh
+
+VALUES = {"integer": "N", "integer range": "N", "float": "X", "path": "PATH"}  # what an option takes
+WITH_MEMBERS = ("Problem", "Study", "Plan", "Runs", "Experiment", "Verdict", "Report")
+
+
+def commands() -> str:
+    """Every command: what it does, how it is called, its arguments and options."""
+    from evenhand.app.cli import group
+
+    context = click.Context(group, info_name="evenhand", **group.context_settings)
+    parts = []
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        parts += _command(found, click.Context(found, info_name=name, parent=context))
+    return "\n".join(parts)
+
+
+def http() -> str:
+    """Every route: who may call it, what it takes."""
+    from evenhand.app.service.build import Settings, create_app
+
+    with tempfile.TemporaryDirectory() as folder:
+        app = create_app(Settings(str(Path(folder) / "journal.db")))
+        schema = app.openapi_schema.to_schema()
+    roles = {
+        (str(method).lower(), route.path_format): _role(handler)
+        for route in app.routes
+        for method, (handler, _) in getattr(route, "route_handler_map", {}).items()
+    }
+    forms = schema["components"]["schemas"]
+    parts = []
+    for path, operations in schema["paths"].items():
+        for method, operation in operations.items():
+            parts += _route(method, path, operation, forms, roles.get((method, path)))
+    return "\n".join(parts)
+
+
+def events() -> str:
+    """Every kind of event and what it carries."""
+    from evenhand.live.events import AnyEvent, Event
+
+    parts = ["Every event carries:", "", *_fields(Event)]
+    for kind in get_args(AnyEvent):
+        parts += [f"## `{kind.__struct_config__.tag}`", "", inspect.getdoc(kind) or "", "", *_fields(kind)]
+    return "\n".join(parts)
+
+
+def python() -> str:
+    """Every public name: how it is called and what it is."""
+    parts = []
+    for title, chosen in _rooms().items():
+        parts += [f"## {title}", ""]
+        for name in chosen:
+            parts += _name(name, getattr(eh, name))
+    return "\n".join(parts)
+
+
+def _command(command: click.Command, context: click.Context) -> list[str]:
+    path = context.command_path
+    anchor = path.replace(" ", "-")
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    parts = [
+        f"({anchor})=",
+        "",
+        f"## `{path}`",
+        "",
+        "```text",
+        usage,
+        "```",
+        "",
+        _prose(command.help or ""),
+        "",
+    ]
+    options = [_option(option) for option in command.params if isinstance(option, click.Option)]
+    if options:
+        parts += _table(("option", ""), options)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            parts += _command(found, click.Context(found, info_name=name, parent=context))
+    return parts
+
+
+def _option(option: click.Option) -> tuple[str, str]:
+    names = ", ".join(f"`{name}`" for name in option.opts)
+    value = "" if option.is_flag else f" {option.metavar or VALUES.get(option.type.name, 'TEXT')}"
+    if isinstance(option.type, click.Choice):
+        value = " " + " or ".join(option.type.choices)
+    default = f" Default: `{option.default}`." if option.show_default and option.default else ""
+    required = " Required." if option.required else ""
+    return names + value, f"{option.help or ''}{default}{required}"
+
+
+def _prose(help_text: str) -> str:
+    """A command's help as Markdown: what stands after \\b keeps its lines."""
+    blocks = re.split(r"\n\s*\n", inspect.cleandoc(help_text))
+    return "\n\n".join(
+        f"```text\n{block.lstrip(chr(8)).strip(chr(10))}\n```" if block.startswith("\b") else block
+        for block in blocks
+    )
+
+
+def _route(
+    method: str, path: str, operation: dict[str, Any], forms: dict[str, Any], role: str | None
+) -> list[str]:
+    who = f"Role: {role}." if role else "No key needed."
+    parts = [f"## `{method.upper()} {path}`", "", operation.get("description", ""), "", who, ""]
+    rows = [
+        (f"`{one['name']}`", one["in"], _kind(one["schema"], one.get("required", False)))
+        for one in operation.get("parameters", ())
+    ]
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    form = forms.get(body.get("$ref", "").rpartition("/")[2], {})
+    required = form.get("required", ())
+    rows += [
+        (f"`{name}`", "body", _kind(schema, name in required))
+        for name, schema in form.get("properties", {}).items()
+    ]
+    return parts + (_table(("name", "in", "what"), rows) if rows else [])
+
+
+def _kind(schema: dict[str, Any], required: bool) -> str:
+    """A schema in a few words: integer, 1 to 1000; default 1."""
+    kinds = [one["type"] for one in schema.get("oneOf", [schema]) if one.get("type") not in (None, "null")]
+    words = " or ".join(kinds) or "anything"
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and most is not None and most < 1e6:
+        words += f", {least:g} to {most:g}"
+    if "pattern" in schema:
+        words += f" like `{schema['pattern']}`"
+    if schema.get("default") is not None:
+        return f"{words}; {schema['default']} unless given"
+    return words if required else f"{words}; may be left out"
+
+
+def _role(handler: Any) -> str | None:
+    """The role that a route's guard asks for."""
+    for guard in handler.guards or ():
+        found = inspect.getclosurevars(guard).nonlocals.get("needed")
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _fields(kind: type) -> list[str]:
+    """An event's own fields, with the comments that stand beside them in the source."""
+    line = re.compile(r"    (\w+): ([^=#]+?)(?: = ([^#]+?))?(?:  # (.*))?$")
+    found = [line.match(text) for text in inspect.getsource(kind).splitlines()]
+    rows = [(f"`{m[1]}`", f"`{m[2]}`", m[4] or "") for m in found if m]
+    return _table(("field", "type", ""), rows) if rows else []
+
+
+def _rooms() -> dict[str, list[str]]:
+    titles = {
+        "Problem": ("model.problem", "study"),
+        "Outcome families": ("model.families",),
+        "Requirements": ("model.constraints",),
+        "Procedures": ("procedure.spec",),
+        "Plans": ("theory.plan",),
+        "Simulations": ("sim.simulate", "sim.runs"),
+        "Live experiments": ("live.experiment", "app.client"),
+        "Verdicts and evaluation": ("judge.verdict", "judge.evaluate"),
+        "Reports": ("report.document",),
+        "Errors": ("errors",),
+    }
+    return {title: [name for home in homes for name in eh._HOMES[home]] for title, homes in titles.items()}
+
+
+def _name(name: str, found: Any) -> list[str]:
+    doc = inspect.getdoc(found) or ""
+    parts = [f"### `{name}`", "", "```python", f"{name}{_signature(found)}", "```", "", _plain(doc), ""]
+    if name in WITH_MEMBERS:
+        rows = [
+            (f"`{member}{_signature(value)}`", _plain(inspect.getdoc(value) or ""))
+            for member, value in vars(found).items()
+            if not member.startswith("_") and (callable(value) or isinstance(value, (classmethod, property)))
+        ]
+        parts += _table(("member", ""), [row for row in rows if row[1]])
+    return parts
+
+
+def _signature(found: Any) -> str:
+    """How it is called, without types: those are in the editor."""
+    if isinstance(found, property):
+        return ""
+    if inspect.isclass(found) and issubclass(found, Exception):
+        return ""
+    target = found.__func__ if isinstance(found, classmethod) else found
+    parameters = [
+        one.replace(annotation=inspect.Parameter.empty)
+        for one in inspect.signature(target).parameters.values()
+        if one.name not in ("self", "cls")
+    ]
+    return str(inspect.Signature(parameters))
+
+
+def _plain(doc: str) -> str:
+    return " ".join(doc.split())
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [*("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines), ""]
