@@ -1,19 +1,48 @@
 """How the documentation is built: `make docs`."""
 
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tools import reference  # noqa: E402 - found by the path above
 
 project = "evenhand"
 author = "the evenhand authors"
 copyright = author  # noqa: A001 - Sphinx asks for this name
 version = release = installed_version("evenhand")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.mathjax"]
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 nitpicky = True
 
-autodoc_typehints = "none"  # the signatures are in the source; the words are what a reader comes for
-
 html_theme = "furo"
 html_title = "evenhand"
+html_static_path = ["_static"]
+
+PAGES = {
+    "commands": reference.commands,
+    "http": reference.http,
+    "events": reference.events,
+    "python": reference.python,
+}
+
+
+class FromCode(SphinxDirective):
+    """```{from-code} commands```: a reference page, written from the code while the documentation is built."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(PAGES[self.arguments[0]](), allow_section_headings=True)
+
+
+def setup(app: Sphinx) -> None:
+    app.add_directive("from-code", FromCode)
