@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,44 @@ def test_a_soft_floor_asks_for_no_feasibility() -> None:
 OWN = Convex(
     build=lambda m: [m >= 0.2], contains=lambda m: bool((m >= 0.2).all()), words="reach 0.2 in every group"
 )
+
+
+@pytest.mark.parametrize("means", [[[0.9, 0.6], [0.4, 0.5], [0.1, 1.5]], [[0.1, 0.6], [0.0, -0.1]]])
+def test_a_convex_set_of_the_users_own_is_planned_like_the_same_floors(means: list[list[float]]) -> None:
+    names, groups = ["a", "b", "c"][: len(means)], {"x": 0.6, "y": 0.4}
+    own = plan(Problem(names, groups, Gaussian(1.0), OWN), means, gap=1e-3)
+    floors = plan(Problem(names, groups, Gaussian(1.0), Floors(0.2)), means)
+    assert own.answer == floors.answer
+    assert own.time_low <= floors.time_high
+    assert floors.time_low <= own.time_high <= own.time_low * (1 + 2e-3)
+
+
+def test_an_answer_exactly_on_the_edge_of_the_users_own_set_is_undecidable() -> None:
+    with pytest.raises(Undecidable, match="'a' would be the answer but lies exactly on the boundary"):
+        plan(two(None, OWN), [[0.2, 0.9], [0.3, 0.3]])
+
+
+def test_means_near_the_edge_of_the_users_own_set_are_pointed_out() -> None:
+    warnings = plan(two(None, OWN), [[0.22, 0.9], [0.18, 2.0]], gap=1e-3).warnings
+    assert any("'a' only just meets its requirement" in text for text in warnings)
+    assert any("'b' only just misses its requirement" in text for text in warnings)
+
+
+def test_where_leaving_the_users_own_set_has_no_bound_the_plan_says_so() -> None:
+    groups = {f"group {g}": 1 / 8 for g in range(8)}
+    means = np.vstack([np.linspace(0.4, 0.9, 8), np.linspace(0.3, 0.5, 8)])
+    own = plan(Problem(["a", "b"], groups, Gaussian(0.5), OWN), means, gap=1e-2)
+    floors = plan(Problem(["a", "b"], groups, Gaussian(0.5), Floors(0.2)), means)
+    assert own.time_high == math.inf
+    assert any("T* is known only from below" in text for text in own.warnings)
+    # what is known from below is true, and here nearly all there is to know
+    assert 0.98 * floors.time_low <= own.time_low <= floors.time_high
+
+
+def test_without_cvxpy_a_convex_set_of_ones_own_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    with pytest.raises(BadInput, match=r"needs cvxpy and clarabel; install evenhand\[convex\]"):
+        plan(two(None, OWN), [[0.4, 0.9], [0.3, 0.3]])
 
 
 def test_the_plan_as_json_holds_the_names_of_the_contract() -> None:

@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from evenhand.errors import Undecidable
 from evenhand.model import region as regions
 from evenhand.model import units
-from evenhand.model.constraints import Caps, Constraint, Dispersion, Floors, Gap, Polyhedron, Quota, Ratio
+from evenhand.model.constraints import (
+    Caps,
+    Constraint,
+    Convex,
+    Dispersion,
+    Floors,
+    Gap,
+    Polyhedron,
+    Quota,
+    Ratio,
+)
 from evenhand.model.problem import Problem
 
 Array = NDArray[np.float64]
@@ -40,7 +50,7 @@ def refuse_undecidable(problem: Problem, means: Array, answer: int | None) -> No
     if answer is None:
         return  # whoever lies exactly on the boundary counts as feasible, so nobody does
     name = problem.policies[answer]
-    if abs(margins(problem, means)[answer]) <= EXACTLY:
+    if _near_edge(problem, means[answer], margins(problem, means)[answer], EXACTLY):
         raise Undecidable(
             f"{name!r} would be the answer but lies exactly on the boundary of its requirement, and no "
             "number of samples decides on which side; move its means or the requirement."
@@ -60,7 +70,7 @@ def near_changes(problem: Problem, means: Array, answer: int | None) -> Iterator
     spread = _spread(problem, means)
     for k, policy in enumerate(problem.policies):
         contender = answer is None or k == answer or (not feasible[k] and scores[k] > scores[answer])
-        if contender and abs(inside[k]) < NEARLY * _yardstick(problem, spread[k]):
+        if contender and _near_edge(problem, means[k], inside[k], NEARLY * _yardstick(problem, spread[k])):
             side = "meets" if feasible[k] else "misses"
             yield f"{policy!r} only just {side} its requirement; a small error in its means matters."
         elif answer is not None and k != answer and feasible[k]:
@@ -139,6 +149,17 @@ def _nearly_met(constraint: Constraint, means: Array, margin: float, name: str) 
     if isinstance(constraint, (Caps, Quota, Polyhedron)):
         return f"{name} comes nearest: it would meet every bound loosened by {-margin:.4g}."
     return f"{name} comes nearest to meeting the requirement."
+
+
+def _near_edge(problem: Problem, means: Array, margin: float, distance: float) -> bool:
+    """Does the requirement's edge lie within this distance, in unit scale, of one policy's means?"""
+    if not isinstance(problem.constraint, Convex):
+        return abs(margin) <= distance
+    # only Python knows the set, and only who is inside: move one group at a time and look
+    contains, now = problem.constraint.contains, problem.constraint.contains(means)
+    moves = distance * problem.family.width * np.eye(len(means))
+    moved = np.clip(means + np.vstack([moves, -moves]), *problem.family.domain)
+    return any(contains(row) != now for row in moved)
 
 
 def _spread(problem: Problem, means: Array) -> Array:

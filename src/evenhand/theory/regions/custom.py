@@ -135,16 +135,19 @@ class Custom:
         return float(lower), lam[0]
 
     def _break_out(self, v: Array, mu: Array, lam: Array) -> tuple[float, float]:
-        """Grow a polytope inside the set until its cheapest facet touches the boundary."""
-        value, lower = math.inf, 0.0
-        trial = np.empty(len(mu))
+        """The cheapest of the straight ways out, then what a polytope inside the set says of all others."""
+        value = math.inf
         for direction in _directions(len(mu)):
             value = self._shoot(v, mu, direction, value, lam)
-        fence = self._fence(v, mu, value)
+        return self._grow(v, mu, value, lam) if len(mu) <= HULL else (value, 0.0)
+
+    def _grow(self, v: Array, mu: Array, value: float, lam: Array) -> tuple[float, float]:
+        """Grow a polytope inside the set until its cheapest facet touches the boundary."""
+        lower, trial, fence = 0.0, np.empty(len(mu)), self._fence(v, mu, value)
         found = [self._set.least(direction, fence)[1] for direction in _directions(len(mu))]
         corners = [corner for corner in found if corner is not None]
         done: set[tuple[float, ...]] = set()  # facets that lie on the boundary of the set, or of the fence
-        for _ in range(CORNERS if len(mu) <= HULL else 0):
+        for _ in range(CORNERS):
             best, cheapest, least = math.inf, None, math.inf
             for normal, offset in _facets(np.array(corners)):
                 price = self._reach(v, mu, normal, offset, trial)[1]

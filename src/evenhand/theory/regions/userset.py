@@ -123,6 +123,6 @@ def _cvxpy() -> Any:
         import cvxpy
     except ImportError:
         raise BadInput(
-            "a convex set of one's own needs cvxpy, which is not installed; install cvxpy and clarabel."
+            "a convex set of one's own needs cvxpy and clarabel; install evenhand[convex]."
         ) from None
     return cvxpy
