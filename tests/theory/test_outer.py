@@ -173,6 +173,15 @@ def test_cutting_planes_alone_find_the_same_interval() -> None:
     assert_time(found.solution(), 54.13887438628, gap=1e-6)
 
 
+def test_a_piece_that_is_astronomically_dear_does_not_loosen_the_bound() -> None:
+    # the second rival trails by a million standard deviations: its cut is 1e12 times the first's
+    means = np.array([[0.0], [-1.0], [-1e6]])
+    found = solved(problem_of(means, Gaussian(1.0), NoConstraint()), means)
+    assert found.gap <= 1e-6
+    # as if there were two policies: T* = 2 (1 + 1)^2 / 1
+    assert 1 / found.lower == pytest.approx(8.0, rel=1e-5)
+
+
 def test_a_thousand_policies_are_planned_with_a_certificate() -> None:
     means = np.random.default_rng(1).uniform(0.1, 0.95, (1000, 5))
     found = solved(problem_of(means, Bernoulli(), Floors(0.3)), means, gap=1e-3)

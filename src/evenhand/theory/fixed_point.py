@@ -25,7 +25,7 @@ STALLED = 80  # rounds without halving the gap before it gives way
 FIRST_STEP, SHORTEST, LONGEST = 0.5, 0.02, 50.0
 LONGER, SHORTER = 1.2, 0.5
 LARGEST_FALL, LARGEST_RISE = -3.0, 1.0  # of a logarithm in one round
-LEAST_SHARE = 1e-12  # of a piece: it must be able to come back
+LEAST_SHARE = 1e-12  # a piece is remembered with: it must be able to come back
 KEPT = 5  # rounds whose cuts the next method may use
 
 
@@ -104,7 +104,8 @@ class Mixing:
         share = np.concatenate([self._rivals[rivals], [self._way_shares[atom] for atom in ways]])
         share *= np.sqrt(values.min() / values)
         share = np.maximum(share / share.sum(), LEAST_SHARE)
-        share /= share.sum()
         self._rivals[rivals] = share[: len(rivals)]
         self._way_shares = dict(zip(ways, share[len(rivals) :].tolist(), strict=True))
-        return np.asarray(share)
+        # a piece a trillion times dearer than the rest must not weigh on the bound by its least share
+        share[share <= LEAST_SHARE] = 0.0
+        return np.asarray(share / share.sum())
