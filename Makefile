@@ -13,7 +13,7 @@ help:  ## list the targets
 
 setup: system $(READY)  ## make .venv with everything pinned by constraints.txt
 
-system:
+system:  ## as root on Debian: the browser and database that some tests want
 	@tools/system_packages.sh
 
 $(READY): pyproject.toml constraints.txt tools/setup.sh tools/pip_settings.py | system

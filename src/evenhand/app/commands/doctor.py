@@ -15,7 +15,7 @@ import click
 from evenhand.app.options import json_option, print_json
 
 PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
-EXTRAS = ("report", "live", "postgres", "service", "dask")
+NOT_FOR_USERS = ("dev", "all")
 # simulations and live experiments enter the compiled code here: where this is cached, so is all it calls
 ENTRANCE = "sim/engine.py"
 # SQLite's WAL-reset bug: in 3.7.0 to 3.51.2; fixed since, and in two older lines
@@ -101,7 +101,8 @@ def threads() -> dict[str, Any]:
 
 def installed_extras() -> dict[str, dict[str, Any]]:
     """For each extra, which of its packages are missing."""
-    wanted: dict[str, list[str]] = {name: [] for name in EXTRAS}
+    offered = metadata.metadata("evenhand").get_all("Provides-Extra") or []
+    wanted: dict[str, list[str]] = {name: [] for name in offered if name not in NOT_FOR_USERS}
     for requirement in metadata.requires("evenhand") or ():
         name = re.match(r"[\w.-]+", requirement)
         extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)

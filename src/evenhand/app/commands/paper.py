@@ -15,7 +15,13 @@ from evenhand.errors import BadInput
 
 @click.command("paper")
 @click.option("--only", help="Which experiments: example, a, a', b, c, ist; several with commas.")
-@click.option("--replications", type=click.IntRange(min=2), default=3000, show_default=True)
+@click.option(
+    "--replications",
+    type=click.IntRange(min=2),
+    default=3000,
+    show_default=True,
+    help="Runs of each procedure in each experiment.",
+)
 @click.option(
     "--literal",
     type=click.IntRange(min=2),
