@@ -33,8 +33,7 @@ check: setup  ## format, lint, types, layers, text
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_text.py
 
-slow: setup  ## the long statistical, fault and browser tests, and those of the compiled procedures
-	$(BIN)/evenhand warmup
+slow: setup  ## the long statistical, fault and browser tests
 	$(PYTEST) -m slow
 
 paper: setup  ## every table and figure of the paper beside ours, in out/paper

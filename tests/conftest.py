@@ -27,40 +27,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("evenhand")
 
 
-# These call the compiled procedures. On a machine that has none in its cache their compilation alone takes
-# longer than all tests that are not slow may take together, so they run with `make slow`.
-COMPILED = (
-    "tests/procedure/",
-    "tests/sim/test_calibrate.py",
-    "tests/sim/test_compare.py",
-    "tests/sim/test_dask.py",
-    "tests/sim/test_engine.py",
-    "tests/sim/test_runs.py",
-    "tests/sim/test_sweep.py",
-    "tests/sim/test_truths.py",
-    "tests/live/test_audit.py",
-    "tests/live/test_commands.py",
-    "tests/live/test_experiment.py",
-    "tests/live/test_model.py",
-    "tests/live/test_replay.py",
-    "tests/faults/",
-    "tests/judge/test_command.py",
-    "tests/judge/test_evaluate.py",
-    "tests/judge/test_forecast.py",
-    "tests/judge/test_verdict.py",
-    "tests/report/test_command.py",
-    "tests/app/test_cli_simulate.py",
-    "tests/app/test_service.py",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what needs the compiled procedures among the slow tests."""
-    for item in items:
-        if item.nodeid.startswith(COMPILED):
-            item.add_marker(pytest.mark.slow)
-
-
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL of our own, gone with the session."""

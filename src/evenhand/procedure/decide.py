@@ -70,7 +70,7 @@ from evenhand.procedure.state import (
 from evenhand.procedure.stopping import evidence
 
 
-@kernel
+@kernel(apart=True)
 def next_cell(
     spec: Spec, state: State, work: Work, seed: int, replication: int, group: int
 ) -> tuple[int, int]:
@@ -157,7 +157,7 @@ def is_due(spec: Spec, state: State) -> bool:
     return told >= 0 and (told % spec.batch == 0 or state.clock[TOLD] >= spec.cap)
 
 
-@kernel
+@kernel(apart=True)
 def check(spec: Spec, state: State, work: Work) -> None:
     """Look at the stopping rule on what has been told, and write down evidence, what is needed, and the
     decision if there is one.

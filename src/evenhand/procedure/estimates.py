@@ -23,7 +23,7 @@ DRAWN_AT_ONCE = 256
 FIRST_NORMAL = 8
 
 
-@kernel
+@kernel(apart=True)
 def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     """Bring mean, margin and score up to date for touched policies; return the leader, or NONE. def:goal at
     eq:est_performance.
@@ -97,7 +97,7 @@ def _first_best(margins: Array, scores: Array) -> int:
     return leader
 
 
-@kernel
+@kernel(apart=True)
 def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int) -> int:
     """Draw means from the posterior and say who leads by them."""
     groups, policies = spec.phi.shape

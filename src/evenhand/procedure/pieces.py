@@ -22,7 +22,7 @@ from evenhand.theory import inner
 from evenhand.theory.bulk import beat_all
 
 
-@kernel
+@kernel(apart=True)
 def weakest_by_likelihood(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """The smallest generalised likelihood ratio over the pieces, and which piece it is.
 
@@ -90,7 +90,7 @@ def _solve(spec: Spec, work: Work, leader: int) -> None:
         _stamp(work.stamp_glr, work, k, owner, leader)
 
 
-@kernel
+@kernel(apart=True)
 def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """The smallest certified evidence (ln e-value) over the pieces, and which piece it is."""
     policies = spec.phi.shape[1]
@@ -117,7 +117,7 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
     return value, piece
 
 
-@kernel
+@kernel(apart=True)
 def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
     """The piece whose likelihood ratio exceeds its threshold least: the ratio, the threshold, and which."""
     policies = spec.phi.shape[1]
@@ -138,7 +138,7 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
     return value, needed, piece
 
 
-@kernel
+@kernel(apart=True)
 def open_up(spec: Spec, state: State, work: Work, leader: int, piece: int) -> tuple[int, int]:
     """Solve one piece and leave in lam_i, lam_k how much evidence each of its cells carries: v d(mean, lam).
 

@@ -36,7 +36,7 @@ UNDECIDED, MET, FAILED = range(3)
 HALVINGS = 200  # enough to reach neighbouring numbers
 
 
-@kernel
+@kernel(apart=True)
 def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
     """Does policy k meet its whole requirement? `work` holds up-to-date estimates (`estimates.refresh`)."""
     if spec.region.kind != BOX:
@@ -56,7 +56,7 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
     return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
 
 
-@kernel
+@kernel(apart=True)
 def judge_every_cell(spec: Spec, state: State, low: Array, high: Array, verdict: Ints) -> None:
     """Interval and verdict of all cells, each (L, K)."""
     for g in range(spec.phi.shape[0]):
@@ -65,7 +65,7 @@ def judge_every_cell(spec: Spec, state: State, low: Array, high: Array, verdict:
             verdict[g, k] = cell_verdict(spec, state, g, k)
 
 
-@kernel
+@kernel(apart=True)
 def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
     """One cell against its own floor and cap; where it has neither, there is nothing to miss."""
     floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
@@ -82,7 +82,7 @@ def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
     return MET if met else UNDECIDED
 
 
-@kernel
+@kernel(apart=True)
 def cell_interval(spec: Spec, state: State, g: int, k: int) -> tuple[float, float]:
     """The means of one cell that the data do not exclude, in unit scale; an end may be infinite."""
     floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
@@ -94,7 +94,7 @@ def cell_interval(spec: Spec, state: State, g: int, k: int) -> tuple[float, floa
     return _end(spec, state, g, k, low, 1.0), _end(spec, state, g, k, high, -1.0)
 
 
-@kernel
+@kernel(apart=True)
 def against(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
     """The rule's evidence of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
     n = state.n[g, k]
@@ -109,7 +109,7 @@ def against(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> 
     return value if sign * (mean - c) > 0.0 else -value
 
 
-@kernel
+@kernel(apart=True)
 def cell_level(spec: Spec, state: State, g: int, k: int) -> float:
     """What the evidence of one cell must reach under the study's stopping rule."""
     if spec.stopping in (CERTIFIED, BUDGET):

@@ -42,7 +42,7 @@ class Source(NamedTuple):
     dropout: float  # the chance that it never is
 
 
-@kernel
+@kernel(apart=True)
 def outcome(source: Source, mean: Array, k: int, g: int, draw: int, seed: int, replication: int) -> float:
     """The draw-th outcome of cell (k, g) in the user's units; `mean` is this replication's (L, K) table."""
     cell = k * mean.shape[0] + g

@@ -24,7 +24,7 @@ BLOCK = 64  # policies at a time: their scratch stays in the first-level cache
 FEW = 8  # groups up to which L steps over L groups beat a walk
 
 
-@kernel
+@kernel(apart=True)
 def beat_all(
     code: int, r: Region, q: Array, i: int, v: Array, mu: Array,
     lower: Array, lam_i: Array, lam_k: Array, work: Array,

@@ -24,7 +24,7 @@ LOOKS = 2000  # at most; tens are usual
 ENOUGH = 1e-10  # relative distance of the bounds that closes a part
 
 
-@kernel
+@kernel(apart=True)
 def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
     """The cheapest meeting where the rival's divergence is not convex: its value and a lower bound."""
     groups = duel.q.size

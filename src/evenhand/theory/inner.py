@@ -36,7 +36,7 @@ def work_size(groups: int, rows: int) -> int:
     return max(plain, *sizes)
 
 
-@kernel
+@kernel(apart=True)
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def enter(
     return math.nan, -math.inf
 
 
-@kernel
+@kernel(apart=True)
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -76,7 +76,7 @@ def leave(
     return math.nan, -math.inf, -1
 
 
-@kernel
+@kernel(apart=True)
 def beat(
     code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
@@ -108,7 +108,7 @@ def score(r: Region, q: Array, k: int, mu: Array) -> float:
     return total
 
 
-@kernel
+@kernel(apart=True)
 def best(r: Region, q: Array, mu: Array) -> int:
     """def:goal: the policy with the highest score inside its region, the first among equals; -1 for none."""
     found, top = -1, -math.inf

@@ -43,7 +43,7 @@ CLOSE = 1e-13  # what may remain of the gap between the overall means
 NOISE = 4e-16  # relative rounding error of an overall mean
 
 
-@kernel
+@kernel(apart=True)
 def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float, int]:
     """The cheapest meeting without penalties: value, lower bound, and the rival's cell that jumps or -1."""
     q, mu = duel.q, duel.mu
@@ -78,7 +78,7 @@ def root(duel: Duel, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
     return below, above, surplus
 
 
-@kernel
+@kernel(apart=True)
 def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -> tuple[float, float]:
     """Move both policies to their answer to the pull eta; the surplus there, and its slope in eta.
 
@@ -113,7 +113,7 @@ def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -
     return surplus, slope
 
 
-@kernel
+@kernel(apart=True)
 def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
     """The pulls on either side of the root, equal where the surplus vanishes without a jump.
 
@@ -150,7 +150,7 @@ def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[flo
     return eta, above if last else eta, surplus
 
 
-@kernel
+@kernel(apart=True)
 def between(
     duel: Duel, only_free: bool, surplus: float, above: float, lam_i: Array, lam_k: Array, work: Array
 ) -> int:

@@ -37,7 +37,7 @@ def effective(spec: Spec, state: State, w: Array, v: Array) -> None:
             v[g, k] = max(w[g, k], CRUMB) / dispersion(spec, state, g, k)
 
 
-@kernel
+@kernel(apart=True)
 def pieces_at(spec: Spec, work: Work, leader: int, v: Array, values: Array) -> int:
     """The cost of every piece at weights v, into values (K,); returns the cheapest. alg:internal."""
     policies = spec.phi.shape[1]
@@ -100,7 +100,7 @@ def _fill(spec: Spec, state: State, work: Work, k: int, lam: Array, c: Array) ->
         c[g, k] = slope if math.isfinite(slope) else 0.0
 
 
-@kernel
+@kernel(apart=True)
 def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
     """w <- P(w + alpha c), P the Euclidean projection onto the weights that the mode allows."""
     groups, policies = w.shape
@@ -143,7 +143,7 @@ def project(x: Array, total: float) -> None:
         x[j] = max(x[j] - cut, 0.0)
 
 
-@kernel
+@kernel(apart=True)
 def climb_directed(spec: Spec, w: Array, c: Array, share: float) -> None:
     """w <- (1 - share) w + share h, h = w c / w.c: cells gain in proportion to the evidence they carry.
 

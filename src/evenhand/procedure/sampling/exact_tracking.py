@@ -30,7 +30,7 @@ HELD = 60
 REVIVED = 0.01
 
 
-@kernel
+@kernel(apart=True)
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell: eq:external_opt solved at the present estimates, from the last weights on."""
     begin(spec, state)

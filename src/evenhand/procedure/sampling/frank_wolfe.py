@@ -37,7 +37,7 @@ PLAYS = 32  # rounds of fictitious play between them
 V, Z, VALUES, FIRST = 0, 1, 2, 3  # which spare table holds what; the players' slopes start at FIRST
 
 
-@kernel
+@kernel(apart=True)
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     begin(spec, state)

@@ -16,7 +16,7 @@ from evenhand.procedure.state import ASKED, State, Work
 FORCED = 0.3
 
 
-@kernel
+@kernel(apart=True)
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:

@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 ROUNDS = 30
 
 
-@kernel
+@kernel(apart=True)
 def weigh(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
     """w_k = split_k / cost_k, normalised; v is scratch. Active and agnostic mode. lemma:weight_infeas."""
     groups, policies = w.shape

@@ -27,7 +27,7 @@ from evenhand.theory import inner
 Array = NDArray[np.float64]
 
 
-@kernel
+@kernel(apart=True)
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     leader = refresh(spec, state, work, True)

@@ -13,7 +13,7 @@ from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
 
 
-@kernel
+@kernel(apart=True)
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     return d_track(spec, state, work, spec.weights, group)

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 HALVINGS = 60
 
 
-@kernel
+@kernel(apart=True)
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:

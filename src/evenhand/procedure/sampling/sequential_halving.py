@@ -22,7 +22,7 @@ from evenhand.procedure.state import STAGE, State, Work
 PARTINGS = 80
 
 
-@kernel
+@kernel(apart=True)
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell: the least-sampled one of the surviving policies (state.w is positive for survivors)."""
     rounds = _rounds(spec.phi.shape[1])

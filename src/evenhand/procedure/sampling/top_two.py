@@ -22,7 +22,7 @@ from evenhand.procedure.state import NONE, State, Work
 Array = NDArray[np.float64]
 
 
-@kernel
+@kernel(apart=True)
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:

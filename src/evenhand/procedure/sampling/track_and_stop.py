@@ -19,7 +19,7 @@ from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, UPDATES, State, Work
 
 
-@kernel
+@kernel(apart=True)
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell. alg:TaSCS."""
     begin(spec, state)

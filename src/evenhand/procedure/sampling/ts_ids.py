@@ -26,7 +26,7 @@ from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
 
 
-@kernel
+@kernel(apart=True)
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:

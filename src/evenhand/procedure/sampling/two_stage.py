@@ -30,7 +30,7 @@ from evenhand.procedure.stopping.cells import threshold
 from evenhand.theory import inner
 
 
-@kernel
+@kernel(apart=True)
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:

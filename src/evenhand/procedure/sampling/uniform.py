@@ -8,7 +8,7 @@ from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import ASKED, State, Work
 
 
-@kernel
+@kernel(apart=True)
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     groups, policies = spec.phi.shape

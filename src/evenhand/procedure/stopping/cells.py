@@ -45,7 +45,7 @@ def atom_ceiling(spec: Spec) -> float:
     return threshold(spec) + math.log(float(groups * (groups + 1) + spec.region.rows.shape[0]))
 
 
-@kernel
+@kernel(apart=True)
 def cell_above(spec: Spec, state: State, g: int, k: int, c: float) -> float:
     """ln e-value of one cell against {mean <= c}."""
     if c >= edge_high(spec.code):
@@ -55,7 +55,7 @@ def cell_above(spec: Spec, state: State, g: int, k: int, c: float) -> float:
     return _cell(spec, state, g, k, c, 1.0)
 
 
-@kernel
+@kernel(apart=True)
 def cell_below(spec: Spec, state: State, g: int, k: int, c: float) -> float:
     """ln e-value of one cell against {mean >= c}."""
     if c <= edge_low(spec.code):
@@ -73,7 +73,7 @@ def _cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> fl
     return tilt.cell(spec.code, n / phi, s / phi, c, sign)
 
 
-@kernel
+@kernel(apart=True)
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound; exact where one cell matters."""
     used, only = 0, 0
@@ -93,7 +93,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
     return tilt.row(spec, state, k, a, c, work)
 
 
-@kernel
+@kernel(apart=True)
 def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
     """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
     if spec.unknown_variance:

@@ -32,7 +32,7 @@ __all__ = ["ahead", "cell_above", "cell_below", "fails", "meets", "threshold"]
 Array = NDArray[np.float64]
 
 
-@kernel
+@kernel(apart=True)
 def ahead(spec: Spec, state: State, work: Work, i: int, k: int) -> float:
     """Against {k scores at least what i does}: the leader i is ahead of its rival k."""
     if spec.region.kind == PENALTY:
@@ -40,7 +40,7 @@ def ahead(spec: Spec, state: State, work: Work, i: int, k: int) -> float:
     return cells.ahead(spec, state, i, k, work.scratch)
 
 
-@kernel
+@kernel(apart=True)
 def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     """Against {policy k meets its requirement}: the average over its atoms."""
     r = spec.region
@@ -61,7 +61,7 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     return max(total - math.log(float(atoms)), NOTHING) if atoms > 0 else NOTHING
 
 
-@kernel
+@kernel(apart=True)
 def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
     """Against each {policy i violates this atom}: the least of them, and which atom.
 

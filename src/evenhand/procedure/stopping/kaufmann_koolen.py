@@ -32,7 +32,7 @@ ZETA = np.array([
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
-@kernel
+@kernel(apart=True)
 def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
     """What the likelihood ratio of a piece that touches policy k (and `other`, unless NONE) must reach."""
     groups = spec.phi.shape[0]
@@ -46,7 +46,7 @@ def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
     return patience + cells * constant(spec, _level(spec) / cells)
 
 
-@kernel
+@kernel(apart=True)
 def leave_threshold(spec: Spec, state: State, k: int) -> float:
     """What the likelihood ratio of "policy k violates its requirement" must reach, whichever atom is nearest.
 
@@ -67,7 +67,7 @@ def leave_threshold(spec: Spec, state: State, k: int) -> float:
     return most + second + 2.0 * constant(spec, 0.5 * _level(spec))
 
 
-@kernel
+@kernel(apart=True)
 def cell_threshold(spec: Spec, state: State, g: int, k: int) -> float:
     """What the likelihood ratio of one cell against a bound must reach."""
     return growth(spec, state.n[g, k]) + constant(spec, _level(spec))
@@ -100,7 +100,7 @@ def c_exp(x: float) -> float:
     return 2.0 * h_tilde(0.5 * (h_inverse(1.0 + x) + LOG_TWICE_ZETA_2), BASE)
 
 
-@kernel
+@kernel(apart=True)
 def c_gaussian(x: float) -> float:
     """C_gG(x): the least (g_G(lam) + x) / lam, by golden section; every lam gives a valid, larger value."""
     low, high = 0.5, 1.0
@@ -140,7 +140,7 @@ def h_inverse(x: float) -> float:
     return u
 
 
-@kernel
+@kernel(apart=True)
 def h_tilde(x: float, z: float) -> float:
     """The least y (x - ln ln y) over 1 < y <= z: e^(1/u) u at u = h^-1(x), or its value at z."""
     inner = 1.0 / math.log(z)

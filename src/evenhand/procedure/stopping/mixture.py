@@ -39,25 +39,25 @@ RATES = np.array([1.0, 1e-2, 1e-4, 1e-6])  # poisson: means of about 1/2, 50, 5,
 ENTER, LEAVE, BEAT = range(3)  # what the null is: policy k meets, policy i violates, rival k reaches policy i
 
 
-@kernel
+@kernel(apart=True)
 def enters(spec: Spec, state: State, work: Work, r: Region, k: int, ceiling: float) -> float:
     """ln e-value against {policy k's means lie in r}. A lower bound."""
     return _against(spec, state, work, r, ENTER, k, k, ceiling)
 
 
-@kernel
+@kernel(apart=True)
 def leaves(spec: Spec, state: State, work: Work, r: Region, i: int, ceiling: float) -> float:
     """ln e-value against {policy i's means lie outside r}. A lower bound."""
     return _against(spec, state, work, r, LEAVE, i, i, ceiling)
 
 
-@kernel
+@kernel(apart=True)
 def beats(spec: Spec, state: State, work: Work, r: Region, i: int, k: int, ceiling: float) -> float:
     """ln e-value against {rival k, inside r, scores at least what policy i does}. A lower bound."""
     return _against(spec, state, work, r, BEAT, i, k, ceiling)
 
 
-@kernel
+@kernel(apart=True)
 def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
     """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
     groups = spec.shares.size
@@ -67,7 +67,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
     return _half_space(spec, regret, table, 0.0, rest)
 
 
-@kernel
+@kernel(apart=True)
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound."""
     table, rest = work[: 6 * a.size].reshape((6, a.size)), work[6 * a.size :]

@@ -33,7 +33,7 @@ class Model(NamedTuple):
     factor: Array
 
 
-@kernel
+@kernel(apart=True)
 def newton(model: Model, c: float, eta: float, ridge: float) -> float:
     """Write the step to model.step and return its multiplier; `eta` is the last one's.
 

@@ -42,7 +42,7 @@ PLENTY = 60.0  # evidence beyond this is never needed, and its last digits cost 
 RIDGE = 1e-3  # relative curvature added while far from the minimum
 
 
-@kernel
+@kernel(apart=True)
 def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
     """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
     groups = spec.shares.size
@@ -51,14 +51,14 @@ def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
     return half_space(_cells(spec.code, m // 2, m, work, 2 * groups), 0.0, work[6 * groups :])
 
 
-@kernel
+@kernel(apart=True)
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound."""
     m = _gather(spec, state, k, a, 1.0, 0, work)
     return half_space(_cells(spec.code, m, m, work, 2 * a.size), c, work[6 * a.size :])
 
 
-@kernel
+@kernel(apart=True)
 def cell(code: int, n: float, s: float, c: float, sign: float) -> float:
     """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), exactly.
 

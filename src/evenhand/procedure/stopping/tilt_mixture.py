@@ -47,7 +47,7 @@ class Cells(NamedTuple):
     s: Array
 
 
-@kernel
+@kernel(apart=True)
 def measure(cells: Cells, lam: Array, model: Model, work: Array) -> float:
     """ln M at lam; its gradient and its Hessian, block by block, go to the model.
 

@@ -40,7 +40,7 @@ LOG_PI = math.log(math.pi)
 LOG_2_PI_E = math.log(2.0 * math.pi) + 1.0
 
 
-@kernel
+@kernel(apart=True)
 def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array) -> float:
     """ln e-value, up to the ceiling, against {q.mu_k >= q.mu_i}: the leader i is ahead. A lower bound."""
     groups = spec.shares.size
@@ -59,7 +59,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array)
     return min(ceiling, LOG_ON_MEANS + eta * gap + first + second)
 
 
-@kernel
+@kernel(apart=True)
 def row(spec: Spec, state: State, k: int, a: Array, c: float, ceiling: float, work: Array) -> float:
     """ln e-value, up to the ceiling, against {a.mu_k >= c}. A lower bound."""
     low, high = work[: a.size], work[a.size : 2 * a.size]
@@ -72,7 +72,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, ceiling: float, wo
     return min(ceiling, LOG_ON_MEANS + eta * gap + worst)
 
 
-@kernel
+@kernel(apart=True)
 def cell(state: State, g: int, k: int, c: float, sign: float, ceiling: float) -> float:
     """ln e-value of one cell, up to the ceiling, against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
     low, high = plausible(state, g, k, 1, ceiling)

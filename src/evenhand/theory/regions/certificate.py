@@ -29,7 +29,7 @@ ENDLESS = 1e6  # times the mean: an exponential cell with more room is free to r
 NORMAL, PULL, SHIFT, TOUCH, SPARE = range(5)  # rows of the scratch
 
 
-@kernel
+@kernel(apart=True)
 def bound(
     code: int, p: Programme, span: float, x: Array, y: Array, proof: Array, spare: Array, h: Array
 ) -> float:

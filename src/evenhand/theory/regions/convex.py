@@ -27,7 +27,7 @@ def work_size(groups: int, rows: int) -> int:
     return 2 * groups + max(inside.work_size(groups, rows), part)
 
 
-@kernel
+@kernel(apart=True)
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -35,7 +35,7 @@ def enter(
     return inside.approach(code, r, lam_k, k, k, v, mu, lam_k, work)
 
 
-@kernel
+@kernel(apart=True)
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -66,7 +66,7 @@ def leave(
     return best, min(lower, best), which
 
 
-@kernel
+@kernel(apart=True)
 def beat(
     code: int,
     r: Region,

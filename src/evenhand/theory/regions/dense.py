@@ -50,7 +50,7 @@ def solve(a: Array, b: Array) -> None:
         b[i] = b[i] / a[i, i] if a[i, i] > 0.0 else 0.0
 
 
-@kernel
+@kernel(apart=True)
 def jacobi(a: Array, vectors: Array) -> None:
     """Rotate a symmetric matrix until it is diagonal: eigenvalues there, eigenvectors in columns."""
     n = a.shape[0]

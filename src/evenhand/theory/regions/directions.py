@@ -40,7 +40,7 @@ def work_size(groups: int) -> int:
     return 2 * groups * groups + 12 * groups + ENTRY * DEPTH + max(reach_size(groups), trust_size(groups))
 
 
-@kernel
+@kernel(apart=True)
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:

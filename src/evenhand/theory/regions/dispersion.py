@@ -37,7 +37,7 @@ def work_size(groups: int) -> int:
     return max(gaussian, directions.work_size(groups), 2 * groups + inside.work_size(groups, 0))
 
 
-@kernel
+@kernel(apart=True)
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -57,7 +57,7 @@ def enter(
     return value, min(max(lower, 0.0), value)
 
 
-@kernel
+@kernel(apart=True)
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -71,7 +71,7 @@ def leave(
     return value, lower, 0 if value < math.inf else -1
 
 
-@kernel
+@kernel(apart=True)
 def beat(
     code: int,
     r: Region,

@@ -36,7 +36,7 @@ def work_size(cells: int, rows: int) -> int:
     return 2 * cells + ENTRY * DEPTH + interior_size(cells, rows)
 
 
-@kernel
+@kernel(apart=True)
 def nearest(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
     """The least cost of a programme at x, and a lower bound; gives up where the bound passes the cutoff.
 

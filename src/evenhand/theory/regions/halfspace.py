@@ -38,7 +38,7 @@ def work_size(cells: int) -> int:
     return 7 * cells + ENTRY * DEPTH
 
 
-@kernel
+@kernel(apart=True)
 def cross(
     code: int, a: Array, c: float, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -52,7 +52,7 @@ def cross(
     return reach(code, v_k, mu_k, a, c, lo, hi, lam_k, work[4 * n :])
 
 
-@kernel
+@kernel(apart=True)
 def reach(
     code: int, v: Array, mu: Array, a: Array, c: float, lo: Array, hi: Array, x: Array, work: Array
 ) -> tuple[float, float]:

@@ -35,7 +35,7 @@ def work_size(groups: int, rows: int) -> int:
     return (12 + ENTRY) * groups + 6 * cells + most * (cells + 1) + envelope_size(cells, most)
 
 
-@kernel
+@kernel(apart=True)
 def approach(
     code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array, x: Array, work: Array
 ) -> tuple[float, float]:

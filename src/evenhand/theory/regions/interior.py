@@ -38,7 +38,7 @@ def work_size(cells: int, rows: int) -> int:
     return cells * (cells + VECTORS + SPARE) + COLUMNS * (rows + 1)
 
 
-@kernel
+@kernel(apart=True)
 def minimise(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
     """The cost at x (infinite where no x that meets the conditions was found) and a certified lower bound.
 

@@ -49,7 +49,7 @@ def leave(
     return math.inf, math.inf, -1
 
 
-@kernel
+@kernel(apart=True)
 def beat(
     code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,

@@ -39,7 +39,7 @@ def work_size(groups: int) -> int:
     return (23 + ENTRY) * groups + reach_size(2 * groups)
 
 
-@kernel
+@kernel(apart=True)
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def enter(
     return total, total
 
 
-@kernel
+@kernel(apart=True)
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -95,7 +95,7 @@ def _cheapest(price: Array, many: int, r: Region, k: int, lam_k: Array) -> tuple
     return total, last
 
 
-@kernel
+@kernel(apart=True)
 def beat(
     code: int,
     r: Region,

@@ -42,7 +42,7 @@ def work_size(groups: int) -> int:
     return max(16 * groups, 12 + reach_size(2), programme)
 
 
-@kernel
+@kernel(apart=True)
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -62,7 +62,7 @@ def enter(
     return value, min(max(lower, 0.0), value)
 
 
-@kernel
+@kernel(apart=True)
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -89,7 +89,7 @@ def leave(
     return best, min(lower, best), which
 
 
-@kernel
+@kernel(apart=True)
 def beat(
     code: int,
     r: Region,

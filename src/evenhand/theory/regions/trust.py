@@ -35,7 +35,7 @@ def work_size(groups: int) -> int:
     return 2 * groups * groups + 4 * groups
 
 
-@kernel
+@kernel(apart=True)
 def escape(quad: Array, limit: float, w: Array, m: Array, x: Array, work: Array) -> tuple[float, float]:
     """The cost of the nearest x with x' quad x >= limit, and a lower bound on it."""
     n = x.shape[0]
