@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import socketserver
 import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,8 @@ def served(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
         def log_message(self, *args: object) -> None:
             asked.append(self.path)
 
-    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+    # a thread for each connection: browsers open some that they never use
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}", tmp_path, asked
         server.shutdown()
