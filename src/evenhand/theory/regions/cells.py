@@ -110,7 +110,17 @@ def budgeted(code: int, mu: float, budget: float, upward: bool) -> float:
 
 
 @kernel
-def lean(a: float, fa: float, b: float, fb: float, c: float, fc: float) -> float:
+def narrow(
+    one: float, f_one: float, two: float, f_two: float, x: float, f: float
+) -> tuple[float, float, float, float, float]:
+    """The bracket of a root after a look at x inside it, newest end first; how far to go from there."""
+    if (f < 0.0) == (f_one < 0.0):
+        return x, f, two, f_two, _lean(x, f, two, f_two, one, f_one)
+    return x, f, one, f_one, _lean(x, f, one, f_one, two, f_two)
+
+
+@kernel
+def _lean(a: float, fa: float, b: float, fb: float, c: float, fc: float) -> float:
     """How far to go from a towards b for the next look at a root between them: Chandrupatla's choice.
 
     Inverse quadratic interpolation through three points where they look like a monotone curve, else half.

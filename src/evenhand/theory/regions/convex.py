@@ -68,17 +68,9 @@ def leave(
 
 @kernel(apart=True)
 def beat(
-    code: int,
-    r: Region,
-    q: Array,
-    i: int,
-    k: int,
-    v: Array,
-    mu: Array,
-    lam_i: Array,
-    lam_k: Array,
-    work: Array,
-) -> tuple[float, float]:
+    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    lam_i: Array, lam_k: Array, work: Array,
+) -> tuple[float, float]:  # fmt: skip
     """eq:f_mu_opt_ext1: the nearest point at which rival k meets all conditions and reaches q.lam_i."""
     n = q.shape[0]
     x = work[: 2 * n]

@@ -21,7 +21,7 @@ from evenhand._kernel import kernel
 from evenhand.model import units
 from evenhand.model.region import Region
 from evenhand.theory.regions import directions, inside, trust
-from evenhand.theory.regions.cells import copy, cost, fill, lean, take_policy
+from evenhand.theory.regions.cells import copy, cost, fill, narrow, take_policy
 from evenhand.theory.regions.dense import factor, solve
 from evenhand.theory.regions.trust import form
 
@@ -73,17 +73,9 @@ def leave(
 
 @kernel(apart=True)
 def beat(
-    code: int,
-    r: Region,
-    q: Array,
-    i: int,
-    k: int,
-    v: Array,
-    mu: Array,
-    lam_i: Array,
-    lam_k: Array,
-    work: Array,
-) -> tuple[float, float]:
+    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    lam_i: Array, lam_k: Array, work: Array,
+) -> tuple[float, float]:  # fmt: skip
     """eq:f_mu_opt_ext1, eq:variance_opt1: the cheapest way for rival k, inside, to reach q.lam_i."""
     n = q.shape[0]
     if code != units.GAUSSIAN:
@@ -143,11 +135,7 @@ def _pull_together(r: Region, target: float, ease: float, part: Array, h: Array)
             break
         kappa = one + t * (two - one)
         excess, eta, dual = _at(r, target, ease, kappa, part, h)
-        three, e_three = (one, e_one) if (excess > 0.0) == (e_one > 0.0) else (two, e_two)
-        if (excess > 0.0) != (e_one > 0.0):
-            two, e_two = one, e_one
-        one, e_one = kappa, excess
-        t = lean(one, e_one, two, e_two, three, e_three)
+        one, e_one, two, e_two, t = narrow(one, e_one, two, e_two, kappa, excess)
     if e_one > 0.0:  # stay on the side that is inside
         _, eta, dual = _at(r, target, ease, two, part, h)
     return dual, eta

@@ -23,7 +23,7 @@ from evenhand._kernel import kernel
 from evenhand.model import units
 from evenhand.theory.pulls import paid
 from evenhand.theory.regions.branching import ENTRY, backtrack, branch, waiting
-from evenhand.theory.regions.cells import copy, cost, fill, first_pull, lean, settle, take_policy
+from evenhand.theory.regions.cells import copy, cost, fill, first_pull, narrow, settle, take_policy
 
 Array = NDArray[np.float64]
 
@@ -151,15 +151,11 @@ def _root(
     for _ in range(TURNS):
         eta = one + t * (two - one)
         g = _pull(code, v, mu, a, eta, near, far, x) - gap
-        three, g_three = (one, g_one) if (g > 0.0) == (g_one > 0.0) else (two, g_two)
-        if (g > 0.0) != (g_one > 0.0):
-            two, g_two = one, g_one
-        one, g_one = eta, g
+        one, g_one, two, g_two, t = narrow(one, g_one, two, g_two, eta, g)
         if abs(g) <= 1e-16 * gap:
             return eta, eta
         if abs(two - one) <= 4e-16 * abs(one):
             break
-        t = lean(one, g_one, two, g_two, three, g_three)
     return min(one, two), max(one, two)
 
 

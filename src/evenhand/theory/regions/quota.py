@@ -23,7 +23,7 @@ from evenhand.model import units
 from evenhand.model.region import Region
 from evenhand.theory.pulls import paid
 from evenhand.theory.regions.branching import ENTRY, backtrack, branch, waiting
-from evenhand.theory.regions.cells import bargain, copy, fill, first_pull, lean, settle
+from evenhand.theory.regions.cells import bargain, copy, fill, first_pull, narrow, settle
 from evenhand.theory.regions.halfspace import reach
 from evenhand.theory.regions.halfspace import work_size as reach_size
 
@@ -97,23 +97,14 @@ def _cheapest(price: Array, many: int, r: Region, k: int, lam_k: Array) -> tuple
 
 @kernel(apart=True)
 def beat(
-    code: int,
-    r: Region,
-    q: Array,
-    i: int,
-    k: int,
-    v: Array,
-    mu: Array,
-    lam_i: Array,
-    lam_k: Array,
-    work: Array,
-) -> tuple[float, float]:
+    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    lam_i: Array, lam_k: Array, work: Array,
+) -> tuple[float, float]:  # fmt: skip
     """eq:f_mu_opt_ext1: the cheapest way for rival k, inside the quota, to reach q.lam_i."""
     n = q.shape[0]
     cells = work[: 12 * n].reshape((6, 2 * n))
-    flags = work[12 * n : 17 * n].reshape(
-        (5, n)
-    )  # left, right; choices below the pull, above it, and at hand
+    # left, right; choices below the pull, above it, and at hand
+    flags = work[12 * n : 17 * n].reshape((5, n))
     both = work[17 * n : 21 * n].reshape((2, 2 * n))
     stack, rest = work[21 * n : 21 * n + ENTRY * n].reshape((n, ENTRY)), work[21 * n + ENTRY * n :]
     left, right, trial, found = flags[0], flags[1], both[0], both[1]
@@ -196,13 +187,9 @@ def _bound(code: int, r: Region, k: int, cells: Array, flags: Array, x: Array) -
         bound, g, _ = _lagrangian(code, r, k, cells, eta, flags, x)
         psi = max(psi, bound)
         copy(flags[4], flags[2] if g < 0.0 else flags[3])
-        three, g_three = (one, g_one) if (g < 0.0) == (g_one < 0.0) else (two, g_two)
-        if (g < 0.0) != (g_one < 0.0):
-            two, g_two = one, g_one
-        one, g_one = eta, g
+        one, g_one, two, g_two, t = narrow(one, g_one, two, g_two, eta, g)
         if g == 0.0 or abs(two - one) <= 4e-16 * abs(one):
             break
-        t = lean(one, g_one, two, g_two, three, g_three)
     for h in range(n):
         if flags[2, h] != flags[3, h]:
             return psi, h, free

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from evenhand._kernel import kernel
 from evenhand.model import units
 from evenhand.model.region import Region
-from evenhand.theory.regions.cells import bargain, copy, cost, fill, first_pull, lean, settle, take_policy
+from evenhand.theory.regions.cells import bargain, copy, cost, fill, first_pull, narrow, settle, take_policy
 from evenhand.theory.regions.envelope import nearest
 from evenhand.theory.regions.envelope import work_size as envelope_size
 from evenhand.theory.regions.halfspace import reach
@@ -91,17 +91,9 @@ def leave(
 
 @kernel(apart=True)
 def beat(
-    code: int,
-    r: Region,
-    q: Array,
-    i: int,
-    k: int,
-    v: Array,
-    mu: Array,
-    lam_i: Array,
-    lam_k: Array,
-    work: Array,
-) -> tuple[float, float]:
+    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    lam_i: Array, lam_k: Array, work: Array,
+) -> tuple[float, float]:  # fmt: skip
     """eq:f_mu_opt_ext1: the cheapest way for rival k, inside, to reach q.lam_i."""
     n = q.shape[0]
     if code == units.EXPONENTIAL:
@@ -192,11 +184,7 @@ def _meet(code: int, r: Region, part: Array, gap: float, low: float, high: float
         surplus, bound = _pull(code, r, part, eta, low, high)
         lower = max(lower, bound)
         copy(x, below if surplus < 0.0 else above)
-        three, g_three = (one, g_one) if (surplus < 0.0) == (g_one < 0.0) else (two, g_two)
-        if (surplus < 0.0) != (g_one < 0.0):
-            two, g_two = one, g_one
-        one, g_one = eta, surplus
-        t = lean(one, g_one, two, g_two, three, g_three)
+        one, g_one, two, g_two, t = narrow(one, g_one, two, g_two, eta, surplus)
     g_lo, g_hi = min(g_one, g_two), max(g_one, g_two)
     return -g_lo / (g_hi - g_lo), lower
 
@@ -240,11 +228,7 @@ def _top(
             f_lo = f
         else:
             f_hi = f
-        three, d_three = (one, d_one) if (d < 0.0) == (d_one < 0.0) else (two, d_two)
-        if (d < 0.0) != (d_one < 0.0):
-            two, d_two = one, d_one
-        one, d_one = trial, d
-        t = lean(one, d_one, two, d_two, three, d_three)
+        one, d_one, two, d_two, t = narrow(one, d_one, two, d_two, trial, d)
     if d_one == 0.0:
         return f_hi
     lo, hi, d_lo, d_hi = min(one, two), max(one, two), min(d_one, d_two), max(d_one, d_two)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.theory.regions.cells import copy, lean
+from evenhand.theory.regions.cells import copy, narrow
 from evenhand.theory.regions.dense import jacobi
 
 Array = NDArray[np.float64]
@@ -144,12 +144,8 @@ def _root(limit: float, top: float, y: Array, ratio: Array, least: float, first:
             break
         tau = one + t * (two - one)
         f = math.sqrt(limit / _secular(top, y, ratio, tau, without)) - 1.0
-        three, f_three = (one, f_one) if (f > 0.0) == (f_one > 0.0) else (two, f_two)
-        if (f > 0.0) != (f_one > 0.0):
-            two, f_two = one, f_one
-        one, f_one = tau, f
+        one, f_one, two, f_two, t = narrow(one, f_one, two, f_two, tau, f)
         if f == 0.0:
             break
-        t = lean(one, f_one, two, f_two, three, f_three)
     # the smaller stretches more: it is the side that leaves
     return min(one, two) if f_one != 0.0 else one
