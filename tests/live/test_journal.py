@@ -9,8 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
-from evenhand.live import journal as journals
-from evenhand.live import schema, tables
+from evenhand.live import schema, tables, turn
 from evenhand.live.chain import genesis, verified
 from evenhand.live.journal import HeadMoved, Journal, open_journal
 from evenhand.live.sqlite import SqliteJournal
@@ -42,7 +41,7 @@ def test_what_is_appended_is_read_back_in_order_with_a_whole_chain(journal: Jour
 
 
 def test_a_long_log_is_read_page_by_page(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journals, "PAGE", 7)
+    monkeypatch.setattr(turn, "PAGE", 7)
     head = journal.create("one", entries(1)[0])
     journal.append("one", entries(*range(2, 31)), head)
     assert [row.record.seq for row in journal.read("one", after=3, until=25)] == list(range(4, 26))

@@ -16,7 +16,8 @@ from evenhand.errors import BadInput, Closed, Conflict
 from evenhand.live.asking import Ask
 from evenhand.live.chain import verified
 from evenhand.live.experiment import Experiment
-from evenhand.live.fold import Fold, corrected
+from evenhand.live.fold import Fold
+from evenhand.live.history import corrected
 from evenhand.live.journal import open_journal
 from evenhand.live.loading import load_protocol
 from evenhand.live.protocol import Protocol

@@ -15,7 +15,7 @@ from evenhand.errors import BadInput
 if TYPE_CHECKING:
     from evenhand.live.asking import Ask
     from evenhand.live.experiment import Experiment
-    from evenhand.live.fold import View
+    from evenhand.live.view import View
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,8 @@ from evenhand.live import events as ev
 from evenhand.live.common import answered, code, refuse_unless_open
 from evenhand.live.events import decode
 from evenhand.live.fold import Fold
-from evenhand.live.writer import Session
+from evenhand.live.protocol import LIMITS
+from evenhand.live.session import Session
 from evenhand.procedure.state import TOLD
 
 
@@ -30,6 +31,14 @@ class Request(NamedTuple):
     key: str | None = None
     lease: float | None = None
     key_is_ours: bool = False  # made up by us, so that it can be there already only after a broken connection
+
+
+def checked_count(n: object) -> int:
+    """How many tickets, if that is a sensible number."""
+    most = LIMITS["asks_at_once"]
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
+        raise BadInput(f"ask for 1 to {most} tickets at once; {n!r} were asked for.")
+    return n
 
 
 def ask(session: Session, request: Request) -> list[Ask]:
@@ -86,7 +95,7 @@ def _held(fold: Fold, worker: str | None, arrived: int) -> list[Ask]:
     """The tickets this worker has and has not told."""
     asks = []
     problem = fold.protocol.problem
-    for ticket in fold.by_worker.get(worker or "", ()):
+    for ticket in fold.out.held_by(worker):
         k, g = fold.out[ticket][:2]
         if arrived not in (-1, g):
             raise Conflict(

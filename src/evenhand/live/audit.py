@@ -1,10 +1,8 @@
 """The audit: every allocation, estimate, piece of evidence and the stop, derived again from the log.
 
 It says "identical", or names the first event that does not follow from those before it. On another build of
-the
-numerical libraries the last digits of chances may differ; these are counted apart, and are no difference as
-long as
-every decision is the same.
+the numerical libraries the last digits of chances may differ; these are counted apart, and are no difference
+as long as every decision is the same.
 """
 
 from __future__ import annotations
@@ -21,10 +19,11 @@ from evenhand.live.export import Export
 from evenhand.live.fold import Fold
 from evenhand.live.history import Outcomes
 from evenhand.live.index import index_of
-from evenhand.live.journal import Position, Row, open_journal
+from evenhand.live.journal import Position, open_journal
 from evenhand.live.loading import only_experiment
 from evenhand.live.protocol import Protocol, versions
 from evenhand.live.tables import Index
+from evenhand.live.turn import Row
 
 _AT_ONCE = 10_000  # events whose arithmetic is done in one go
 _NOWHERE = Index(part=-1)  # of records from a file, which has no index

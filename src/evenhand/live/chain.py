@@ -4,9 +4,8 @@
     hash of event 0  =  SHA-256( "evenhand journal 1", a line end, the experiment's name )
 
 An event's bytes are canonical JSON in UTF-8: keys sorted, no spaces, floats as the shortest text that reads
-back as the same
-number, neither NaN nor infinity. The hashes are over the stored bytes, so a verifier needs no JSON to check
-them.
+back as the same number, neither NaN nor infinity. The hashes are over the stored bytes, so a verifier needs
+no JSON to check them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What can happen in an experiment: a closed set of events, and nothing else ever changes it.
 
 Names of policies and groups stand in the log as people wrote them, so that a log can be read without its
-program. Tickets are
-whole numbers here; people see them with a check code (`tickets`).
+program. Tickets are whole numbers here; people see them with a check code (`tickets`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
             trial.tell(ask, outcome=treat(ask.policy, ask.group))
 
 An answer comes back only when what it says is on the disk. Safe to share between threads; between processes
-use a postgresql://
-address, or the service.
+use a postgresql:// address, or the service.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from functools import partial
 from types import TracebackType
 from typing import Any, overload
 
-from evenhand.errors import BadInput, Conflict
+from evenhand.errors import Conflict
 from evenhand.live import asking, steering, telling
 from evenhand.live.asking import Ask, Request
 from evenhand.live.chain import Head
 from evenhand.live.clock import Clock, utc
 from evenhand.live.common import checked_text, optional_text
 from evenhand.live.events import encode
-from evenhand.live.fold import View
 from evenhand.live.index import index_of
-from evenhand.live.journal import Journal, Row, open_journal
+from evenhand.live.journal import Journal, open_journal
 from evenhand.live.loading import only_experiment
 from evenhand.live.outcomes import checked_outcome
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
 from evenhand.live.status import Forecast, Status, status_of
-from evenhand.live.steering import Row as ImportRow
 from evenhand.live.telling import Receipt
 from evenhand.live.tickets import ticket_number
+from evenhand.live.turn import Row
+from evenhand.live.view import View, view_of
 from evenhand.live.writer import Writer
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
@@ -138,10 +137,7 @@ class Experiment:
         lease: float | None = None,
     ) -> Ask | list[Ask] | None:
         """The next ticket, or the next n; none when the experiment has stopped or all its samples are out."""
-        count = 1 if n is None else n
-        most = LIMITS["asks_at_once"]
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
-            raise BadInput(f"ask for 1 to {most} tickets at once; {n!r} were asked for.")
+        count = asking.checked_count(1 if n is None else n)
         if lease is not None:
             check_lease(lease)
         worker, key = optional_text(worker, "worker"), optional_text(key, "key")
@@ -190,9 +186,7 @@ class Experiment:
         self, rows: Sequence[tuple[str, str, float]], *, source: str = "import", key: str | None = None
     ) -> int:
         """Outcomes collected before, as (policy, group, outcome); all of them or none."""
-        checked = [self._row(number, row) for number, row in enumerate(rows, start=1)]
-        if not checked:
-            raise BadInput("an import must hold at least one outcome; it holds none.")
+        checked = steering.checked_rows(rows, self.protocol.problem)
         source, key = checked_text(source, "source"), optional_text(key, "key")
         return self._writer.submit(partial(steering.import_rows, rows=checked, source=source, key=key))
 
@@ -222,14 +216,12 @@ class Experiment:
 
         `forecast` says how many more samples it may take, from the present state.
         """
-        with self._writer.reading() as fold:
-            view = fold.view()
-        return status_of(view, self._clock.now(), forecast)
+        return status_of(self.present(), self._clock.now(), forecast)
 
     def present(self) -> View:
         """Protocol, counts and state as they are now, for whoever judges or reports them."""
         with self._writer.reading() as fold:
-            return fold.view()
+            return view_of(fold)
 
     @property
     def head(self) -> Head:
@@ -255,18 +247,6 @@ class Experiment:
 
     def _number(self, ticket: Ask | str) -> int:
         return ticket_number(self.protocol.hash, ticket.ticket if isinstance(ticket, Ask) else ticket)
-
-    def _row(self, number: int, row: Any) -> ImportRow:
-        problem = self.protocol.problem
-        try:
-            policy, group, outcome = row
-            problem.policy_index(policy)
-            problem.group_index(group)
-            return ImportRow(policy, group, checked_outcome(outcome, problem.family))
-        except BadInput as error:
-            raise BadInput(f"row {number}: {error}") from None
-        except (TypeError, ValueError):
-            raise BadInput(f"row {number} must be (policy, group, outcome); it is {row!r}.") from None
 
     def _steer(self, what: Any, reason: str, by: str | None) -> None:
         reason, by = checked_text(reason, "reason"), optional_text(by, "by")

@@ -5,9 +5,8 @@ Rules a reader may want to know:
 - An event's place in the log is its time. Clocks decide only when an expiry is written, never what it means.
 - A ticket out counts for the allocation; told outcomes alone count for estimates and evidence.
 - After an amendment the cell's outcomes are folded again from its first, each with its latest correction, in
-  the order in which
-  they were first told. The rule's memory and what was asked before stay as they were. The stopping rule looks
-  at once.
+  the order in which they were first told. The rule's memory and what was asked before stay as they were. The
+  stopping rule looks at once.
 - After the stop nothing changes estimates but amendments, and nothing changes the decision.
 """
 
@@ -15,57 +14,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from evenhand.live import events as ev
 from evenhand.live.brain import Brain, Cell
 from evenhand.live.chain import Difference, Head, Record
 from evenhand.live.events import AnyEvent, decode
-from evenhand.live.kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TELL, Tally
+from evenhand.live.kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TELL
+from evenhand.live.out import Out, TicketsOut
 from evenhand.live.protocol import Protocol
-from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, NONE, STOPPED, TOLD, WEAKEST, State
+from evenhand.live.stop import described, same_stop, stop_of
 
 # the outcomes that count in a cell as of an event, first told first: how an amendment is folded
 History = Callable[[int, int], Sequence[float]]
 
 COUNTED = (
-    "asked",
-    "told",
-    "late",
-    "dropped",
-    "expired",
-    "amended",
-    "imported",
-    "refused",
-    "viewed",
-    "clock_back",
-)
-
-
-class Out(NamedTuple):
-    """A ticket handed out."""
-
-    policy: int
-    group: int  # -1 where it is not known yet
-    worker: str | None
-    at: str
-    lease: float | None
-
-
-class View(NamedTuple):
-    """What a reader needs of a fold."""
-
-    protocol: Protocol
-    head: Head
-    state: State
-    tally: Tally
-    counts: dict[str, int]
-    pending: int
-    oldest: str | None  # when the oldest ticket still out was handed out
-    stop: ev.Stopped | None
-    paused: bool
-    closed: bool
-    corrected_after_stop: bool
+    "asked", "told", "late", "dropped", "expired", "amended", "imported", "refused", "viewed", "clock_back",
+)  # fmt: skip
 
 
 class Fold:
@@ -76,8 +41,7 @@ class Fold:
         self.head = head
         self.brain = Brain(protocol)
         self.tickets = 0  # number of the latest
-        self.out: dict[int, Out] = {}
-        self.by_worker: dict[str, dict[int, None]] = {}
+        self.out = TicketsOut()
         self.counts = dict.fromkeys(COUNTED, 0)
         self.latest = ""  # latest time in the log
         self.stop: ev.Stopped | None = None
@@ -91,10 +55,9 @@ class Fold:
         self._is_agnostic = protocol.problem.mode == "agnostic"
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             ev.Asked: self._asked, ev.Told: self._told, ev.Late: self._late, ev.Dropped: self._dropped,
-            ev.Expired: self._expired, ev.Imported: self._imported, ev.Refused: self._refused, ev.Paused:
-            self._paused,
-            ev.Resumed: self._resumed, ev.Stopped: self._stopped, ev.Closed: self._closed, ev.Viewed:
-            self._viewed,
+            ev.Expired: self._expired, ev.Imported: self._imported, ev.Refused: self._refused,
+            ev.Paused: self._paused, ev.Resumed: self._resumed, ev.Stopped: self._stopped,
+            ev.Closed: self._closed, ev.Viewed: self._viewed,
         }  # fmt: skip
 
     @property
@@ -146,22 +109,6 @@ class Fold:
         self._passed_snapshot(record.seq)
         self.head = Head(record.seq, record.hash)
 
-    def stop_event(self, at: str, back: float = 0.0) -> ev.Stopped:
-        """The event that says the rule has fired."""
-        clock, level = self.brain.state.clock, self.brain.state.level
-        decided = clock[STOPPED] == DECIDED
-        answer = int(clock[ANSWER])
-        return ev.Stopped(
-            at=at,
-            back=back,
-            why="decided" if decided else "exhausted",
-            answer=self.protocol.problem.policies[answer] if decided and answer != NONE else None,
-            samples=int(clock[TOLD]),
-            evidence=finite(level[EVIDENCE]),
-            needed=finite(level[NEEDED]),
-            weakest=int(level[WEAKEST]),
-        )
-
     def cell(self, k: int, g: int) -> int:
         """The number of a cell."""
         return k * len(self.protocol.groups) + g
@@ -180,17 +127,6 @@ class Fold:
     def unit(self, outcome: float) -> float:
         """An outcome as the kernels see it."""
         return (outcome - self._low) / self._width
-
-    def view(self) -> View:
-        """What a reader needs, copied, so that writing can go on."""
-        brain = self.brain
-        oldest = next(iter(self.out), None)
-        return View(
-            self.protocol, self.head, State._make(table.copy() for table in brain.state),
-            Tally._make(table.copy() for table in brain.tally), dict(self.counts), len(self.out),
-            None if oldest is None else self.out[oldest].at, self.stop, self.paused, self.closed,
-            self.corrected_after_stop,
-        )  # fmt: skip
 
     def note_time(self, event: ev.Event) -> None:
         """Keep the latest time, and count the clock's steps back."""
@@ -217,9 +153,7 @@ class Fold:
         lease = self.protocol.lease if event.lease is None else event.lease
         self.tickets = event.ticket
         self.counts["asked"] += 1
-        self.out[event.ticket] = Out(k, g, event.worker, event.at, lease)
-        if event.worker is not None:
-            self.by_worker.setdefault(event.worker, {})[event.ticket] = None
+        self.out.hand_out(event.ticket, Out(k, g, event.worker, event.at, lease))
 
     def _told(self, seq: int, event: ev.Told) -> None:
         out = self._came_back(seq, event.ticket)
@@ -286,11 +220,9 @@ class Fold:
         self.brain.flush()
         if not self.brain.has_stopped or self.stop is not None:
             raise Difference(seq, "stops the experiment, and the stopping rule does not.")
-        derived = self.stop_event(event.at, event.back)
-        if not _same_stop(event, derived):
-            raise Difference(
-                seq, f"stops with {_described(event)}; the rule stops with {_described(derived)}."
-            )
+        derived = stop_of(self.protocol, self.brain.state, event.at, event.back)
+        if not same_stop(event, derived):
+            raise Difference(seq, f"stops with {described(event)}; the rule stops with {described(derived)}.")
         self.stop = event
 
     def _snapshot(self, seq: int, event: ev.Snapshot) -> None:
@@ -306,14 +238,9 @@ class Fold:
         self.brain.refresh()
 
     def _came_back(self, seq: int, ticket: int) -> Out:
-        out = self.out.pop(ticket, None)
+        out = self.out.take_back(ticket)
         if out is None:
             raise Difference(seq, f"is about ticket {ticket}, which is not out.")
-        if out.worker is not None:
-            theirs = self.by_worker[out.worker]
-            del theirs[ticket]
-            if not theirs:
-                del self.by_worker[out.worker]
         return out
 
     def _place(self, seq: int, policy: str, group: str | None) -> tuple[int, int]:
@@ -327,35 +254,3 @@ class Fold:
         if g is None:
             raise Difference(seq, f"names {group!r}, which is no group.")
         return g
-
-
-def corrected(records: Iterable[Record]) -> list[float]:
-    """The outcomes of a cell from its records, each with its latest correction, first told first."""
-    outcomes: dict[int, float] = {}
-    for record in records:
-        event = decode(record)
-        if isinstance(event, (ev.Told, ev.Imported, ev.Amended)):
-            outcomes[event.ticket] = event.outcome
-    return list(outcomes.values())
-
-
-def finite(value: float) -> float | None:
-    """The number, or None where it is infinite: a log holds finite numbers."""
-    return float(value) if math.isfinite(value) else None
-
-
-def _same_stop(a: ev.Stopped, b: ev.Stopped) -> bool:
-    exact = (a.why, a.answer, a.samples, a.weakest) == (b.why, b.answer, b.samples, b.weakest)
-    return exact and _close(a.evidence, b.evidence) and _close(a.needed, b.needed)
-
-
-def _close(a: float | None, b: float | None) -> bool:
-    """Equal up to the last digits, in which two builds of the numerical libraries may differ."""
-    if a is None or b is None:
-        return a is b
-    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
-
-
-def _described(stop: ev.Stopped) -> str:
-    evidence = f"evidence {stop.evidence} of {stop.needed}"
-    return f"{stop.why}, answer {stop.answer!r} after {stop.samples} samples, {evidence}"

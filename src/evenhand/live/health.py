@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.live.clock import seconds_of
-from evenhand.live.fold import View
 from evenhand.live.kernels import Tally
+from evenhand.live.view import View
 
 ALERT = 0.001  # a sample-ratio p-value below this is no accident
 _LEAST_SPREAD = 5.0  # below, a cell's draws are too few for the normal law

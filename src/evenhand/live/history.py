@@ -1,14 +1,30 @@
-"""Every outcome that stands, by cell and ticket: what an audit needs when it meets an amendment."""
+"""The outcomes that stand in a cell, each with its latest correction: how an amendment is folded.
+
+A running experiment looks a cell up in its journal; an audit trusts no lookup and keeps its own account.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from evenhand.live import events as ev
-from evenhand.live.chain import Difference
+from evenhand.live.chain import Difference, Record
+from evenhand.live.events import decode
 from evenhand.live.fold import Fold
 
 
+def corrected(records: Iterable[Record]) -> list[float]:
+    """The outcomes of a cell from its records, first told first."""
+    outcomes: dict[int, float] = {}
+    for record in records:
+        event = decode(record)
+        if isinstance(event, (ev.Told, ev.Imported, ev.Amended)):
+            outcomes[event.ticket] = event.outcome
+    return list(outcomes.values())
+
+
 class Outcomes:
-    """Grows with the log, so it is made only for logs with amendments."""
+    """By cell and ticket. Grows with the log, so it is made only for logs with amendments."""
 
     def __init__(self, fold: Fold) -> None:
         self._policies, self._groups = fold.protocol.policies, fold.protocol.groups

@@ -2,8 +2,7 @@
 
     journal = open_journal("trial.db")              # or "postgresql://host/database", or ":memory:"
     for row in journal.read("main", after=0): ...
-    with journal.turn("main") as turn:              # nobody else writes to this experiment until the turn
-    ends
+    with journal.turn("main") as turn:              # nobody else writes to this experiment meanwhile
         turn.append([(body, Index(...)), ...])      # durable when the turn has ended without an error
 
 A turn that raises leaves nothing behind. `Interrupted` means nobody knows whether the commit went through:
@@ -18,14 +17,11 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
+from evenhand.errors import BadInput, StorageFailed
 from evenhand.live import tables
-from evenhand.live.chain import Difference, Head, Record, extend, genesis
+from evenhand.live.chain import Head, Record, genesis
 from evenhand.live.points import reach
-from evenhand.live.tables import Index
-
-Entry = tuple[bytes, Index]
-PAGE = 20_000  # events read at a time: memory does not grow with the log
+from evenhand.live.turn import Entry, Row, Turn, find, in_pages, of_cell, page
 
 
 class Interrupted(StorageFailed):
@@ -42,13 +38,6 @@ class Position(NamedTuple):
     head: Head
     snapshot: int  # number of the event that holds the latest one; 0: none yet
     ends_there: bool  # is there no event beyond the head?
-
-
-class Row(NamedTuple):
-    """A record and what it is found by."""
-
-    record: Record
-    found_by: Index
 
 
 def open_journal(address: str, *, write: bool = True, create: bool = False, wait: float = 0.0) -> Journal:
@@ -84,27 +73,26 @@ class Journal:
     def position(self, experiment: str) -> Position:
         """How far the log goes, by what is written about it and by what is there."""
         with self._read() as connection:
-            row = _find(connection, tables.position, experiment)
+            row = find(connection, tables.position, experiment)
             return Position(Head(row.seq, row.hash), row.snapshot, not row.beyond)
 
     def read(self, experiment: str, after: int = 0, until: int | None = None) -> Iterator[Row]:
         """Events after number `after`, in order, as they were when reading began."""
         with self._read() as connection:
-            row = _find(connection, tables.find, experiment)
+            row = find(connection, tables.find, experiment)
         last = row.seq if until is None else until
-        while after < last:
+
+        def next_page(after: int) -> list[Row]:
             with self._read() as connection:
-                found = _page(connection, row.number, after, last)
-            if not found:
-                raise Difference(after + 1, f"is missing: the head says there are {last} events.")
-            yield from found
-            after = found[-1].record.seq
+                return page(connection, row.number, after, last)
+
+        yield from in_pages(next_page, after, last)
 
     def by_cell(self, experiment: str, cell: int, until: int) -> list[Record]:
         """The events by which outcomes of a cell count (told, imported, amended), up to one."""
         with self._read() as connection:
-            number = _find(connection, tables.find, experiment).number
-            return _by_cell(connection, number, cell, until)
+            number = find(connection, tables.find, experiment).number
+            return of_cell(connection, number, cell, until)
 
     @contextmanager
     def turn(self, experiment: str) -> Iterator[Turn]:
@@ -114,7 +102,7 @@ class Journal:
         with self._explained(), self._writing.connect() as connection:
             self._prepare(connection)
             with connection.begin() as transaction:
-                turn = Turn(connection, _find(connection, tables.lock, experiment))
+                turn = Turn(connection, find(connection, tables.lock, experiment))
                 yield turn
                 with self._together(connection):
                     turn.flush()
@@ -149,7 +137,7 @@ class Journal:
                     )
                 first = {"name": experiment, "seq": start.seq, "hash": start.hash, "snapshot": 0}
                 connection.execute(sa.insert(tables.experiments), first)
-                turn = Turn(connection, _find(connection, tables.lock, experiment))
+                turn = Turn(connection, find(connection, tables.lock, experiment))
                 turn.append([entry])
                 turn.flush()
             self._committed(turn)
@@ -185,93 +173,3 @@ class Journal:
             yield
         except sa.exc.DBAPIError as problem:
             raise self._explain(problem) from problem
-
-
-class Turn:
-    """One transaction on one experiment, with its row locked."""
-
-    def __init__(self, connection: sa.Connection, row: sa.Row[int, str, int, bytes, int]) -> None:
-        self._connection = connection
-        self.number = int(row.number)
-        self.head = Head(row.seq, row.hash)
-        self.snapshot = int(row.snapshot)
-        self.wrote = False
-        self._waiting: list[dict[str, object]] = []
-
-    def append(self, entries: Sequence[Entry]) -> list[Record]:
-        """Add events; they are written at the latest when the turn ends."""
-        records = extend(self.head, [body for body, _ in entries])
-        for record, (_, index) in zip(records, entries, strict=True):
-            self._waiting.append({"experiment": self.number, **record._asdict(), **index._asdict()})
-        if records:
-            self.head = Head(records[-1].seq, records[-1].hash)
-        return records
-
-    def mark_snapshot(self) -> None:
-        """The last event appended is a snapshot."""
-        self.snapshot = self.head.seq
-
-    def by_ticket(self, ticket: int) -> list[Record]:
-        return self._found(tables.by_ticket, ticket)
-
-    def by_key(self, key: str) -> list[Record]:
-        return self._found(tables.by_key, key)
-
-    def by_cell(self, cell: int, until: int | None = None) -> list[Record]:
-        """The events by which outcomes of a cell count (told, imported, amended), up to one."""
-        self.flush()
-        return _by_cell(self._connection, self.number, cell, self.head.seq if until is None else until)
-
-    def read(self, after: int) -> Iterator[Row]:
-        """Events after number `after`, up to the head."""
-        while after < self.head.seq:
-            found = _page(self._connection, self.number, after, self.head.seq)
-            if not found:
-                raise Difference(after + 1, f"is missing: the head says there are {self.head.seq} events.")
-            yield from found
-            after = found[-1].record.seq
-
-    def flush(self) -> None:
-        """Hand what was appended to the database, still inside the transaction."""
-        if not self._waiting:
-            return
-        reach("before write")
-        self._connection.execute(tables.insert, self._waiting)
-        self._connection.execute(
-            tables.advance,
-            {
-                "of": self.number,
-                "to_seq": self.head.seq,
-                "to_hash": self.head.hash,
-                "to_snapshot": self.snapshot,
-            },
-        )
-        self._waiting.clear()
-        self.wrote = True
-        reach("after write")
-
-    def _found(self, statement: sa.Select[int, bytes, bytes], what: object) -> list[Record]:
-        self.flush()
-        rows = self._connection.execute(statement, {"of": self.number, "what": what})
-        return [Record(seq, body, hash_) for seq, body, hash_ in rows]
-
-
-def _find(
-    connection: sa.Connection, statement: sa.Select[int, str, int, bytes, int], name: str
-) -> sa.Row[int, str, int, bytes, int]:
-    row = connection.execute(statement, {"name": name}).one_or_none()
-    if row is None:
-        raise NotFound(f"the journal holds no experiment {name!r}.")
-    if not isinstance(row.seq, int) or not isinstance(row.hash, bytes) or not isinstance(row.snapshot, int):
-        raise IntegrityFailed(f"the head of {name!r} was changed: it names no event.")
-    return row
-
-
-def _page(connection: sa.Connection, number: int, after: int, until: int) -> list[Row]:
-    rows = connection.execute(tables.page, {"of": number, "after": after, "until": until, "most": PAGE})
-    return [Row(Record(row[1], row[7], row[8]), Index._make(row[2:7])) for row in rows.fetchall()]
-
-
-def _by_cell(connection: sa.Connection, number: int, cell: int, until: int) -> list[Record]:
-    rows = connection.execute(tables.by_cell, {"of": number, "what": cell, "until": until})
-    return [Record(seq, body, hash_) for seq, body, hash_ in rows]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import heapq
 
 from evenhand.live.clock import Clock, seconds_of
-from evenhand.live.fold import Fold, Out
+from evenhand.live.fold import Fold
+from evenhand.live.out import Out
 
 
 class Leases:

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from evenhand.errors import BadInput, NotFound
 from evenhand.live.chain import Difference, Head, Record, genesis, link, verified
 from evenhand.live.events import Created, Snapshot, decode
-from evenhand.live.fold import Fold, History, corrected
-from evenhand.live.journal import Journal, Row
+from evenhand.live.fold import Fold, History
+from evenhand.live.history import corrected
+from evenhand.live.journal import Journal
 from evenhand.live.protocol import Protocol
 from evenhand.live.snapshot import restore
+from evenhand.live.turn import Row
 
 _AT_ONCE = 5_000
 

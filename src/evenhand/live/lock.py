@@ -1,9 +1,8 @@
 """One writer per SQLite file: an exclusive lock beside it, which also remembers the last event written.
 
 The lock is the operating system's, so it ends with its process however that ends. What it remembers is
-written after each commit:
-a journal that does not hold that event is an older copy put in place of the newer one, and going on from it
-would fork the log.
+written after each commit: a journal that does not hold that event is an older copy put in place of the newer
+one, and going on from it would fork the log.
 """
 
 from __future__ import annotations
@@ -19,21 +18,9 @@ from evenhand.errors import StorageFailed
 MOUNTS = Path("/proc/self/mountinfo")  # what is mounted where, on Linux
 _SIZE = 128  # bytes; always the same, so that overwriting needs no free space
 _NETWORK = (
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "sshfs",
-    "afs",
-    "ceph",
-    "glusterfs",
-    "lustre",
-    "gfs2",
-    "ocfs2",
-    "9p",
-    "davfs",
-)
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "sshfs", "afs", "ceph", "glusterfs", "lustre", "gfs2", "ocfs2",
+    "9p", "davfs",
+)  # fmt: skip
 
 
 class Mark(NamedTuple):

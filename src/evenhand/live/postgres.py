@@ -1,9 +1,8 @@
 """A journal in PostgreSQL, for several processes and machines at once.
 
 Nothing rests on the isolation level: READ COMMITTED, the experiment's row locked for the length of a turn,
-unique indexes
-underneath. What the server asks to repeat, and what a broken connection leaves open, comes out as
-`Interrupted`.
+unique indexes underneath. What the server asks to repeat, and what a broken connection leaves open, comes out
+as `Interrupted`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ import numpy as np
 
 from evenhand.live import events as ev
 from evenhand.live.chain import Difference, Head
-from evenhand.live.fold import Fold, Out
+from evenhand.live.fold import Fold
+from evenhand.live.out import Out
 from evenhand.live.protocol import Protocol
 from evenhand.procedure.state import RUNNING, STOPPED
 
@@ -46,9 +47,7 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     fold.brain.has_stopped = bool(fold.brain.state.clock[STOPPED] != RUNNING)
     fold.tickets = data["tickets"]
     for ticket, *out in data["out"]:
-        fold.out[ticket] = Out(*out)
-        if fold.out[ticket].worker is not None:
-            fold.by_worker.setdefault(fold.out[ticket].worker or "", {})[ticket] = None
+        fold.out.hand_out(ticket, Out(*out))
     fold.counts.update(data["counts"])
     fold.latest = data["latest"]
     fold.stop = None if data["stop"] is None else ev.stopped(data["stop"])

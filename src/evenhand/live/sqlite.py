@@ -1,8 +1,7 @@
 """A journal in one SQLite file: write-ahead log, `synchronous=FULL`, one writer.
 
 SQLite before 3.51.3 can damage a file when two connections write and checkpoint at once. Here one connection
-writes, guarded by
-the lock; readers open the file read-only and never checkpoint.
+writes, guarded by the lock; readers open the file read-only and never checkpoint.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ import sqlalchemy as sa
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import tables
-from evenhand.live.journal import Interrupted, Journal, Turn
+from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.lock import FileLock, Mark
 from evenhand.live.schema import bring_up_to_date
+from evenhand.live.turn import Turn
 
 _FULL, _EXTRA = 2, 3  # values of PRAGMA synchronous that survive a power loss
 _FULL_DISK = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE")
@@ -89,10 +89,9 @@ class SqliteJournal(Journal):
                 )
                 if connection.execute(event).scalar() != mark.hash:
                     raise IntegrityFailed(
-                        f"{path} does not hold event {mark.seq}, which was written here before: this "
-                        "is an older or another copy, "
-                        "and going on would fork the log. Put the newer file back; remove "
-                        f"{self._lock.path} only if it is lost for good."
+                        f"{path} does not hold event {mark.seq}, which was written here before: this is an "
+                        "older or another copy, and going on would fork the log. Put the newer file back; "
+                        f"remove {self._lock.path} only if it is lost for good."
                     )
         self._lock.remember(mark)
 
@@ -194,8 +193,7 @@ def _make_durable(connection: sqlite3.Connection, synchronous: str) -> None:
     if found not in (_FULL, _EXTRA) and not synchronous.startswith("unsafe-"):
         raise StorageFailed(
             "synchronous must be FULL, or acknowledged outcomes are lost with the power; it is "
-            f"{synchronous}. "
-            f"Write unsafe-{synchronous} if you mean it."
+            f"{synchronous}. Write unsafe-{synchronous} if you mean it."
         )
 
 

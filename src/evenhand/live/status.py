@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.live import kernels, words
-from evenhand.live.fold import View, finite
 from evenhand.live.health import health_of
+from evenhand.live.stop import finite
+from evenhand.live.view import View
 from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, TOLD, State, new_work
 
 Status = dict[str, Any]

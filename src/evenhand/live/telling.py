@@ -1,8 +1,7 @@
 """Telling: outcomes that come once, twice, late, never or wrong.
 
 Everything that can be refused is refused before anything is written, but for a second, different outcome:
-that is refused and
-written down. Every call can be repeated: the answer is the first one's.
+that is refused and written down. Every call can be repeated: the answer is the first one's.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from evenhand.live import events as ev
 from evenhand.live.common import answered, code
 from evenhand.live.events import decode
 from evenhand.live.fold import Fold
-from evenhand.live.writer import Session
+from evenhand.live.session import Session
 
 
 class Receipt(NamedTuple):
@@ -124,9 +123,8 @@ def _tell_again(session: Session, ticket: int, outcome: float, group: str | None
     if not known:
         session.emit(ev.Refused(ticket=ticket, outcome=outcome, kept=kept, **session.stamp()))
     raise Conflict(
-        f"ticket {code(fold, ticket)} has the outcome {kept:g} already; {outcome:g} was refused and "
-        "written down. "
-        "Correct it with amend, a reason and your name if it is wrong."
+        f"ticket {code(fold, ticket)} has the outcome {kept:g} already; {outcome:g} was refused and written "
+        "down. Correct it with amend, a reason and your name if it is wrong."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenhand.live.fold import View
+from evenhand.live.view import View
 from evenhand.model.constraints import Caps, Floors, NoConstraint, Penalty
 
 

@@ -1,9 +1,8 @@
 """Group commit: whoever comes first writes for everyone who is waiting, in one transaction.
 
 A call is a function of a `Session`; it reads the fold, emits events and returns a result. Nobody gets a
-result before the
-transaction that holds its events is on the disk. When a transaction fails the fold is thrown away and read
-again from the log.
+result before the transaction that holds its events is on the disk. When a transaction fails the fold is
+thrown away and read again from the log.
 """
 
 from __future__ import annotations
@@ -16,76 +15,19 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from evenhand.errors import EvenhandError, IntegrityFailed, StorageFailed
-from evenhand.live import events as ev
-from evenhand.live.brain import Cell
-from evenhand.live.chain import Record
-from evenhand.live.clock import Clock, seconds_of, utc
-from evenhand.live.events import encode
-from evenhand.live.fold import Fold, corrected
-from evenhand.live.index import index_of
-from evenhand.live.journal import Interrupted, Journal, Turn
+from evenhand.live.clock import Clock
+from evenhand.live.fold import Fold
+from evenhand.live.history import corrected
+from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.leases import Leases
 from evenhand.live.loading import catch_up, history_of, load
 from evenhand.live.points import reach
-from evenhand.live.snapshot import snapshot_of
+from evenhand.live.session import Session
+from evenhand.live.turn import Turn
 
 T = TypeVar("T")
 AT_ONCE = 1_000  # calls in one transaction
 _PAUSES = (0.0, 0.05, 0.1, 0.2)  # seconds before trying again; then always the last
-
-
-class Session:
-    """What a call may do during a turn."""
-
-    def __init__(self, turn: Turn, fold: Fold, clock: Clock, leases: Leases, again: bool) -> None:
-        self.fold = fold
-        self.again = again  # an earlier try may have been committed without our knowing
-        self.by_ticket = turn.by_ticket
-        self.by_key = turn.by_key
-        self._turn = turn
-        self._clock = clock
-        self._leases = leases
-
-    def stamp(self) -> dict[str, Any]:
-        """The time for an event, and by how much it is behind the log's latest."""
-        now = self._clock.now()
-        at, latest = utc(now), self.fold.latest
-        return {"at": at} if at >= latest else {"at": at, "back": round(seconds_of(latest) - now, 6)}
-
-    def emit(self, event: ev.AnyEvent) -> None:
-        """Write an event and fold it; if the stopping rule fires with it, that too."""
-        fold = self.fold
-        record = self._append(event, fold.cell_of(event))
-        fold.note(record, event, self._history)
-        if fold.must_stop:
-            self.emit(fold.stop_event(**self.stamp()))
-
-    def emit_chosen(self, event: ev.Asked, cell: Cell) -> None:
-        """Write an ask that the rule has just chosen."""
-        self.fold.note_chosen(self._append(event, None), event, cell)
-        self._leases.add(event.ticket, self.fold.out[event.ticket])
-
-    def give_up_overdue(self) -> None:
-        """Write an expiry for every ticket whose lease has run out."""
-        for ticket in self._leases.due(self.fold):
-            self.emit(ev.Expired(ticket=ticket, **self.stamp()))
-
-    def save_snapshot(self) -> None:
-        """Write the fold down, where the last time is long ago."""
-        fold = self.fold
-        if fold.head.seq - fold.snapshot >= fold.protocol.snapshot_every:
-            event = ev.Snapshot(fold=snapshot_of(fold), **self.stamp())
-            record = self._append(event, None)
-            self._turn.mark_snapshot()
-            fold.note_snapshot(record, event)
-
-    def _append(self, event: ev.AnyEvent, cell: int | None) -> Record:
-        index = index_of(event, self._turn.head.seq + 1, cell)
-        [record] = self._turn.append([(encode(event), index)])
-        return record
-
-    def _history(self, cell: int, _seq: int) -> list[float]:
-        return corrected(self._turn.by_cell(cell))
 
 
 class _Call:

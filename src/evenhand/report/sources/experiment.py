@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.judge.history import Told, looks
 from evenhand.judge.verdict import Verdict, judge_state
 from evenhand.judge.words import piece_in_words
 from evenhand.live import events as ev
 from evenhand.live.experiment import Experiment
-from evenhand.live.fold import View
-from evenhand.procedure.decide import check
-from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import (
-    ANSWER,
-    EMPTY,
-    EVIDENCE,
-    NEEDED,
-    RUNNING,
-    STOPPED,
-    WEAKEST,
-    State,
-    Work,
-    new_state,
-    new_work,
-    record,
-)
+from evenhand.live.view import View
 from evenhand.report.pictures import allocation_picture, evidence_picture, floors_picture
 from evenhand.report.rows import Evidence, plain
 from evenhand.report.sections import Section, Table, Words, table
@@ -38,9 +21,6 @@ from evenhand.report.sources.verdict import emphasised, notes, tables, verdict_r
 from evenhand.study import Study
 
 POINTS = 240  # looks on the curve of evidence
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def experiment_section(trial: Experiment) -> tuple[Section, Study]:
@@ -70,33 +50,13 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
     return section, protocol.study
 
 
-class Told(NamedTuple):
-    """Outcomes in the order they counted, in unit scale."""
-
-    policy: Ints
-    group: Ints
-    outcome: Array
-
-
 def evidence_over_time(view: View, log: Iterable[ev.AnyEvent]) -> list[Evidence]:
     """The stopping rule's evidence after each of many points of the log, derived again from its outcomes."""
-    problem, spec = view.protocol.problem, view.protocol.spec
-    told = _outcomes(view, log)
-    n = len(told.policy)
-    if n == 0:
-        return []
-    every = max(1, n // POINTS)
-    looks = n // every
-    levels, answers = np.full((looks, 3), np.nan), np.zeros(looks, dtype=np.int64)
-    retrace(
-        spec, new_state(spec), new_work(spec), told.policy, told.group, told.outcome, every, levels, answers
-    )
-    found = []
-    for i, (value, needed, piece) in enumerate(levels.tolist()):
-        if np.isfinite(value) and np.isfinite(needed):
-            weakest = piece_in_words(problem, int(answers[i]), int(piece))
-            found.append(Evidence((i + 1) * every, value, needed, weakest))
-    return found
+    problem = view.protocol.problem
+    return [
+        Evidence(look.samples, look.evidence, look.needed, piece_in_words(problem, look.leader, look.piece))
+        for look in looks(view.protocol.spec, _outcomes(view, log), POINTS)
+    ]
 
 
 def _outcomes(view: View, log: Iterable[ev.AnyEvent]) -> Told:
@@ -121,22 +81,6 @@ def _outcomes(view: View, log: Iterable[ev.AnyEvent]) -> Told:
         np.array([groups[group] for _, group, _ in rows], dtype=np.int64),
         np.ascontiguousarray(problem.family.to_unit([x for _, _, x in rows])),
     )
-
-
-@kernel
-def retrace(
-    spec: Spec, state: State, work: Work, policy: Ints, group: Ints, outcome: Array, every: int,
-    levels: Array, answers: Ints,
-) -> None:  # fmt: skip
-    for i in range(policy.shape[0]):
-        record(spec, state, work, policy[i], group[i], outcome[i], False)
-        look = (i + 1) // every - 1
-        if (i + 1) % every == 0 and state.clock[EMPTY] == 0:
-            check(spec, state, work)
-            state.clock[STOPPED] = RUNNING
-            levels[look, 0], levels[look, 1] = state.level[EVIDENCE], state.level[NEEDED]
-            levels[look, 2] = state.level[WEAKEST]
-            answers[look] = state.clock[ANSWER]
 
 
 def _sentence(status: dict[str, Any], verdict: Verdict) -> str:

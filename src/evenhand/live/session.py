@@ -1,0 +1,72 @@
+"""What a call may do while it is its turn: read the fold, look events up, and emit new ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evenhand.live import events as ev
+from evenhand.live.brain import Cell
+from evenhand.live.chain import Record
+from evenhand.live.clock import Clock, seconds_of, utc
+from evenhand.live.events import encode
+from evenhand.live.fold import Fold
+from evenhand.live.history import corrected
+from evenhand.live.index import index_of
+from evenhand.live.leases import Leases
+from evenhand.live.snapshot import snapshot_of
+from evenhand.live.stop import stop_of
+from evenhand.live.turn import Turn
+
+
+class Session:
+    """What a call may do during a turn."""
+
+    def __init__(self, turn: Turn, fold: Fold, clock: Clock, leases: Leases, again: bool) -> None:
+        self.fold = fold
+        self.again = again  # an earlier try may have been committed without our knowing
+        self.by_ticket = turn.by_ticket
+        self.by_key = turn.by_key
+        self._turn = turn
+        self._clock = clock
+        self._leases = leases
+
+    def stamp(self) -> dict[str, Any]:
+        """The time for an event, and by how much it is behind the log's latest."""
+        now = self._clock.now()
+        at, latest = utc(now), self.fold.latest
+        return {"at": at} if at >= latest else {"at": at, "back": round(seconds_of(latest) - now, 6)}
+
+    def emit(self, event: ev.AnyEvent) -> None:
+        """Write an event and fold it; if the stopping rule fires with it, that too."""
+        fold = self.fold
+        record = self._append(event, fold.cell_of(event))
+        fold.note(record, event, self._history)
+        if fold.must_stop:
+            self.emit(stop_of(fold.protocol, fold.brain.state, **self.stamp()))
+
+    def emit_chosen(self, event: ev.Asked, cell: Cell) -> None:
+        """Write an ask that the rule has just chosen."""
+        self.fold.note_chosen(self._append(event, None), event, cell)
+        self._leases.add(event.ticket, self.fold.out[event.ticket])
+
+    def give_up_overdue(self) -> None:
+        """Write an expiry for every ticket whose lease has run out."""
+        for ticket in self._leases.due(self.fold):
+            self.emit(ev.Expired(ticket=ticket, **self.stamp()))
+
+    def save_snapshot(self) -> None:
+        """Write the fold down, where the last time is long ago."""
+        fold = self.fold
+        if fold.head.seq - fold.snapshot >= fold.protocol.snapshot_every:
+            event = ev.Snapshot(fold=snapshot_of(fold), **self.stamp())
+            record = self._append(event, None)
+            self._turn.mark_snapshot()
+            fold.note_snapshot(record, event)
+
+    def _append(self, event: ev.AnyEvent, cell: int | None) -> Record:
+        index = index_of(event, self._turn.head.seq + 1, cell)
+        [record] = self._turn.append([(encode(event), index)])
+        return record
+
+    def _history(self, cell: int, _seq: int) -> list[float]:
+        return corrected(self._turn.by_cell(cell))

@@ -1,0 +1,123 @@
+"""One transaction on one experiment, and the statements that it and readers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from evenhand.errors import IntegrityFailed, NotFound
+from evenhand.live import tables
+from evenhand.live.chain import Difference, Head, Record, extend
+from evenhand.live.points import reach
+from evenhand.live.tables import Index
+
+Entry = tuple[bytes, Index]
+PAGE = 20_000  # events read at a time: memory does not grow with the log
+
+
+class Row(NamedTuple):
+    """A record and what it is found by."""
+
+    record: Record
+    found_by: Index
+
+
+class Turn:
+    """One transaction on one experiment, with its row locked."""
+
+    def __init__(self, connection: sa.Connection, row: sa.Row[int, str, int, bytes, int]) -> None:
+        self._connection = connection
+        self.number = int(row.number)
+        self.head = Head(row.seq, row.hash)
+        self.snapshot = int(row.snapshot)
+        self.wrote = False
+        self._waiting: list[dict[str, object]] = []
+
+    def append(self, entries: Sequence[Entry]) -> list[Record]:
+        """Add events; they are written at the latest when the turn ends."""
+        records = extend(self.head, [body for body, _ in entries])
+        for record, (_, index) in zip(records, entries, strict=True):
+            self._waiting.append({"experiment": self.number, **record._asdict(), **index._asdict()})
+        if records:
+            self.head = Head(records[-1].seq, records[-1].hash)
+        return records
+
+    def mark_snapshot(self) -> None:
+        """The last event appended is a snapshot."""
+        self.snapshot = self.head.seq
+
+    def by_ticket(self, ticket: int) -> list[Record]:
+        return self._found(tables.by_ticket, ticket)
+
+    def by_key(self, key: str) -> list[Record]:
+        return self._found(tables.by_key, key)
+
+    def by_cell(self, cell: int, until: int | None = None) -> list[Record]:
+        """The events by which outcomes of a cell count (told, imported, amended), up to one."""
+        self.flush()
+        return of_cell(self._connection, self.number, cell, self.head.seq if until is None else until)
+
+    def read(self, after: int) -> Iterator[Row]:
+        """Events after number `after`, up to the head."""
+        last = self.head.seq
+        return in_pages(lambda after: page(self._connection, self.number, after, last), after, last)
+
+    def flush(self) -> None:
+        """Hand what was appended to the database, still inside the transaction."""
+        if not self._waiting:
+            return
+        reach("before write")
+        self._connection.execute(tables.insert, self._waiting)
+        self._connection.execute(
+            tables.advance,
+            {
+                "of": self.number,
+                "to_seq": self.head.seq,
+                "to_hash": self.head.hash,
+                "to_snapshot": self.snapshot,
+            },
+        )
+        self._waiting.clear()
+        self.wrote = True
+        reach("after write")
+
+    def _found(self, statement: sa.Select[int, bytes, bytes], what: object) -> list[Record]:
+        self.flush()
+        rows = self._connection.execute(statement, {"of": self.number, "what": what})
+        return [Record(seq, body, hash_) for seq, body, hash_ in rows]
+
+
+def in_pages(next_page: Callable[[int], list[Row]], after: int, last: int) -> Iterator[Row]:
+    """The events after one up to the last, some thousand at a time."""
+    while after < last:
+        found = next_page(after)
+        if not found:
+            raise Difference(after + 1, f"is missing: the head says there are {last} events.")
+        yield from found
+        after = found[-1].record.seq
+
+
+def find(
+    connection: sa.Connection, statement: sa.Select[int, str, int, bytes, int], name: str
+) -> sa.Row[int, str, int, bytes, int]:
+    """An experiment's row."""
+    row = connection.execute(statement, {"name": name}).one_or_none()
+    if row is None:
+        raise NotFound(f"the journal holds no experiment {name!r}.")
+    if not isinstance(row.seq, int) or not isinstance(row.hash, bytes) or not isinstance(row.snapshot, int):
+        raise IntegrityFailed(f"the head of {name!r} was changed: it names no event.")
+    return row
+
+
+def page(connection: sa.Connection, number: int, after: int, until: int) -> list[Row]:
+    """The next events after one."""
+    rows = connection.execute(tables.page, {"of": number, "after": after, "until": until, "most": PAGE})
+    return [Row(Record(row[1], row[7], row[8]), Index._make(row[2:7])) for row in rows.fetchall()]
+
+
+def of_cell(connection: sa.Connection, number: int, cell: int, until: int) -> list[Record]:
+    """The events by which outcomes of a cell count, up to one."""
+    rows = connection.execute(tables.by_cell, {"of": number, "what": cell, "until": until})
+    return [Record(seq, body, hash_) for seq, body, hash_ in rows]
