@@ -45,7 +45,7 @@ def test_the_best_candidate_that_is_good_enough_for_every_group_wins_and_calls_a
     result = eh.evaluate(CANDIDATES, items(), right, "group", at_least=0.75, seed=1)
     assert result.decided
     assert result.answer == "good"
-    assert result.calls <= result.tally.samples
+    assert result.calls <= result.cost.samples
     assert 0 < result.saved < 1
     assert result.words()[-1].endswith("saved.")
     eh.assert_meets(result)
@@ -103,7 +103,7 @@ def test_a_cap_on_samples_leaves_the_verdict_open() -> None:
 def test_progress_is_told_as_it_goes() -> None:
     seen: list[int] = []
     eh.evaluate(
-        CANDIDATES, items(), right, "group", at_least=0.75, progress=lambda tally: seen.append(tally.samples)
+        CANDIDATES, items(), right, "group", at_least=0.75, progress=lambda cost: seen.append(cost.samples)
     )
     assert seen == list(range(1, len(seen) + 1))
 

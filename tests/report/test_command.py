@@ -11,7 +11,7 @@ import evenhand as eh
 from evenhand.app.cli import main
 from evenhand.live.experiment import Experiment
 from evenhand.report.document import report
-from evenhand.report.dossier import new_recipe
+from evenhand.report.recipe import new_recipe
 from evenhand.study import Study, Truth, dumps
 from tests.report.test_document import Page
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from evenhand.procedure.state import (
     NEEDED,
     NONE,
     STOPPED,
+    TOLD,
     WEAKEST,
     State,
     Work,
@@ -113,3 +114,11 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
         if met < value:
             value, piece = met, policies + which
     return leader, value, piece
+
+
+def copied(state: State) -> State:
+    """The same counts, for a rule to look at: looking leaves its marks on a state."""
+    tables: list[Any] = [np.array(part) for part in state]
+    copy = State(*tables)
+    copy.clock[TOLD] = int(copy.n.sum())
+    return copy

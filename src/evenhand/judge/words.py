@@ -51,12 +51,11 @@ def sentences(verdict: Verdict) -> list[str]:
 
 def headline(verdict: Verdict) -> str:
     """One sentence to act on."""
-    risk = f"{verdict.claim} at risk {100 * verdict.procedure.delta:g}%"
     if verdict.decided and verdict.answer is None:
-        return f"None of the policies meets the requirement ({risk})."
+        return f"None of the policies meets the requirement ({verdict.claim})."
     if verdict.decided:
         why = "it has the best overall mean of all that meet the requirement"
-        return f"{verdict.answer} is the answer ({risk}): {why}."
+        return f"{verdict.answer} is the answer ({verdict.claim}): {why}."
     if verdict.leader is None:
         return "Undecided. By the estimates none of the policies meets the requirement."
     return f"Undecided. {verdict.leader} leads."

@@ -112,7 +112,8 @@ def _dossier(
     sources: Sequence[str], scenarios: str | None, replications: int, max_samples: int | None, seed: int
 ) -> Report:
     from evenhand.app.terminal import progress
-    from evenhand.report.dossier import dossier, new_recipe, read_recipe
+    from evenhand.report.dossier import dossier
+    from evenhand.report.recipe import new_recipe, read_recipe
     from evenhand.sim.scenarios import load_scenarios
     from evenhand.study import load
 

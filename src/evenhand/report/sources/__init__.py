@@ -20,10 +20,10 @@ def sections_of(source: Any) -> list[tuple[Section, Study]]:
         from evenhand.report.sources.runs import runs_section
 
         return [runs_section(source)]
-    if kind == "Verdict":
+    if kind in ("Verdict", "Evaluation"):
         from evenhand.report.sources.verdict import verdict_section
 
-        return [verdict_section(source)]
+        return [verdict_section(source.verdict if kind == "Evaluation" else source)]
     if kind == "Experiment":
         from evenhand.report.sources.experiment import experiment_section
 
@@ -34,5 +34,6 @@ def sections_of(source: Any) -> list[tuple[Section, Study]]:
 
         return [plan_section(plan(source.problem, source.means()), source)]
     raise BadInput(
-        f"a report takes plans, runs, comparisons, experiments, verdicts and studies; got a {kind}."
+        "a report takes plans, runs, comparisons, experiments, verdicts, evaluations and studies; "
+        f"got a {kind}."
     )

@@ -114,6 +114,11 @@ def duration_row(name: str, runs: Runs, ideal: Plan | None) -> Duration:
     )
 
 
+def standard_error(runs: Runs) -> float:
+    """Of the mean number of samples."""
+    return float(runs.samples.std(ddof=1)) / runs.replications**0.5 if runs.replications > 1 else 0.0
+
+
 def _where(runs: Runs, ideal: Plan | None) -> list[Picture]:
     problem = runs.study.problem
     standings = [] if ideal is None else true_standings(problem, ideal.means, ideal.answer)
@@ -132,7 +137,7 @@ def _summary(many: Mapping[str, Runs]) -> Table:
     for name, runs in many.items():
         right, wrong = rate(runs.correct), rate(runs.wrong)
         mean = float(runs.samples.mean())
-        error = float(runs.samples.std(ddof=1)) / runs.replications**0.5 if runs.replications > 1 else 0.0
+        error = standard_error(runs)
         rows.append(
             [name, runs.replications, mean, error, right.rate, right.low, right.high, wrong.rate, wrong.high]
         )

@@ -1,0 +1,82 @@
+"""How the evidence grew: the stopping rule's looks, derived again from the outcomes in their order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.procedure.decide import check
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import (
+    ANSWER,
+    EMPTY,
+    EVIDENCE,
+    NEEDED,
+    RUNNING,
+    STOPPED,
+    WEAKEST,
+    State,
+    Work,
+    new_state,
+    new_work,
+    record,
+)
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Told(NamedTuple):
+    """Outcomes in the order they counted, in unit scale."""
+
+    policy: Ints
+    group: Ints
+    outcome: Array
+
+
+class Look(NamedTuple):
+    """What the rule saw after so many samples."""
+
+    samples: int
+    evidence: float
+    needed: float
+    leader: int  # or NONE
+    piece: int  # the weakest comparison, as `procedure.pieces` codes it
+
+
+def looks(spec: Spec, told: Told, at_most: int) -> list[Look]:
+    """Evenly spaced looks, the last after the last outcome; there is none while some cell is empty."""
+    total = len(told.policy)
+    every = max(1, -(-total // at_most))
+    samples = list(range(total, 0, -every))[::-1]
+    levels, leaders = np.full((len(samples), 3), np.nan), np.zeros(len(samples), dtype=np.int64)
+    retrace(
+        spec, new_state(spec), new_work(spec), told.policy, told.group, told.outcome, every, levels, leaders
+    )
+    return [
+        Look(after, float(evidence), float(needed), int(leader), int(piece))
+        for after, (evidence, needed, piece), leader in zip(samples, levels, leaders, strict=True)
+        if np.isfinite(evidence) and np.isfinite(needed)
+    ]
+
+
+@kernel
+def retrace(
+    spec: Spec, state: State, work: Work, policy: Ints, group: Ints, outcome: Array, every: int,
+    levels: Array, leaders: Ints,
+) -> None:  # fmt: skip
+    """Tell the outcomes again; whenever the number still to come is a multiple of `every`, look."""
+    total, look = policy.shape[0], 0
+    for i in range(total):
+        record(spec, state, work, policy[i], group[i], outcome[i], False)
+        if (total - i - 1) % every == 0:
+            if state.clock[EMPTY] == 0:
+                check(spec, state, work)
+                state.clock[STOPPED] = RUNNING
+                levels[look, 0], levels[look, 1] = state.level[EVIDENCE], state.level[NEEDED]
+                levels[look, 2] = state.level[WEAKEST]
+                leaders[look] = state.clock[ANSWER]
+            look += 1

@@ -1,0 +1,71 @@
+"""What the same data would decide otherwise: at a looser risk, or under another bound."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenhand.judge.fixed import judge_fixed
+from evenhand.judge.weigh import Cells, Weight, copied, weigh
+from evenhand.model.constraints import Caps, Constraint, Floors, Gap, Ratio
+from evenhand.model.problem import Problem
+from evenhand.procedure.spec import CERTIFIED, STYLISED, Procedure, Spec, compile_spec
+from evenhand.procedure.state import NONE, State
+
+OTHER_BOUNDS = 9  # so many other floors (caps, gaps, ratios) are tried
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What the same data would decide under another bound."""
+
+    bound: float
+    answer: str | None
+    decided: bool
+
+
+def delta_needed(spec: Spec, weight: Weight, fixed: bool) -> float | None:
+    """The risk at which the evidence would just do, where it is a risk anybody may ask for."""
+    if not fixed and spec.stopping not in (CERTIFIED, STYLISED):
+        return None  # what is needed does not grow by ln(1 / delta)
+    risk = spec.delta * math.exp(weight.needed - weight.evidence) if weight.evidence > 0 else math.inf
+    return risk if risk < 0.5 else None
+
+
+def alternatives(
+    problem: Problem, procedure: Procedure, state: State, cells: Cells, fixed: bool
+) -> tuple[Alternative, ...]:
+    """The decision under other bounds, for requirements that are one number."""
+    found = []
+    for bound, constraint in _other_bounds(problem, cells, state):
+        other = replace(problem, constraint=constraint)
+        spec = compile_spec(other, procedure)
+        weight = judge_fixed(other, spec, copied(state))[1] if fixed else weigh(spec, copied(state))
+        named = weight.decided and weight.leader != NONE
+        found.append(Alternative(bound, problem.policies[weight.leader] if named else None, weight.decided))
+    return tuple(found)
+
+
+def _other_bounds(problem: Problem, cells: Cells, state: State) -> list[tuple[float, Constraint]]:
+    """A few bounds around the one asked for, where data can tell them apart."""
+    constraint, family = problem.constraint, problem.family
+    seen = np.isfinite(cells.low) & np.isfinite(cells.high) & (state.n > 0)
+    if not seen.any():
+        return []
+    if isinstance(constraint, (Floors, Caps)):
+        asked = constraint.at_least if isinstance(constraint, Floors) else constraint.at_most
+        ends = family.low + family.width * np.array([cells.low[seen].min(), cells.high[seen].max()])
+        make: type[Constraint] = type(constraint)
+        low, high = family.domain
+    elif isinstance(constraint, (Gap, Ratio)):
+        asked = constraint.at_most if isinstance(constraint, Gap) else constraint.at_least
+        ends = np.array([0.5 * asked, 2.0 * asked])
+        make, low, high = type(constraint), 0.0, 1.0 if isinstance(constraint, Ratio) else math.inf
+    else:
+        return []
+    if not isinstance(asked, float):
+        return []
+    grid = [float(f"{x:.3g}") for x in np.linspace(ends[0], ends[1], OTHER_BOUNDS)]
+    return [(x, make(x)) for x in dict.fromkeys(grid) if low < x < high]  # type: ignore[call-arg]

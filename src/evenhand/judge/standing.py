@@ -1,0 +1,106 @@
+"""How every cell and every policy stands: met, failed or undecided, with its interval and its place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.judge.weigh import Cells, Weight
+from evenhand.model.problem import Problem
+from evenhand.model.region import BOX, PENALTY, QUOTA
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import State
+from evenhand.procedure.stopping.cells import threshold
+
+WORDS = ("undecided", "met", "failed")  # by the codes of `procedure.verdicts`
+
+
+@dataclass(frozen=True)
+class CellVerdict:
+    """One policy in one group; where a requirement ties groups together, with its policy's verdict."""
+
+    policy: str
+    group: str
+    n: int
+    mean: float | None
+    low: float | None  # None: open, the data exclude nothing on this side
+    high: float | None
+    verdict: str
+    floor: float | None = None
+    cap: float | None = None
+
+    @property
+    def bounded(self) -> bool:
+        return self.floor is not None or self.cap is not None
+
+
+@dataclass(frozen=True)
+class PolicyVerdict:
+    """One policy: does it meet its whole requirement, and which place does its overall mean take?"""
+
+    policy: str
+    mean: float | None
+    verdict: str
+    place: int
+
+
+def cell_rows(
+    problem: Problem, spec: Spec, state: State, cells: Cells, weight: Weight
+) -> tuple[CellVerdict, ...]:
+    family, region = problem.family, spec.region
+    own = region.kind in (BOX, QUOTA, PENALTY)
+
+    def user(unit: float) -> float | None:
+        return family.low + family.width * float(unit) if math.isfinite(unit) else None
+
+    return tuple(
+        CellVerdict(
+            policy=problem.policies[k],
+            group=problem.group_names[g],
+            n=int(state.n[g, k]),
+            mean=user(state.s[g, k] / state.n[g, k]) if state.n[g, k] > 0 else None,
+            low=user(cells.low[g, k]),
+            high=user(cells.high[g, k]),
+            verdict=WORDS[cells.verdict[g, k] if own else weight.policies[k]],
+            floor=user(region.lo[g, k]),
+            cap=user(region.hi[g, k]),
+        )
+        for k in range(len(problem.policies))
+        for g in range(len(problem.groups))
+    )
+
+
+def policy_rows(
+    problem: Problem, spec: Spec, state: State, cells: Cells, weight: Weight
+) -> tuple[PolicyVerdict, ...]:
+    family = problem.family
+    means = np.where(state.n > 0, state.s / np.maximum(state.n, 1.0), 0.0)
+    scores = problem.scores((family.low + family.width * means).T)
+    known = ((state.n > 0) | (spec.shares[:, None] == 0)).all(axis=0)
+    order = sorted(range(len(scores)), key=lambda k: (not known[k], -scores[k], k))
+    soft = spec.region.kind == PENALTY
+    rows = []
+    for k, name in enumerate(problem.policies):
+        stands = _softly(cells, k) if soft else int(weight.policies[k])
+        rows.append(
+            PolicyVerdict(name, float(scores[k]) if known[k] else None, WORDS[stands], order.index(k) + 1)
+        )
+    return tuple(rows)
+
+
+def _softly(cells: Cells, k: int) -> int:
+    """A penalty keeps nobody out; the verdict then says how the policy stands to its floors."""
+    mine = cells.verdict[:, k]
+    if (mine == WORDS.index("failed")).any():
+        return WORDS.index("failed")
+    return WORDS.index("met") if (mine == WORDS.index("met")).all() else WORDS.index("undecided")
+
+
+def coverage(spec: Spec) -> float:
+    """What the levels of the ends (see `procedure.verdicts`) leave: nominal unless certified."""
+    each = math.exp(-threshold(spec))  # the chance that an end at the threshold itself ever misses
+    bounds = (np.isfinite(spec.region.lo).sum(axis=0) + np.isfinite(spec.region.hi).sum(axis=0)).min()
+    one_sided = np.isfinite(spec.region.lo).all() != np.isfinite(spec.region.hi).all()
+    return float(1.0 - each * (1.0 + 1.0 / bounds if one_sided and bounds else 2.0))
