@@ -1,0 +1,41 @@
+"""A sweep on a Dask cluster: two sampling rules, two scenarios, in shards that survive lost workers.
+
+`dask="local"` starts a small cluster on this machine; on a real one give its scheduler's address. The numbers
+are those of a single thread, bit for bit, and a second sweep computes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from evenhand.sim.executors import open_executor
+from evenhand.sim.sweep import Sweep, grid, sweep
+from evenhand.study import Truth, load
+
+TEMPTING = (-0.9, -0.6)  # how far the tempting policy misses its floor
+REPLICATIONS = 100
+
+
+def main(dask: str | None = "local", store: str | None = None) -> Sweep:
+    study = load(Path(__file__).with_name("scaling.toml"))
+    rules = {
+        rule: replace(study, procedure=replace(study.procedure, sampling=rule))
+        for rule in ("ts-ids", "uniform")
+    }
+    scenarios = {}
+    for shortfall in TEMPTING:
+        means = [list(row) for row in study.means()]
+        means[2][0] = shortfall
+        scenarios[f"misses by {-shortfall}"] = Truth(means=tuple(map(tuple, means)))
+    with tempfile.TemporaryDirectory() as folder, open_executor(2, dask=dask) as cluster:
+        found = sweep(grid(rules, scenarios), REPLICATIONS, 1, store or folder, cluster)
+    for (rule, scenario), runs in found.runs.items():
+        print(f"{rule:8} {scenario:14} {runs.samples.mean():6.0f} samples on average")
+    return found
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])

@@ -1,0 +1,45 @@
+"""Simulation optimisation: the policy is a simulator's parameter, the groups are kinds of stores.
+
+Every store of a chain must use the same order-up-to level. Which level earns most over the chain, if no kind
+of store may lose money? A sample is one simulated month. Its profit is a sum over thirty days, so close to
+Gaussian; how much it varies, nobody knows beforehand.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import evenhand as eh
+
+LEVELS = (12, 22, 35, 50)
+STORES = {"city": (0.6, 32.0), "village": (0.4, 9.0)}  # share of the stores, customers a day
+PRICE, HOLDING, DAYS = 3.0, 0.55, 30
+COST = (1.7, 2.3)  # what a unit costs to buy moves within this, day by day
+
+
+def month(level: int, customers: float, rng: np.random.Generator) -> float:
+    """Profit of a month: sales less goods sold less what it costs to keep the rest overnight."""
+    demand = rng.poisson(customers, DAYS)
+    sold = np.minimum(demand, level)
+    profit = (PRICE - rng.uniform(*COST, DAYS)) * sold - HOLDING * (level - sold)
+    return float(profit.sum())
+
+
+def main() -> dict[str, object]:
+    shares = {name: share for name, (share, _) in STORES.items()}
+    names = {f"order up to {level}": level for level in LEVELS}
+    problem = eh.Problem(list(names), shares, eh.GaussianUnknown(), eh.Floors(0.0))
+    rng = np.random.default_rng(11)
+    procedure = eh.Procedure(delta=0.05, initial=5, batch=20)
+    with eh.Experiment.create(":memory:", problem, procedure, seed=11) as study:
+        while asks := study.ask(20):
+            study.tell_all([(ask, month(names[ask.policy], STORES[ask.group][1], rng), None) for ask in asks])
+        status = study.status()
+    print(status["sentence"])
+    for policy in status["policies"]:
+        print(f"{policy['policy']}: {policy['mean']:,.0f} a month on average, {policy['verdict']}")
+    return status
+
+
+if __name__ == "__main__":
+    main()
