@@ -10,9 +10,9 @@ from hypothesis import given
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import BERNOULLI, GAUSSIAN
+from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.theory import inner
-from evenhand.theory.bulk import BLOCK, FEW, beat_all
+from evenhand.theory.bulk import BLOCK, FEW, beat_all, beat_some
 from tests.theory.regions.instances import Array, few, means, seeds, shares, weights
 
 
@@ -75,11 +75,42 @@ def test_caps_cells_without_weight_and_other_kinds_go_one_by_one(seed: int) -> N
         np.testing.assert_allclose(together, alone, rtol=1e-12, atol=1e-15)
 
 
+@few
+@given(seed=seeds())
+def test_bernoulli_floors_agree_rival_by_rival(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups, policies = int(rng.integers(1, 7)), int(rng.integers(2, 3 * BLOCK))
+    lo = rng.uniform(0.01, 0.99, (groups, policies))
+    lo[rng.random(lo.shape) < 0.2] = -math.inf
+    r = regions.region(regions.BOX, groups, policies, lo=lo)
+    q = shares(rng, groups, zeros=bool(rng.random() < 0.3))
+    v = weights(rng, (groups, policies))
+    mu = means(rng, BERNOULLI, (groups, policies), edges=bool(rng.random() < 0.3))
+    together, alone = both_ways(BERNOULLI, r, q, int(np.argmax(q @ mu)), v, mu)
+    np.testing.assert_allclose(together, alone, rtol=1e-11, atol=1e-15)
+
+
+@pytest.mark.parametrize("code", [GAUSSIAN, BERNOULLI])
+def test_a_rivals_bound_does_not_depend_on_who_is_in_its_block(code: int) -> None:
+    rng = np.random.default_rng(4)
+    policies = 2 * BLOCK + 7
+    r = regions.region(regions.BOX, 3, policies, lo=np.full((3, policies), 0.3))
+    q, v, mu = shares(rng, 3), weights(rng, (3, policies)), means(rng, code, (3, policies))
+    v[1, 5], mu[2, 8] = 0.0, 0.0  # one cell without weight, one mean at the Bernoulli's edge
+    i = int(np.argmax(q @ mu))
+    together, _ = both_ways(code, r, q, i, v, mu)
+    lam, work, alone = np.empty((2, 3)), np.empty(inner.work_size(3, 0)), np.full(policies, math.inf)
+    for k in range(policies):
+        if k != i:
+            beat_some(code, r, q, i, k, k + 1, v, mu, alone, lam[0], lam[1], work)
+    np.testing.assert_array_equal(together, alone)
+
+
 def test_other_families_go_one_by_one() -> None:
     rng = np.random.default_rng(0)
     r = regions.region(regions.BOX, 2, 70, lo=np.full((2, 70), 0.4))
-    q, v, mu = shares(rng, 2), weights(rng, (2, 70)), means(rng, BERNOULLI, (2, 70), edges=True)
-    together, alone = both_ways(BERNOULLI, r, q, 3, v, mu)
+    q, v, mu = shares(rng, 2), weights(rng, (2, 70)), means(rng, POISSON, (2, 70), edges=True)
+    together, alone = both_ways(POISSON, r, q, 3, v, mu)
     np.testing.assert_array_equal(together, alone)
 
 

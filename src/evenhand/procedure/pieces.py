@@ -19,7 +19,7 @@ from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, Array, Ints, State, Work
 from evenhand.procedure.stopping import evidence, kaufmann_koolen
 from evenhand.theory import inner
-from evenhand.theory.bulk import beat_all
+from evenhand.theory.bulk import beat_all, beat_some
 
 
 @kernel(apart=True)
@@ -75,14 +75,16 @@ def _solve(spec: Spec, work: Work, leader: int) -> None:
                 spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch
             )
         elif 2 * stale <= policies:
-            _, work.glr[k] = inner.beat(
+            beat_some(
                 spec.code,
                 spec.region,
                 spec.shares,
                 leader,
                 k,
+                k + 1,
                 work.v,
                 work.mean,
+                work.glr,
                 work.lam_i,
                 work.lam_k,
                 work.scratch,

@@ -3,7 +3,8 @@
 For Gaussian boxes without caps q.lam_k(eta) is the largest of its linear pieces, one for each set of groups
 lifted off the floor. So Newton's steps from the pull at which all groups are lifted descend to the root, and
 each step but the last puts at least one group back on its floor: L steps suffice. With the policies innermost
-the compiler does several at a time. Everything else goes through `inner.beat`, one by one.
+the compiler does several at a time. Bernoulli boxes without caps go `abreast` too; everything else goes
+through `inner.beat`, one by one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import BOX, Region
-from evenhand.model.units import GAUSSIAN
+from evenhand.model.units import BERNOULLI, GAUSSIAN
 from evenhand.theory import inner
+from evenhand.theory.abreast import BLOCK, meet_abreast
 
 Array = NDArray[np.float64]
 
-BLOCK = 64  # policies at a time: their scratch stays in the first-level cache
 FEW = 8  # groups up to which L steps over L groups beat a walk
 
 
@@ -34,17 +35,34 @@ def beat_all(
     The alternatives are not kept, lam_i and lam_k are scratch: `inner.beat` gives that of one rival.
     """
     policies = mu.shape[1]
-    level, slope = _own_line(q, i, v, mu)
-    plain = code == GAUSSIAN and r.kind == BOX and q.size <= FEW and slope < math.inf
     for start in range(0, policies, BLOCK):
-        stop = min(start + BLOCK, policies)
-        if plain and _has_plain_cells(r.hi, v, start, stop):
-            _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
-        else:
-            for k in range(start, stop):
-                if k != i:
-                    _, lower[k] = inner.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+        beat_some(code, r, q, i, start, min(start + BLOCK, policies), v, mu, lower, lam_i, lam_k, work)
     lower[i] = math.inf
+
+
+@kernel(apart=True)
+def beat_some(
+    code: int, r: Region, q: Array, i: int, start: int, stop: int, v: Array, mu: Array,
+    lower: Array, lam_i: Array, lam_k: Array, work: Array,
+) -> None:  # fmt: skip
+    """`beat_all` for the rivals from start to stop, a block at most.
+
+    A rival's bound is the same to the last bit whoever else is in its block: what is known of some rivals and
+    solved again for others must not depend on the history.
+    """
+    level, slope = _own_line(q, i, v, mu)
+    abreast = r.kind == BOX and slope < math.inf
+    if abreast and code == GAUSSIAN and q.size <= FEW:
+        _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
+    elif abreast and code == BERNOULLI:
+        meet_abreast(r.lo, q, i, v, mu, start, stop, lower, work)
+    else:
+        abreast = False
+    plain = abreast and _has_plain_cells(r.hi, v, start, stop)
+    for k in range(start, stop):
+        done = (plain or (abreast and _has_plain_cells(r.hi, v, k, k + 1))) and lower[k] >= 0.0
+        if k != i and not done:
+            _, lower[k] = inner.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
 
 
 @kernel

@@ -47,13 +47,13 @@ NOISE = 4e-16  # relative rounding error of an overall mean
 def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float, int]:
     """The cheapest meeting without penalties: value, lower bound, and the rival's cell that jumps or -1."""
     q, mu = duel.q, duel.mu
-    entry, gap, free = 0.0, 0.0, False
+    gap, free = 0.0, False
     for g in range(q.size):
         lam_i[g] = mu[g, duel.i]
         lam_k[g] = min(max(mu[g, duel.k], duel.low[g]), duel.high[g])
-        entry += paid(duel.code, duel.v[g, duel.k], mu[g, duel.k], lam_k[g])
         gap += q[g] * (lam_i[g] - lam_k[g])
         free = free or duel.v[g, duel.i] == 0.0 or duel.v[g, duel.k] == 0.0
+    entry = cost(duel, lam_i, lam_k) if free or gap <= 0.0 else 0.0
     if gap <= 0.0:
         return entry, entry, -1
     only_free, below, above, surplus = free, math.inf, math.inf, 0.0
@@ -62,9 +62,11 @@ def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, fl
     if below == math.inf:
         only_free = False
         below, above, surplus = root(duel, lam_i, lam_k)
-    lower = entry if only_free else cost(duel, lam_i, lam_k) - below * surplus
-    jump = between(duel, only_free, surplus, above, lam_i, lam_k, work) if above > below else -1
-    value = cost(duel, lam_i, lam_k)
+    value, jump = cost(duel, lam_i, lam_k), -1
+    lower = entry if only_free else value - below * surplus
+    if above > below:
+        jump = between(duel, only_free, surplus, above, lam_i, lam_k, work)
+        value = cost(duel, lam_i, lam_k)
     return value, max(min(lower, value), 0.0), jump
 
 
