@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import resource
 import tempfile
 import threading
@@ -19,12 +18,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import optuna
 import pytest
 
 import evenhand as eh
+from benchmarks.rows import Row, less, more
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from tests.conftest import require_postgres
@@ -40,58 +39,54 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000, help="length of the long journal")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each side runs")
     arguments = parser.parse_args()
+    for row in rows(arguments.events, arguments.seconds):
+        print(row.line(), flush=True)
+
+
+def rows(events: int = 100_000, seconds: float = 5.0) -> Iterator[Row]:
+    """Both sides on every storage, then the long journal."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as folder:
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
         for workers in WORKERS:
-            compare(
-                "sqlite",
-                f"{folder}/ours{workers}.db",
-                f"sqlite:///{folder}/theirs{workers}.db",
-                workers,
-                arguments.seconds,
-            )
+            theirs = f"sqlite:///{folder}/theirs{workers}.db"
+            yield compare("sqlite", f"{folder}/ours{workers}.db", theirs, workers, seconds)
         with postgres() as databases:
             for workers in WORKERS if databases else ():
                 theirs = next(databases).replace("postgresql://", "postgresql+psycopg://")
-                compare("postgresql", next(databases), theirs, workers, arguments.seconds)
-        bear_length(f"{folder}/long.db", arguments.events, arguments.seconds)
+                yield compare("postgresql", next(databases), theirs, workers, seconds)
+        yield from bear_length(f"{folder}/long.db", events, seconds)
 
 
-def compare(storage: str, ours: str, theirs: str, workers: int, seconds: float) -> None:
+def compare(storage: str, ours: str, theirs: str, workers: int, seconds: float) -> Row:
     """Pairs per second on both sides."""
     trial = Experiment.create(ours, problem(), eh.Procedure(delta=1e-9), seed=1)
     mine = pairs_per_second(lambda worker: our_pair(trial, worker), workers, seconds)
     trial.leave()
     study = optuna.create_study(storage=theirs, sampler=optuna.samplers.RandomSampler(seed=1))
     other = pairs_per_second(lambda _worker: their_pair(study), workers, seconds)
-    line(f"ask+tell pairs/s, {storage}, {workers} worker{'s' * (workers > 1)}, against optuna", mine, other)
+    name = f"ask+tell, {storage}, {workers} worker{'s' * (workers > 1)}, against Optuna"
+    return more(name, mine, other, "pairs/s", 10.0)
 
 
-def bear_length(address: str, events: int, seconds: float) -> None:
+def bear_length(address: str, events: int, seconds: float) -> Iterator[Row]:
     """Rates, times and memory of a long journal against those of a short one."""
     trial = Experiment.create(address, problem(), eh.Procedure(delta=1e-9, max_samples=10**9), seed=1)
     grow(trial, 1_000)
     early, memory = pairs_per_second(lambda worker: our_pair(trial, worker), 1, seconds), peak_memory()
     grow(trial, events)
     late = pairs_per_second(lambda worker: our_pair(trial, worker), 1, seconds)
-    line(f"ask+tell pairs/s at {events} events, against the rate at 1000", late, early)
-    line(f"peak memory in MB at {events} events, against that at 1000", peak_memory(), memory)
+    yield more(f"ask+tell at {events} events, against at 1000", late, early, "pairs/s", 0.9)
+    yield less(f"peak memory at {events} events, against at 1000", peak_memory(), memory, "MB", 0.9)
     trial.leave()
     begun = time.perf_counter()
     Experiment.open(address).leave()
-    line(
-        f"events opened/s (snapshot and tail), {events} events, against 100000",
-        events / (time.perf_counter() - begun),
-        1e5,
-    )
+    opened = events / (time.perf_counter() - begun)
+    yield more(f"open a journal of {events} events (snapshot and tail)", opened, 1e5, "events/s", 1.0)
     begun = time.perf_counter()
     assert audit(address).identical
-    line(
-        f"events audited/s, {events} events, against 16667 (a million a minute)",
-        events / (time.perf_counter() - begun),
-        1e6 / 60,
-    )
+    audited = events / (time.perf_counter() - begun)
+    yield more(f"audit a journal of {events} events", audited, 1e6 / 60, "events/s", 1.0)
 
 
 def pairs_per_second(pair: Pair, workers: int, seconds: float) -> float:
@@ -142,16 +137,6 @@ def problem() -> eh.Problem:
 
 def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def line(name: str, ours: float, theirs: float) -> None:
-    result: dict[str, Any] = {
-        "name": name,
-        "ours": round(ours, 2),
-        "theirs": round(theirs, 2),
-        "ratio": round(ours / theirs, 2),
-    }
-    print(json.dumps(result), flush=True)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,7 +177,14 @@ def slsqp_value(cells: Cells, pieces: list[Piece], starts: int = 4, seed: int = 
 
 
 def scip_value(cells: Cells, r: Region, q: Array, i: int, k: int) -> float:
-    """Gaussian with penalties, by SCIP: eq:gamma_miqp with every weight halved."""
+    """Gaussian with penalties, by SCIP."""
+    model = scip_model(cells, r, q, i, k)
+    model.optimize()
+    return float(model.getObjVal()) * cells.v.max()
+
+
+def scip_model(cells: Cells, r: Region, q: Array, i: int, k: int) -> Any:
+    """eq:gamma_miqp with every weight halved; the largest weight is 1."""
     from pyscipopt import Model, quicksum
 
     assert cells.code == GAUSSIAN
@@ -206,8 +213,7 @@ def scip_value(cells: Cells, r: Region, q: Array, i: int, k: int) -> float:
         cost >= quicksum(w / 2 * (x - m) * (x - m) for w, x, m in zip(weights, lam, cells.mu, strict=True))
     )
     model.setObjective(cost)
-    model.optimize()
-    return float(model.getObjVal()) * top
+    return model
 
 
 def _linear(r: Region, k: int, groups: int) -> tuple[Array, Array]:

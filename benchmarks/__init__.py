@@ -1,0 +1,1 @@
+"""Speed against others, measured in one run: ``make bench``."""
