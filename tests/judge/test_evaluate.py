@@ -34,6 +34,13 @@ def poor(item: dict[str, Any]) -> int:
     return int(item["number"] % 3 == 0)
 
 
+class Terse:
+    """A model that does not say enough."""
+
+    def predict(self, x: list[Any]) -> list[int]:
+        return [1]
+
+
 CANDIDATES = {"good": good, "skewed": skewed, "poor": poor}
 
 
@@ -93,6 +100,38 @@ def test_a_tie_is_settled_by_evaluating_everything() -> None:
     assert result.saved == 0
 
 
+def test_evaluating_everything_gives_the_pools_own_means_and_says_so() -> None:
+    result = eh.evaluate({"one": good, "two": good}, items(60), right, "group", at_least=0.75)
+    # of 45 items in a all are right; of 15 in b, numbers 0, 20 and 40 are wrong
+    cells = [(c.n, c.mean, c.low, c.high, c.verdict) for c in result.verdict.cells]
+    assert cells == 2 * [(45, 1.0, 1.0, 1.0, "met"), (15, 0.8, 0.8, 0.8, "met")]
+    assert result.words()[0].startswith("one is the answer (everything was evaluated): ")
+
+
+def test_a_census_finds_who_falls_short() -> None:
+    from evenhand.judge.census import census
+
+    problem = eh.Problem(["one", "two"], {"a": 0.75, "b": 0.25}, eh.Bernoulli(), eh.Floors(0.8))
+    frame = pl.DataFrame({"policy": ["one"], "group": ["a"], "n": [1], "successes": [1]})
+    told = census(judge(problem, frame, replications=0), np.array([[9, 3], [7, 3]]), np.full((2, 2), 10.0))
+    assert [c.verdict for c in told.cells] == ["met", "failed", "failed", "failed"]
+    assert [p.verdict for p in told.policies] == ["failed", "failed"]
+    assert told.decided
+    assert told.answer is None
+
+
+def test_groups_left_out_of_the_shares_are_left_out_of_the_count() -> None:
+    result = eh.evaluate({"one": good, "two": good}, items(60), right, shares={"b": 1.0}, at_least=0.6)
+    assert result.exact
+    assert result.cost.everything == 30
+
+
+def test_a_risk_in_the_procedure_is_not_overruled_unasked() -> None:
+    strict = eh.Procedure(delta=1e-4, max_samples=40)
+    assert eh.evaluate(CANDIDATES, items(), right, procedure=strict).verdict.procedure.delta == 1e-4
+    assert eh.evaluate(CANDIDATES, items(), right, procedure=strict, delta=0.1).verdict.procedure.delta == 0.1
+
+
 def test_a_cap_on_samples_leaves_the_verdict_open() -> None:
     result = eh.evaluate(CANDIDATES, items(), right, "group", at_least=0.75, max_samples=40)
     assert not result.decided
@@ -127,6 +166,7 @@ def test_assert_meets_says_which_group_stands_in_the_way() -> None:
         ({"pool": 7}, "sequence of items"),
         ({"candidates": {"a": 3, "b": good}}, "must be callable"),
         ({"candidates": [good, good]}, "different names"),
+        ({"candidates": {"a": Terse(), "b": good}}, "one output an item"),
         ({"shares": {"a": 0.5, "c": 0.5}}, "no item of group 'c'"),
     ],
 )  # fmt: skip

@@ -301,7 +301,7 @@ def test_judging_changes_nothing_it_was_given() -> None:
 
 @pytest.mark.parametrize("family", [eh.Bernoulli(), eh.Gaussian(1.0)], ids=lambda f: f.name)
 def test_intervals_hold_the_true_mean_at_all_times_as_often_as_stated(family: Any) -> None:
-    """1,000 cells looked at after each of 400 outcomes; an interval that ever misses counts as a miss.
+    """500 cells looked at after each of 250 outcomes; an interval that ever misses counts as a miss.
 
     False alarm 1e-6: the exact binomial quantile at the stated level.
     """
@@ -310,7 +310,7 @@ def test_intervals_hold_the_true_mean_at_all_times_as_often_as_stated(family: An
     from evenhand.judge.weigh import judge_cells
     from evenhand.procedure.state import new_state
 
-    groups, steps = 500, 400
+    groups, steps = 250, 250
     problem = eh.Problem(["a", "b"], {f"g{g}": 1 / groups for g in range(groups)}, family)
     procedure = eh.Procedure(delta=0.1)
     spec = compile_spec(problem, procedure)

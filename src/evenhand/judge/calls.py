@@ -17,6 +17,8 @@ from evenhand.procedure.randomness import OUTCOMES, uniform
 Array = NDArray[np.float64]
 Score = Callable[[Any, Any], float]
 
+AHEAD = 64  # so many predictions of a fitted model are made at once
+
 
 @dataclass
 class Cost:
@@ -46,17 +48,19 @@ class Caller:
         items = sum(len(pool.members[name]) for name in problem.group_names)
         self.cost = Cost(everything=len(candidates) * items)
         self.drawn = np.zeros(problem.shape, dtype=np.int64)
+        self.ahead: dict[tuple[int, int], dict[int, Any]] = {}
 
     def sample(self, k: int, g: int) -> float:
         """The score of candidate k on a random item of group g."""
-        members = self.pool.members[self.problem.group_names[g]]
-        u = uniform(self.seed, int(self.drawn[k, g]), k * len(self.problem.groups) + g, 0, OUTCOMES)
+        draw = int(self.drawn[k, g])
+        item = self._item(k, g, draw)
         self.drawn[k, g] += 1
-        item = int(members[min(int(u * len(members)), len(members) - 1)])
         self.cost.samples += 1
         if self.cache is not None and (k, item) in self.cache:
             return self.cache[k, item]
-        value = self._call(k, item)
+        row = self.pool.item(item)
+        value = self._number(k, item, self.score(self._output(k, g, draw, row), row))
+        self.cost.calls += 1
         if self.cache is not None:
             self.cache[k, item] = value
         return value
@@ -74,13 +78,29 @@ class Caller:
             counts[cell] += 1
         return sums, counts
 
-    def _call(self, k: int, item: int) -> float:
-        row, candidate = self.pool.item(item), self.candidates[k]
-        output = (
-            candidate.predict(self.pool.inputs(item))[0] if hasattr(candidate, "predict") else candidate(row)
-        )
-        value = self.score(output, row)
-        self.cost.calls += 1
+    def _item(self, k: int, g: int, draw: int) -> int:
+        """The item of this draw of a cell: known ahead, for it depends on nothing else."""
+        members = self.pool.members[self.problem.group_names[g]]
+        u = uniform(self.seed, draw, k * len(self.problem.groups) + g, 0, OUTCOMES)
+        return int(members[min(int(u * len(members)), len(members) - 1)])
+
+    def _output(self, k: int, g: int, draw: int, row: Any) -> Any:
+        """What the candidate says. A fitted model predicts a block of coming draws at once."""
+        candidate = self.candidates[k]
+        if not hasattr(candidate, "predict"):
+            return candidate(row)
+        if draw not in self.ahead.get((k, g), {}):
+            draws = range(draw, draw + AHEAD)
+            outputs = candidate.predict(self.pool.inputs([self._item(k, g, i) for i in draws]))
+            if len(outputs) != AHEAD:
+                name = self.problem.policies[k]
+                raise BadInput(
+                    f"predict must give one output an item; {name!r} gave {len(outputs)} of {AHEAD}."
+                )
+            self.ahead[k, g] = dict(zip(draws, outputs, strict=True))
+        return self.ahead[k, g][draw]
+
+    def _number(self, k: int, item: int, value: Any) -> float:
         try:
             number = float(value)
         except (TypeError, ValueError):

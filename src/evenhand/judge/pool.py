@@ -18,7 +18,7 @@ class Pool:
     """Items by number, their groups, and how a model's inputs are taken from them."""
 
     item: Callable[[int], Any]
-    inputs: Callable[[int], Any]
+    inputs: Callable[[Sequence[int]], Any]  # of several items, as a model takes them
     groups: tuple[str, ...]
     members: dict[str, NDArray[np.int64]]
     columns: tuple[str, ...]
@@ -61,7 +61,7 @@ def open_pool(pool: Any, groups: str | Callable[[Any], str], features: Sequence[
         labels = [_label(value, number) for number, value in enumerate(frame[groups].to_list())]
     else:
         labels = [_label(groups(item(number)), number) for number in range(len(frame))]
-    return _sorted(item, lambda number: inputs[number : number + 1].to_native(), labels, columns)
+    return _sorted(item, lambda numbers: inputs[list(numbers)].to_native(), labels, columns)
 
 
 def _from_sequence(pool: Sequence[Any], groups: str | Callable[[Any], str]) -> Pool:
@@ -75,11 +75,14 @@ def _from_sequence(pool: Sequence[Any], groups: str | Callable[[Any], str]) -> P
             labels.append(_label(groups(item), number))
     first = pool[0] if len(pool) else {}
     columns = tuple(first) if isinstance(first, Mapping) else ()
-    return _sorted(pool.__getitem__, lambda number: [pool[number]], labels, columns)
+    return _sorted(pool.__getitem__, lambda numbers: [pool[number] for number in numbers], labels, columns)
 
 
 def _sorted(
-    item: Callable[[int], Any], inputs: Callable[[int], Any], labels: list[str], columns: tuple[str, ...]
+    item: Callable[[int], Any],
+    inputs: Callable[[Sequence[int]], Any],
+    labels: list[str],
+    columns: tuple[str, ...],
 ) -> Pool:
     if not labels:
         raise BadInput("the pool must hold at least one item; it is empty.")
