@@ -58,10 +58,10 @@ def beat_some(
         meet_abreast(r.lo, q, i, v, mu, start, stop, lower, work)
     else:
         abreast = False
-    plain = abreast and _has_plain_cells(r.hi, v, start, stop)
+    if abreast and _are_done(r.hi, v, lower, start, stop):
+        return
     for k in range(start, stop):
-        done = (plain or (abreast and _has_plain_cells(r.hi, v, k, k + 1))) and lower[k] >= 0.0
-        if k != i and not done:
+        if k != i and not (abreast and _are_done(r.hi, v, lower, k, k + 1)):
             _, lower[k] = inner.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
 
 
@@ -77,9 +77,11 @@ def _own_line(q: Array, i: int, v: Array, mu: Array) -> tuple[float, float]:
 
 
 @kernel
-def _has_plain_cells(hi: Array, v: Array, start: int, stop: int) -> bool:
-    """Has every cell of these policies weight, and none a cap?"""
-    special = 0
+def _are_done(hi: Array, v: Array, lower: Array, start: int, stop: int) -> bool:
+    """Has every cell of these policies weight, none a cap, and was each policy's bound found?"""
+    special, found = 0, lower[start:stop]
+    for k in range(found.size):
+        special += not found[k] >= 0.0
     for g in range(v.shape[0]):
         weight, cap = v[g, start:stop], hi[g, start:stop]
         for k in range(weight.size):
@@ -101,7 +103,7 @@ def _lift_block(
             pace[k] = q[g] / weight[k]
     for k in range(size):
         work[k] = math.inf
-    for _ in range(q.size + 2):
+    for _ in range(q.size + 1):
         _line(lo, q, mu, level, slope, start, size, paces, work)
         moved = 0
         for k in range(size):
