@@ -14,7 +14,13 @@ import math
 
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import weakest_by_evidence, weakest_by_excess, weakest_by_likelihood
+from evenhand.procedure.pieces import (
+    MANY,
+    evidence_of_a_weak_one,
+    weakest_by_evidence,
+    weakest_by_excess,
+    weakest_by_likelihood,
+)
 from evenhand.procedure.sampling import (
     exact_tracking,
     frank_wolfe,
@@ -70,7 +76,7 @@ from evenhand.procedure.state import (
 from evenhand.procedure.stopping import evidence
 
 
-@kernel(apart=True)
+@kernel
 def next_cell(
     spec: Spec, state: State, work: Work, seed: int, replication: int, group: int
 ) -> tuple[int, int]:
@@ -185,8 +191,14 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
     if rule == BUDGET and not at_cap:
         return 0.0, math.inf, 0
     if rule in (CERTIFIED, BUDGET):
+        needed = math.inf if rule == BUDGET else evidence.threshold(spec)
+        if spec.phi.shape[1] > MANY:
+            # one piece that falls short settles that it is too early
+            value, piece = evidence_of_a_weak_one(spec, state, work, leader)
+            if value < needed:
+                return value, needed, piece
         value, piece = weakest_by_evidence(spec, state, work, leader)
-        return value, math.inf if rule == BUDGET else evidence.threshold(spec), piece
+        return value, needed, piece
     value, piece = weakest_by_likelihood(spec, state, work, leader)
     if rule == KAUFMANN_KOOLEN:
         return weakest_by_excess(spec, state, work, leader)

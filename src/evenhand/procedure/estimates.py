@@ -9,21 +9,16 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import ROUNDING, margin
-from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
-from evenhand.procedure.randomness import DECISIONS, four_normals
+from evenhand.model.units import BERNOULLI, GAUSSIAN
+from evenhand.procedure.sinking import OWNER, sink
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import CURSOR, NONE, State, Work
+from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory.inner import score
 
 Array = NDArray[np.float64]
 
-# up to so many policies a posterior draw renews every cell; beyond, a window rolls over their latest draws
-DRAWN_AT_ONCE = 256
-# the first block of a decision's stream that holds posterior draws; the ones before are its coins
-FIRST_NORMAL = 8
 
-
-@kernel(apart=True)
+@kernel
 def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     """Bring mean, margin and score up to date for touched policies; return the leader, or NONE. def:goal at
     eq:est_performance.
@@ -59,11 +54,15 @@ def _goes_before(work: Work, k: int, leader: int) -> bool:
 @kernel
 def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool) -> None:
     groups = spec.phi.shape[0]
+    work.floor[k] = -math.inf
     for g in range(groups):
         n = state.n[g, k]
-        work.mean[g, k] = state.s[g, k] / n if n > 0.0 else _before_data(spec.code)
+        mean = state.s[g, k] / n if n > 0.0 else _before_data(spec.code)
         counted = n + state.out[g, k] if pending_counts else n
-        work.v[g, k] = counted / dispersion(spec, state, g, k)
+        v = counted / dispersion(spec, state, g, k)
+        if k == work.sunk[OWNER]:
+            sink(spec.code, work, g, k, n, mean, v)
+        work.mean[g, k], work.v[g, k], work.told[g, k] = mean, v, n
     work.margin[k] = margin(spec.region, k, work.mean)
     work.score[k] = score(spec.region, spec.shares, k, work.mean)
 
@@ -95,48 +94,3 @@ def _first_best(margins: Array, scores: Array) -> int:
         if margins[k] >= -ROUNDING and scores[k] > best:
             leader, best = k, scores[k]
     return leader
-
-
-@kernel(apart=True)
-def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int) -> int:
-    """Draw means from the posterior and say who leads by them."""
-    groups, policies = spec.phi.shape
-    first, count = 0, policies
-    if policies > DRAWN_AT_ONCE and state.clock[CURSOR] > 0:  # 0: nobody has been drawn yet
-        first, count = state.clock[CURSOR] - 1, DRAWN_AT_ONCE
-    state.clock[CURSOR] = (first + count) % policies + 1
-    cells = count * groups
-    for block in range((cells + 3) // 4):
-        normals = four_normals(seed, decision, FIRST_NORMAL + block, replication, DECISIONS)
-        for j in range(4):
-            cell = 4 * block + j
-            if cell < cells:
-                k, g = (first + cell // groups) % policies, cell % groups
-                state.theta[g, k] = _drawn(spec, state, work, k, g, normals[j])
-    for j in range(count):
-        work.drawn[(first + j) % policies] = math.nan
-    leader, best = NONE, -math.inf
-    for k in range(policies):
-        if math.isnan(work.drawn[k]):
-            feasible = margin(spec.region, k, state.theta) >= -ROUNDING
-            work.drawn[k] = score(spec.region, spec.shares, k, state.theta) if feasible else -math.inf
-        if work.drawn[k] > best:
-            leader, best = k, work.drawn[k]
-    return leader
-
-
-@kernel
-def _drawn(spec: Spec, state: State, work: Work, k: int, g: int, z: float) -> float:
-    """A mean from the posterior of cell (k, g), by the transform that makes its spread constant: exact for
-    the Gaussian, within the domain and close to the Beta, Gamma and inverse-Gamma posteriors for the others.
-    """
-    n = max(state.n[g, k], 1.0) / dispersion(spec, state, g, k)
-    mean = work.mean[g, k]
-    if spec.code == GAUSSIAN:
-        return mean + z / math.sqrt(n)
-    if spec.code == BERNOULLI:
-        angle = math.asin(math.sqrt((n * mean + 0.375) / (n + 0.75))) + 0.5 * z / math.sqrt(n + 0.5)
-        return math.sin(min(max(angle, 0.0), 0.5 * math.pi)) ** 2
-    if spec.code == POISSON:
-        return max(math.sqrt(mean + 0.375 / n) + 0.5 * z / math.sqrt(n), 0.0) ** 2
-    return mean * math.exp(z / math.sqrt(n))

@@ -15,11 +15,15 @@ import numpy as np
 from evenhand._kernel import kernel
 from evenhand.model.region import BOX, PENALTY
 from evenhand.model.units import divergence
+from evenhand.procedure.sinking import OWNER, at_least, begin, remember
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, Array, Ints, State, Work
 from evenhand.procedure.stopping import evidence, kaufmann_koolen
 from evenhand.theory import inner
 from evenhand.theory.bulk import beat_all, beat_some
+
+# beyond so many policies a look costs too much to weigh every piece of evidence each time
+MANY = 256
 
 
 @kernel(apart=True)
@@ -29,11 +33,11 @@ def weakest_by_likelihood(spec: Spec, state: State, work: Work, leader: int) -> 
     Eq:stopping_statistics.
     """
     policies = spec.phi.shape[1]
-    _solve(spec, work, leader)
-    value, piece = math.inf, 0
-    for k in range(policies):
-        if k != leader and work.glr[k] < value:
-            value, piece = work.glr[k], k
+    if leader == NONE or spec.region.kind not in (BOX, PENALTY):
+        solve_rivals(spec, work, leader)
+        value, piece = _least(work, leader)
+    else:
+        value, piece = _weakest_rival(spec, work, leader)
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
             spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch
@@ -44,16 +48,60 @@ def weakest_by_likelihood(spec: Spec, state: State, work: Work, leader: int) -> 
 
 
 @kernel
-def _solve(spec: Spec, work: Work, leader: int) -> None:
-    """Bring work.glr up to date, solving only the pieces whose policies were touched."""
+def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
+    """The smallest of the rivals' pieces; only those that may be it are solved (see `sinking`)."""
+    policies = spec.phi.shape[1]
+    if work.sunk[OWNER] != leader:
+        begin(work, leader)
+        solve_rivals(spec, work, leader)
+        for k in range(policies):
+            remember(work, k)
+        return _least(work, leader)
+    lowest, first = math.inf, NONE
+    for k in range(policies):
+        floor = at_least(work, k)
+        if floor < lowest and k != leader:
+            lowest, first = floor, k
+    value, piece = math.inf, 0
+    if first != NONE:
+        value, piece = _solved(spec, work, leader, first), first
+    for k in range(policies):
+        if k != leader and k != first and at_least(work, k) <= value:
+            mine = _solved(spec, work, leader, k)
+            if mine < value or (mine == value and k < piece):
+                value, piece = mine, k
+    return value, piece
+
+
+@kernel
+def _solved(spec: Spec, work: Work, leader: int, k: int) -> float:
+    """The piece of rival k, solved unless it has been since anything it touches changed."""
+    owner = work.touched[leader]
+    if not _is_fresh(work.stamp_glr, work, k, owner, leader):
+        _solve_one(spec, work, leader, k)
+        _stamp(work.stamp_glr, work, k, owner, leader)
+    remember(work, k)
+    return work.glr[k]
+
+
+@kernel
+def _least(work: Work, leader: int) -> tuple[float, int]:
+    value, piece = math.inf, 0
+    for k in range(work.glr.size):
+        if k != leader and work.glr[k] < value:
+            value, piece = work.glr[k], k
+    return value, piece
+
+
+@kernel(apart=True)
+def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
+    """Bring all of work.glr up to date, solving only the pieces whose policies were touched."""
     policies = spec.phi.shape[1]
     owner = work.touched[leader] if leader != NONE else 0
     stale = 0
     for k in range(policies):
         if k != leader and not _is_fresh(work.stamp_glr, work, k, owner, leader):
             stale += 1
-    if stale == 0:
-        return
     if leader != NONE and 2 * stale > policies:
         beat_all(
             spec.code,
@@ -67,51 +115,46 @@ def _solve(spec: Spec, work: Work, leader: int) -> None:
             work.lam_k,
             work.scratch,
         )
+        for k in range(policies):
+            _stamp(work.stamp_glr, work, k, owner, leader)
+        return
     for k in range(policies):
-        if k == leader or _is_fresh(work.stamp_glr, work, k, owner, leader):
-            continue
-        if leader == NONE:
-            _, work.glr[k] = inner.enter(
-                spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch
-            )
-        elif 2 * stale <= policies:
-            beat_some(
-                spec.code,
-                spec.region,
-                spec.shares,
-                leader,
-                k,
-                k + 1,
-                work.v,
-                work.mean,
-                work.glr,
-                work.lam_i,
-                work.lam_k,
-                work.scratch,
-            )
-        _stamp(work.stamp_glr, work, k, owner, leader)
+        if k != leader and not _is_fresh(work.stamp_glr, work, k, owner, leader):
+            _solve_one(spec, work, leader, k)
+            _stamp(work.stamp_glr, work, k, owner, leader)
+
+
+@kernel
+def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
+    if leader == NONE:
+        _, work.glr[k] = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        return
+    beat_some(
+        spec.code,
+        spec.region,
+        spec.shares,
+        leader,
+        k,
+        k + 1,
+        work.v,
+        work.mean,
+        work.glr,
+        work.lam_i,
+        work.lam_k,
+        work.scratch,
+    )
 
 
 @kernel(apart=True)
 def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """The smallest certified evidence (ln e-value) over the pieces, and which piece it is."""
     policies = spec.phi.shape[1]
-    owner = work.touched[leader] if leader != NONE else 0
     value, piece = math.inf, 0
     for k in range(policies):
-        if k == leader:
-            continue
-        if work.stamp_fails[k] != work.touched[k]:
-            work.fails[k] = evidence.fails(spec, state, work, k)
-            work.stamp_fails[k] = work.touched[k]
-        against = work.fails[k]
-        if leader != NONE:
-            if not _is_fresh(work.stamp_ahead, work, k, owner, leader):
-                work.ahead[k] = evidence.ahead(spec, state, work, leader, k)
-                _stamp(work.stamp_ahead, work, k, owner, leader)
-            against = np.logaddexp(work.ahead[k], against)
-        if against < value:
-            value, piece = against, k
+        if k != leader:
+            against = _evidence_against(spec, state, work, leader, k)
+            if against < value:
+                value, piece = against, k
     if leader != NONE and spec.region.kind != PENALTY:
         met, which = evidence.meets(spec, state, work, leader)
         if met < value:
@@ -120,10 +163,36 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
 
 
 @kernel(apart=True)
+def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
+    """The certified evidence of the piece that is weakest by likelihood: never below the weakest."""
+    policies = spec.phi.shape[1]
+    _, piece = weakest_by_likelihood(spec, state, work, leader)
+    if piece < policies:
+        return _evidence_against(spec, state, work, leader, piece), piece
+    met, which = evidence.meets(spec, state, work, leader)
+    return met, policies + which
+
+
+@kernel
+def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int) -> float:
+    """That k is not the answer in the leader's place: it is behind, or it fails."""
+    if work.stamp_fails[k] != work.touched[k]:
+        work.fails[k] = evidence.fails(spec, state, work, k)
+        work.stamp_fails[k] = work.touched[k]
+    if leader == NONE:
+        return work.fails[k]
+    owner = work.touched[leader]
+    if not _is_fresh(work.stamp_ahead, work, k, owner, leader):
+        work.ahead[k] = evidence.ahead(spec, state, work, leader, k)
+        _stamp(work.stamp_ahead, work, k, owner, leader)
+    return float(np.logaddexp(work.ahead[k], work.fails[k]))
+
+
+@kernel(apart=True)
 def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
     """The piece whose likelihood ratio exceeds its threshold least: the ratio, the threshold, and which."""
     policies = spec.phi.shape[1]
-    _solve(spec, work, leader)
+    solve_rivals(spec, work, leader)
     value, needed, piece = math.inf, 0.0, 0
     for k in range(policies):
         if k != leader:
@@ -140,7 +209,7 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
     return value, needed, piece
 
 
-@kernel(apart=True)
+@kernel
 def open_up(spec: Spec, state: State, work: Work, leader: int, piece: int) -> tuple[int, int]:
     """Solve one piece and leave in lam_i, lam_k how much evidence each of its cells carries: v d(mean, lam).
 

@@ -28,7 +28,7 @@ _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _MASK, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
 _TO_UNIT_32 = 1.0 / 4294967296.0
 _TO_UNIT_53 = 1.0 / 9007199254740992.0
-_TWO_PI = 2.0 * math.pi
+_TWO_PI, _SQRT_2 = 2.0 * math.pi, math.sqrt(2.0)
 
 
 @kernel
@@ -68,3 +68,37 @@ def four_normals(seed: int, a: int, b: int, c: int, d: int) -> tuple[float, floa
     r2 = math.sqrt(-2.0 * math.log((float(x2) + 0.5) * _TO_UNIT_32))
     t1, t2 = _TWO_PI * float(x1) * _TO_UNIT_32, _TWO_PI * float(x3) * _TO_UNIT_32
     return r1 * math.cos(t1), r1 * math.sin(t1), r2 * math.cos(t2), r2 * math.sin(t2)
+
+
+@kernel
+def normal(word: int | np.uint64) -> float:
+    """The standard normal at a 32-bit word's place among all words: increasing in the word.
+
+    By the polynomials of Giles (2010) for the inverse error function: within 2e-6 up to five standard
+    deviations, 0.003 at the last word.
+    """
+    x = 2.0 * ((float(word) + 0.5) * _TO_UNIT_32) - 1.0
+    w = -math.log((1.0 - x) * (1.0 + x))
+    if w < 5.0:
+        w -= 2.5
+        p = 2.81022636e-08
+        p = 3.43273939e-07 + p * w
+        p = -3.5233877e-06 + p * w
+        p = -4.39150654e-06 + p * w
+        p = 0.00021858087 + p * w
+        p = -0.00125372503 + p * w
+        p = -0.00417768164 + p * w
+        p = 0.246640727 + p * w
+        p = 1.50140941 + p * w
+    else:
+        w = math.sqrt(w) - 3.0
+        p = -0.000200214257
+        p = 0.000100950558 + p * w
+        p = 0.00134934322 + p * w
+        p = -0.00367342844 + p * w
+        p = 0.00573950773 + p * w
+        p = -0.0076224613 + p * w
+        p = 0.00943887047 + p * w
+        p = 1.00167406 + p * w
+        p = 2.83297682 + p * w
+    return _SQRT_2 * p * x

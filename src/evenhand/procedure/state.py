@@ -65,6 +65,9 @@ class Work(NamedTuple):
     queue: Ints  # (K + 1,) how many policies wait to be estimated again (-1: all), and which
     lead: Ints  # (1,) the leader by the estimates
     stamp_glr: Ints  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
+    floor: Array  # (K,) glr[k] when it was solved, on the sinking scale of `procedure.sinking`
+    sunk: Array  # OWNER, KEPT, LOST of `procedure.sinking`
+    told: Array  # (L, K) outcomes told when the estimates were made
     stamp_ahead: Ints  # (3, K) the same for ahead[k]
     stamp_fails: Ints  # (K,) touched[k] when fails[k] was solved
     spare: Array  # (8, L, K) tables for the sampling rule
@@ -105,6 +108,9 @@ def new_work(spec: Spec) -> Work:
         queue=queue,
         lead=np.full(1, NONE, dtype=np.int64),
         stamp_glr=np.full((3, policies), -9, dtype=np.int64),
+        floor=np.full(policies, -np.inf),
+        sunk=np.array([NONE, 1.0, 0.0]),
+        told=np.zeros((groups, policies)),
         stamp_ahead=np.full((3, policies), -9, dtype=np.int64),
         stamp_fails=np.full(policies, -1, dtype=np.int64),
         spare=np.zeros((8, groups, policies)),

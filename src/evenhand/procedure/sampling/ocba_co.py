@@ -78,14 +78,15 @@ def _leading(
     spec: Spec, state: State, work: Work, i: int, v: Array, balance: float, least: float, w: Array
 ) -> None:
     """(w_i / sd_i)^2 = sum (w_k / sd_k)^2 balances the comparisons; its requirement may ask for more."""
-    total = 0.0
+    total, cost = 0.0, math.inf
     if spec.region.kind != PENALTY:
-        inner.leave(spec.code, spec.region, i, v, work.mean, work.lam_k, work.scratch)
+        cost, _, _ = inner.leave(spec.code, spec.region, i, v, work.mean, work.lam_k, work.scratch)
+    if cost < math.inf:
         rate = max(_split(spec, work, i, v, w), least)
         for g in range(w.shape[0]):
             w[g, i] /= rate
     else:
-        w[:, i] = 0.0
+        w[:, i] = 0.0  # there is nothing to miss
     for g in range(w.shape[0]):
         # split as Neyman would: w_il = sqrt(balance) sd_i pull_l / sd_i
         w[g, i] = max(w[g, i], math.sqrt(balance) * _pull(spec, state, work, i, g))

@@ -48,7 +48,7 @@ def least_sampled_policy(state: State, g: int) -> int:
     return best
 
 
-@kernel(apart=True)
+@kernel
 def from_masses(
     spec: Spec, state: State, work: Work, i: int, k: int, group: int, u: float
 ) -> tuple[int, int]:
@@ -109,7 +109,7 @@ def surely(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
     return k, g
 
 
-@kernel(apart=True)
+@kernel
 def guarded(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[int, int]:
     """Draw policy k's least-sampled cell instead where it lags too far behind.
 

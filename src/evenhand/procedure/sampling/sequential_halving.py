@@ -12,7 +12,7 @@ import math
 
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import weakest_by_likelihood
+from evenhand.procedure.pieces import solve_rivals
 from evenhand.procedure.sampling.pick import surely
 from evenhand.procedure.sampling.tracking import drawn, samples, span
 from evenhand.procedure.spec import Spec
@@ -30,7 +30,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
         state.clock[STAGE] + 1.0
     ):
         leader = refresh(spec, state, work, True)
-        weakest_by_likelihood(spec, state, work, leader)
+        solve_rivals(spec, work, leader)
         _halve(state, work, leader)
         state.clock[STAGE] += 1
     return _least_sampled_survivor(spec, state, work, group)

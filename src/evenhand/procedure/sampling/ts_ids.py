@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from evenhand._kernel import kernel
 from evenhand.model.region import PENALTY, ROUNDING
-from evenhand.procedure.estimates import dispersion, posterior_leader, refresh
-from evenhand.procedure.pieces import open_up, weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.estimates import dispersion, refresh
+from evenhand.procedure.pieces import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.posterior import posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.pick import (
     from_masses,
@@ -51,7 +52,7 @@ def from_weakest_piece(
     spec: Spec, state: State, work: Work, leader: int, group: int, u: float
 ) -> tuple[int, int]:
     """A cell of the weakest piece, in proportion to the evidence it carries."""
-    if spec.stopping == CERTIFIED:
+    if spec.stopping == CERTIFIED and spec.phi.shape[1] <= MANY:
         _, piece = weakest_by_evidence(spec, state, work, leader)
     else:
         _, piece = weakest_by_likelihood(spec, state, work, leader)

@@ -13,7 +13,7 @@ import math
 from evenhand._kernel import kernel
 from evenhand.model.region import PENALTY, ROUNDING
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import open_up, weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.pieces import open_up, solve_rivals, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.pick import (
     count,
@@ -40,6 +40,7 @@ def choose(
     if spec.stopping == CERTIFIED:
         _, piece = weakest_by_evidence(spec, state, work, leader)
     else:
+        solve_rivals(spec, work, leader)  # what has lost already is told by each rival's own piece
         _, piece = weakest_by_likelihood(spec, state, work, leader)
     first = _unsettled(spec, state, work, leader) if spec.region.kind != PENALTY else NONE
     if first != NONE:
@@ -63,9 +64,12 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
     standing = leader != NONE and _feasibility(spec, state, work, leader) >= bar
     found, fewest = NONE, math.inf
     for k in range(policies):
-        drawn = 0.0
+        drawn, out = 0.0, 0.0
         for g in range(groups):
             drawn += count(state, k, g)
+            out += state.out[g, k]
+        if 2.0 * out > drawn:
+            continue  # more is under way than known: wait for it
         if drawn >= fewest or _feasibility(spec, state, work, k) >= bar:
             continue
         if standing and k != leader and _against(spec, work, k) >= bar:
