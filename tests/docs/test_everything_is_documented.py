@@ -12,7 +12,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.app.cli import group
-from evenhand.app.service.build import STATUS
+from evenhand.app.service.manners import STATUS
 from evenhand.live.events import AnyEvent
 from evenhand.model.constraints import CONSTRAINTS
 from evenhand.model.families import FAMILIES

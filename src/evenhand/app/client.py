@@ -9,23 +9,28 @@ A request that fails on the way is sent again with the same Idempotency-Key: it 
 
 from __future__ import annotations
 
+import http.client
 import json
+import threading
 import time
-import urllib.error
-import urllib.request
+import urllib.parse
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from evenhand.errors import BadInput, Conflict, EvenhandError, NotFound, StorageFailed
 
 TRIES, FIRST_WAIT = 8, 0.1
+AGAIN = (429, 502, 503, 504)  # worth sending again, with the same Idempotency-Key
 KINDS: dict[int, type[EvenhandError]] = {
+    400: BadInput,
+    401: BadInput,
+    403: BadInput,
     404: NotFound,
     409: Conflict,
-    400: BadInput,
-    422: BadInput,
     413: BadInput,
+    415: BadInput,
+    422: BadInput,
     503: StorageFailed,
 }
 
@@ -45,6 +50,7 @@ class Service:
     url: str
     key: str | None = None
     seconds: float = 30.0
+    _kept: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
     def experiments(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("GET", "/api/experiments")
@@ -66,19 +72,38 @@ class Service:
         if self.key is not None:
             headers["Authorization"] = f"Bearer {self.key}"
         data = None if body is None else json.dumps(body, allow_nan=False).encode()
-        request = urllib.request.Request(self.url.rstrip("/") + path, data, headers, method=method)
         for attempt in range(TRIES):
             try:
-                with urllib.request.urlopen(request, timeout=self.seconds) as answer:
-                    return json.loads(answer.read())
-            except urllib.error.HTTPError as refusal:
-                if refusal.code != 503 or attempt == TRIES - 1:
-                    raise _error(refusal) from None
-            except (urllib.error.URLError, ConnectionError, TimeoutError) as failure:
+                code, answer = self._send(method, path, data, headers)
+                if code < 400:
+                    return json.loads(answer)
+                if code not in AGAIN or attempt == TRIES - 1:
+                    raise _error(code, answer)
+            except (http.client.HTTPException, OSError) as failure:
+                self._hang_up()
                 if attempt == TRIES - 1:
                     raise StorageFailed(f"the service at {self.url} cannot be reached: {failure}.") from None
+                if attempt == 0 and isinstance(failure, http.client.RemoteDisconnected):
+                    continue  # a kept connection that the service has closed meanwhile
             time.sleep(FIRST_WAIT * 2**attempt)
         raise StorageFailed(f"the service at {self.url} did not answer.")
+
+    def _send(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        """One exchange over this thread's connection, which is kept for the next."""
+        kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
+        parts = urllib.parse.urlsplit(self.url)
+        if kept is None:
+            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            kept = self._kept.connection = kind(parts.netloc, timeout=self.seconds)
+        kept.request(method, parts.path.rstrip("/") + path, data, headers)
+        answer = kept.getresponse()
+        return answer.status, answer.read()
+
+    def _hang_up(self) -> None:
+        kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
+        if kept is not None:
+            kept.close()
+            self._kept.connection = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +131,19 @@ class Remote:
         """The ticket will have no outcome."""
         self._post("drop", {"ticket": ticket if isinstance(ticket, str) else ticket.ticket, "reason": reason})
 
+    def amend(self, ticket: Ticket | str, outcome: float, reason: str) -> dict[str, Any]:
+        """Correct an outcome; the old one stays in the log with the reason and the key's name."""
+        text = ticket if isinstance(ticket, str) else ticket.ticket
+        found: dict[str, Any] = self._post("amend", {"ticket": text, "outcome": outcome, "reason": reason})
+        return found
+
+    def close(self, reason: str = "closed") -> dict[str, Any]:
+        """End the experiment for good."""
+        found: dict[str, Any] = self._post("close", {"reason": reason})
+        return found
+
     def status(self) -> dict[str, Any]:
+        """Where it stands, as far as the key may see."""
         found: dict[str, Any] = self.service.call("GET", f"/api/experiments/{self.name}")
         return found
 
@@ -121,9 +158,9 @@ def connect(url: str, key: str | None = None) -> Service:
     return Service(url, key)
 
 
-def _error(refusal: urllib.error.HTTPError) -> EvenhandError:
+def _error(code: int, answer: bytes) -> EvenhandError:
     try:
-        sentence = json.loads(refusal.read())["error"]
-    except (ValueError, KeyError):
-        sentence = f"the service answered {refusal.code}"
-    return KINDS.get(refusal.code, EvenhandError)(sentence)
+        sentence = json.loads(answer)["error"]
+    except (ValueError, KeyError, TypeError):
+        sentence = f"the service answered {code}"
+    return KINDS.get(code, EvenhandError)(sentence)

@@ -53,7 +53,7 @@ def serve(journal: str, host: str, port: int, hosts: tuple[str, ...] = ()) -> No
             "`evenhand keys create --role admin --name YOU`."
         )
     structured_logs()
-    app = create_app(Settings(journal, (*hosts, host)))
+    app = create_app(Settings(journal, (*hosts, host), warm=True))
     shown = "a PostgreSQL journal" if "://" in journal else journal  # an address may hold a password
     click.echo(f"evenhand serves {shown} at http://{host}:{port}; stop it with Ctrl-C.")
     uvicorn.run(

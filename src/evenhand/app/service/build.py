@@ -1,4 +1,4 @@
-"""The application: routes, pages, errors as sentences, limits, logs."""
+"""The application: routes, pages, what they share, and how it starts and stops."""
 
 from __future__ import annotations
 
@@ -12,53 +12,37 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from litestar import Litestar, Request, Response
+from litestar import Litestar
+from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.enums import ScopeType
-from litestar.exceptions import HTTPException, ValidationException
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import RedocRenderPlugin, YamlRenderPlugin
-from litestar.response import Redirect
+from litestar.exceptions import HTTPException
+from litestar.handlers import BaseRouteHandler
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from evenhand import __version__
-from evenhand.app.service import metrics, pages
+from evenhand.app.service import metrics, pages, sessions
 from evenhand.app.service.access import Access
+from evenhand.app.service.description import description
 from evenhand.app.service.jobs import Jobs
-from evenhand.app.service.keys import Keys
+from evenhand.app.service.keys import Keys, KnownKeys
+from evenhand.app.service.manners import (
+    checked_body,
+    refuse_http,
+    refuse_ours,
+    refuse_unexpected,
+    with_headers,
+)
+from evenhand.app.service.panels import Panels
 from evenhand.app.service.registry import Registry
 from evenhand.app.service.routes import router
-from evenhand.errors import (
-    BadInput,
-    Closed,
-    Conflict,
-    EvenhandError,
-    IntegrityFailed,
-    NotFound,
-    StorageFailed,
-)
+from evenhand.app.service.studio import Studio
+from evenhand.app.service.warming import warm
+from evenhand.errors import EvenhandError
 
 BODY_BYTES = 1_000_000
 VIEW_SECONDS = 60.0
 log = logging.getLogger("evenhand.service")
-
-STATUS: tuple[tuple[type[EvenhandError], int], ...] = (
-    (NotFound, 404),
-    (Conflict, 409),
-    (Closed, 409),
-    (StorageFailed, 503),
-    (IntegrityFailed, 500),
-    (BadInput, 422),
-)
-HEADERS = {
-    # drawings carry their style in attributes; scripts come from our own files only
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
-    "script-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 
 
 @dataclass(frozen=True)
@@ -67,6 +51,7 @@ class Settings:
 
     journal: str
     hosts: tuple[str, ...] = ()
+    warm: bool = False  # load kernels and start helpers right away, not on first use
 
 
 class Views:
@@ -81,82 +66,59 @@ class Views:
         with self._lock:
             fresh = now - self._seen.get(key, -VIEW_SECONDS) >= VIEW_SECONDS
             if fresh:
+                self._seen = {k: at for k, at in self._seen.items() if now - at < VIEW_SECONDS}
                 self._seen[key] = now
             return fresh
 
 
 def create_app(settings: Settings) -> Litestar:
     """The service over one journal."""
-    registry, jobs, keys = Registry(settings.journal), Jobs(), Keys(settings.journal)
+    keys = Keys(settings.journal)
+    registry, jobs, studio = Registry(settings.journal), Jobs(), Studio()
+    panels = Panels(registry, studio)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        if settings.warm:
+            threading.Thread(target=warm, args=(studio,), daemon=True).start()
         try:
             yield
         finally:
             jobs.close()
+            studio.close()
             registry.close()
 
+    shared = {"registry": registry, "jobs": jobs, "studio": studio, "panels": panels}
     return Litestar(
-        route_handlers=[router, *pages.handlers()],
-        state=State({"access": Access(keys, settings.hosts), "views": Views()}),
+        route_handlers=[
+            router, *pages.handlers(), sessions.log_in_page, sessions.log_in, sessions.log_out,
+        ],
+        state=State({"access": Access(KnownKeys(keys), settings.hosts), "views": Views()}),
+        guards=[_known_host],
         dependencies={
-            "registry": Provide(lambda: registry, sync_to_thread=False),
-            "jobs": Provide(lambda: jobs, sync_to_thread=False),
+            name: _given(part)
+            for name, part in shared.items()
         },
         lifespan=[lifespan],
+        before_request=checked_body,
+        after_request=with_headers,
         request_max_body_size=BODY_BYTES,
-        exception_handlers={EvenhandError: _ours, HTTPException: _http, Exception: _unexpected},
+        exception_handlers={
+            EvenhandError: refuse_ours, HTTPException: refuse_http, Exception: refuse_unexpected,
+        },
         middleware=[_measure],
-        openapi_config=OpenAPIConfig(
-            "evenhand",
-            __version__,
-            path="/docs",
-            render_plugins=[RedocRenderPlugin(), YamlRenderPlugin()],
-            use_handler_docstrings=True,
-        ),
-        after_request=_with_headers,
+        openapi_config=description(),
         debug=False,
-    )
+    )  # fmt: skip
 
 
-def _with_headers(response: Response[Any]) -> Response[Any]:
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-    return response
+def _given(part: object) -> Provide:
+    """The same for every request."""
+    return Provide(lambda: part, sync_to_thread=False)
 
 
-def _ours(request: Request[Any, Any, Any], problem: EvenhandError) -> Response[dict[str, str]]:
-    code = next(status for kind, status in STATUS if isinstance(problem, kind))
-    return _sentence(str(problem), code)
-
-
-def _http(request: Request[Any, Any, Any], problem: HTTPException) -> Response[Any]:
-    if problem.status_code == 401 and _wants_page(request):
-        return Redirect("/login")  # a browser without a session is shown where to give its key
-    if isinstance(problem, ValidationException):
-        found = problem.extra or ()
-        details = "; ".join(
-            f"{item.get('key', 'body')}: {item.get('message')}" for item in found if isinstance(item, dict)
-        )
-        return _sentence(f"the request does not fit its form: {details or problem.detail}", 422)
-    return _sentence(problem.detail or "refused", problem.status_code)
-
-
-def _wants_page(request: Request[Any, Any, Any]) -> bool:
-    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api")
-
-
-def _unexpected(request: Request[Any, Any, Any], problem: Exception) -> Response[dict[str, str]]:
-    log.error(
-        json.dumps({"event": "failure", "path": request.url.path, "kind": type(problem).__name__}),
-        exc_info=problem,
-    )
-    return _sentence("an unexpected failure; it is in the service's log", 500)
-
-
-def _sentence(text: str, code: int) -> Response[dict[str, str]]:
-    return Response({"error": text}, status_code=code, headers=dict(HEADERS))
+def _known_host(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+    connection.app.state.access.check_host(connection)
 
 
 def _measure(app: ASGIApp) -> ASGIApp:
@@ -180,9 +142,9 @@ def _measure(app: ASGIApp) -> ASGIApp:
             took, route = time.perf_counter() - started, scope.get("path_template") or "other"
             metrics.requests.labels(method, route, str(code)).inc()
             metrics.seconds.labels(route).observe(took)
-            log.info(
-                json.dumps({"method": method, "route": route, "status": code, "seconds": round(took, 4)})
-            )
+            if log.isEnabledFor(logging.INFO):
+                line = {"method": method, "route": route, "status": code, "seconds": round(took, 4)}
+                log.info(json.dumps(line))
 
     return measured
 

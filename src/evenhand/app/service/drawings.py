@@ -1,103 +1,137 @@
-"""What the dashboard draws of one experiment, from its status: words, pictures, tables."""
+"""What the dashboard shows of one experiment: words, pictures, tables. Made in a helper process.
+
+Words first, then the pictures. A blind drawing has enrolment, tickets and health, and no outcomes.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from markupsafe import Markup
 
-from evenhand.live.experiment import Experiment
-from evenhand.model.constraints import Caps, Floors
-from evenhand.report.figures.allocation import allocation
-from evenhand.report.figures.floors import floors
+from evenhand.app.service.drawn import Drawn, Picture, Ticket
+from evenhand.app.service.ledger import Ledger, chart
+from evenhand.app.service.registry import blinded
+from evenhand.judge.verdict import judge_state
+from evenhand.live.clock import seconds_of
+from evenhand.live.journal import Journal, open_journal
+from evenhand.live.status import status_of
+from evenhand.live.tickets import ticket_code
+from evenhand.live.view import View
+from evenhand.procedure.state import EMPTY
+from evenhand.report import pictures, sections
 from evenhand.report.figures.save import svg
-from evenhand.report.figures.style import NARROW, TOKENS, WIDE, Canvas
-from evenhand.report.rows import Estimate, Share, Standing
+from evenhand.report.figures.style import NARROW, WIDE
+from evenhand.report.rows import Estimate, Evidence, Standing
+from evenhand.report.sources.common import shares
+from evenhand.report.sources.verdict import verdict_rows
+
+OLDEST = 10  # tickets out that the page names
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A drawing in two widths, with its title and the sentence that says what it shows."""
-
-    title: str
-    says: str
-    wide: Markup
-    narrow: Markup
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """An experiment as the page shows it."""
-
-    status: dict[str, Any]
-    sentence: str
-    progress: float | None
-    pictures: tuple[Picture, ...]
-
-
-def draw(trial: Experiment, status: dict[str, Any], blind: bool) -> Drawn:
-    """Words first, then the pictures; a blind page has enrolment only."""
+def draw(address: str, view: View, now: float, more: Mapping[str, int], blind: bool) -> Drawn:
+    """The experiment as it is in this view."""
+    status = status_of(view, now, lambda _: more)
+    ledger = _ledger(address, view)
+    ledger.read_on(_journal(address), view.head.seq)
+    out = _out(view, ledger, now)
     if blind:
-        sentence = f"{status['samples']:,} outcomes told, {status['pending']:,} tickets out."
-        return Drawn(status, sentence, None, ())
-    evidence, needed = status["evidence"], status["needed"]
-    share = None if not needed or evidence is None else min(max(evidence / needed, 0.0), 1.0)
-    return Drawn(status, status["sentence"], share, _pictures(trial, status))
-
-
-def theme() -> str:
-    """Colours of the pictures as custom properties, light and dark."""
-    light, dark = (" ".join(f"--{name}: {pair[place]};" for name, pair in TOKENS.items()) for place in (0, 1))
-    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
-
-
-def _pictures(trial: Experiment, status: dict[str, Any]) -> tuple[Picture, ...]:
-    estimates, standings = _rows(trial, status)
-    told = max(status["samples"], 1)
-    shares = [Share(c["policy"], c["group"], c["n"] / told, None, c["n"]) for c in status["cells"]]
-    verdicts = [e.verdict for e in estimates]
-    says = ", ".join(f"{verdicts.count(word)} {word}" for word in ("met", "failed", "undecided"))
-    return (
-        _picture("floors", "Every group against its bound", f"Of {len(estimates)} cells: {says}.",
-                 lambda width: floors(estimates, standings, width)),
-        _picture("allocation", "Where samples go", f"{status['samples']:,} samples so far.",
-                 lambda width: allocation(shares, standings, width)),
-    )  # fmt: skip
-
-
-def _picture(name: str, title: str, says: str, drawn: Any) -> Picture:
-    wide: Canvas = drawn(WIDE)
-    narrow: Canvas = drawn(NARROW)
-    # our own drawings: names inside them were escaped when they were written
-    return Picture(
-        title,
-        says,
-        Markup(svg(wide, f"{name}-wide", themed=True)),
-        Markup(svg(narrow, f"{name}-narrow", themed=True)),
+        seen = blinded(status)
+        words = f"{seen['samples']:,} outcomes told, {seen['pending']:,} tickets out."
+        if seen.get("decided"):
+            words = f"{seen['answer'] or 'No policy'} is the answer. {words}"
+        return Drawn(view.head.seq, seen, words, out=out)
+    verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
+    estimates, standings = verdict_rows(verdict)
+    points = list(ledger.points)
+    if view.state.clock[EMPTY] == 0 and status["evidence"] is not None and status["needed"]:
+        points.append(Evidence(status["samples"], status["evidence"], status["needed"], verdict.weakest))
+    return Drawn(
+        head=view.head.seq,
+        status=status,
+        sentence=status["sentence"],
+        progress=verdict.progress if status["needed"] else None,
+        pictures=(
+            _picture(pictures.floors_picture(estimates, standings), WIDE, NARROW),
+            _picture(_where(view, standings), NARROW),
+        ),
+        cells=tuple(_cell(e) for e in estimates),
+        evidence=chart(points) if points else None,
+        says_evidence=pictures.evidence_picture(points).says if points else "",
+        behind=view.head.seq - ledger.seq,
+        late=_late(view, ledger, now),
+        out=out,
     )
 
 
-def _rows(trial: Experiment, status: dict[str, Any]) -> tuple[list[Estimate], list[Standing]]:
-    problem = trial.protocol.problem
-    k_of, g_of = trial.protocol.policies, trial.protocol.groups
-    region, family = problem.standard.region, problem.family
-    bounded = isinstance(problem.constraint, (Floors, Caps))
-    estimates = []
-    for cell in status["cells"]:
-        k, g = k_of[cell["policy"]], g_of[cell["group"]]
-        floor, cap = (family.low + family.width * float(bound[g, k]) for bound in (region.lo, region.hi))
-        estimates.append(
-            Estimate(
-                cell["policy"], cell["group"], cell["n"], cell["mean"], cell.get("low"), cell.get("high"),
-                cell["verdict"],
-                floor if bounded and floor > -1e300 else None, cap if bounded and cap < 1e300 else None,
-            )
-        )  # fmt: skip
-    order = sorted(status["policies"], key=lambda p: -(p["mean"] if p["mean"] is not None else -1e300))
-    places = {p["policy"]: place for place, p in enumerate(order)}
-    standings = [
-        Standing(p["policy"], p["mean"], p["verdict"], places[p["policy"]], p["policy"] == status["leader"])
-        for p in status["policies"]
+_ledgers: dict[tuple[str, bytes], Ledger] = {}  # of this helper: what it has read so far
+MOST_LEDGERS = 100
+
+
+def _ledger(address: str, view: View) -> Ledger:
+    name = (address, view.protocol.hash)
+    found = _ledgers.pop(name, None) or Ledger(view.protocol)
+    _ledgers[name] = found  # the latest used is the last
+    while len(_ledgers) > MOST_LEDGERS:
+        _ledgers.pop(next(iter(_ledgers)))
+    return found
+
+
+@cache
+def _journal(address: str) -> Journal:
+    return open_journal(address, write=False)
+
+
+def _where(view: View, standings: list[Standing]) -> sections.Picture:
+    """Samples by cell, beside the sum of the chances with which cells were drawn."""
+    problem, n, meant = view.protocol.problem, view.state.n.T, view.tally.expected
+    if problem.mode == "agnostic":  # only the policy was chosen; groups come as they come
+        meant = problem.arrival_shares[:, None] * meant[:1]
+    aim = meant.T / meant.sum() if meant.sum() > 0 else None
+    rows = shares(problem, n / max(float(n.sum()), 1.0), aim, n.astype(int))
+    return pictures.allocation_picture(rows, standings, "Where samples go")
+
+
+def _picture(picture: sections.Picture, *widths: int) -> Picture:
+    # our own drawings: names inside them were escaped when they were written
+    drawings = [
+        Markup(_light(svg(picture.draw(width), f"{picture.name}-{width}", themed=True))) for width in widths
     ]
-    return estimates, standings
+    wide = drawings[0] if len(drawings) > 1 else None
+    return Picture(picture.name, picture.title, picture.says, wide, drawings[-1])
+
+
+def _light(drawing: str) -> str:
+    """Without the comments that repeat each text: half the bytes."""
+    return re.sub(r"\s*<!--.*?-->", "", drawing, flags=re.DOTALL)
+
+
+def _cell(estimate: Estimate) -> dict[str, Any]:
+    bound = estimate.floor if estimate.floor is not None else estimate.cap
+    return vars(estimate) | {"bound": bound}
+
+
+def _out(view: View, ledger: Ledger, now: float) -> tuple[Ticket, ...]:
+    protocol = view.protocol
+    return tuple(
+        Ticket(
+            ticket_code(protocol.hash, number),
+            out.policy if out.group is None else f"{out.policy}, {out.group}",
+            out.worker or "",
+            max(now - seconds_of(out.at), 0.0),
+        )
+        for number, out in list(ledger.out.items())[:OLDEST]
+    )
+
+
+def _late(view: View, ledger: Ledger, now: float) -> tuple[Ticket, ...]:
+    return tuple(
+        Ticket(
+            ticket_code(view.protocol.hash, late.ticket), f"ticket {late.why} before it came", "",
+            max(now - seconds_of(late.at), 0.0), late.outcome,
+        )
+        for late in reversed(ledger.late)
+    )  # fmt: skip

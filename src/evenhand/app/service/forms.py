@@ -72,6 +72,18 @@ class SimulateForm(Struct, forbid_unknown_fields=True):
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
 
 
+class SaveForm(Struct, forbid_unknown_fields=True):
+    """A study to write down."""
+
+    study: dict[str, Any]
+
+
+class Refusal(Struct):
+    """Why a request was refused: what must hold, what came, what to do."""
+
+    error: str
+
+
 class LogIn(Struct, forbid_unknown_fields=True):
     """A key, for a browser's session."""
 

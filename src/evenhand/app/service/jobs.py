@@ -30,6 +30,7 @@ class Jobs:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="job")
         self._jobs: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._by_key: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
 
@@ -44,21 +45,22 @@ class Jobs:
                 f"this takes longer than {seconds:g} s here; use the command line for it."
             ) from None
 
-    def start(self, total: int, work: Callable[[Callable[[int, int], None]], Any]) -> str:
-        """Begin work that reports `progress(done, total)`; its id."""
-        job = secrets.token_hex(8)
+    def start(
+        self, total: int, work: Callable[[Callable[[int, int], None]], Any], key: str | None = None
+    ) -> str:
+        """Begin work that reports `progress(done, total)`; its id. The same key again is the same job."""
         entry: dict[str, Any] = {
-            "id": job,
-            "state": "running",
-            "done": 0,
-            "total": total,
-            "result": None,
-            "error": None,
-        }
+            "id": secrets.token_hex(8), "state": "running", "done": 0, "total": total,
+            "result": None, "error": None,
+        }  # fmt: skip
+        job: str = entry["id"]
         with self._lock:
+            if key is not None and self._by_key.setdefault(key, job) != job:
+                return self._by_key[key]
             self._jobs[job] = entry
-            while len(self._jobs) > REMEMBERED:
-                self._jobs.popitem(last=False)
+            for kept in (self._jobs, self._by_key):
+                while len(kept) > REMEMBERED:
+                    kept.popitem(last=False)
         self._pool.submit(self._run, entry, work)
         return job
 

@@ -11,6 +11,8 @@ import hashlib
 import hmac
 import re
 import secrets
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from evenhand.errors import BadInput, NotFound, StorageFailed, nearest
 
 ROLES = ("operator", "analyst", "admin")  # each may do what those before it may
 _FORM = re.compile(r"eh_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
+
+STALE_SECONDS = 1.0  # a key made or revoked counts after so long
 
 _metadata = sa.MetaData()
 _keys = sa.Table(
@@ -60,7 +64,7 @@ class Keys:
         address = "postgresql+psycopg:" + journal.split(":", 1)[1] if shared else f"sqlite:///{journal}.keys"
         self._engine = sa.create_engine(address)
         with self._explained():
-            _metadata.create_all(self._engine)
+            _make_table(self._engine)
 
     def create(self, role: str, name: str, expires: str | None = None) -> str:
         """A new key, in full: it is never shown again."""
@@ -71,32 +75,31 @@ class Keys:
         identity, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
         row = {
             "id": identity, "role": role, "name": name, "digest": _digest(secret), "made": _now(),
-            "expires": expires, "revoked": False,
+            "expires": None if expires is None else _moment(expires), "revoked": False,
         }  # fmt: skip
         with self._explained(), self._engine.begin() as connection:
             connection.execute(_keys.insert().values(row))
         return f"eh_{identity}_{secret}"
 
     def find(self, text: str) -> Key | None:
-        """Whose key this is; None for a wrong, revoked or expired one. Takes as long either way."""
-        form = _FORM.fullmatch(text)
-        identity, secret = form.groups() if form else ("", "")
-        with self._explained(), self._engine.connect() as connection:
-            row = connection.execute(_keys.select().where(_keys.c.id == identity)).one_or_none()
-        kept = row.digest if row is not None else bytes(32)
-        fits = hmac.compare_digest(kept, _digest(secret))
-        if row is None or not fits or row.revoked or (row.expires is not None and row.expires <= _now()):
-            return None
-        return Key(row.id, row.role, row.name)
+        """Whose key this is; None for a wrong, revoked or expired one."""
+        return _match(self.digests(), text)
 
     def all(self) -> list[Key]:
+        return [key for key, _ in self.digests().values()]
+
+    def digests(self) -> dict[str, tuple[Key, bytes]]:
+        """Every key ever made, by its id, with the hash of its secret."""
         with self._explained(), self._engine.connect() as connection:
             rows = connection.execute(_keys.select().order_by(_keys.c.made)).all()
-        return [Key(row.id, row.role, row.name, row.made, row.expires, row.revoked) for row in rows]
+        return {
+            row.id: (Key(row.id, row.role, row.name, row.made, row.expires, row.revoked), row.digest)
+            for row in rows
+        }
 
     def exist(self) -> bool:
         """Has any key been made? Then nobody comes in without one."""
-        return bool(self.all())
+        return bool(self.digests())
 
     def revoke(self, identity: str) -> None:
         with self._explained(), self._engine.begin() as connection:
@@ -112,8 +115,63 @@ class Keys:
             raise StorageFailed(f"the keys cannot be read or written: {problem.orig}.") from problem
 
 
+class KnownKeys:
+    """The keys as they were a moment ago, so that a request does not wait for a database."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._known: dict[str, tuple[Key, bytes]] = {}
+        self._read_at = -STALE_SECONDS
+        self._lock = threading.Lock()
+
+    def find(self, text: str) -> Key | None:
+        """Whose key this is; None for a wrong, revoked or expired one."""
+        return _match(self._fresh(), text)
+
+    def exist(self) -> bool:
+        """Has any key been made? Then nobody comes in without one."""
+        return bool(self._fresh())
+
+    def _fresh(self) -> dict[str, tuple[Key, bytes]]:
+        if time.monotonic() - self._read_at >= STALE_SECONDS:
+            with self._lock:
+                if time.monotonic() - self._read_at >= STALE_SECONDS:
+                    self._known = self._keys.digests()
+                    self._read_at = time.monotonic()
+        return self._known
+
+
+def _match(known: dict[str, tuple[Key, bytes]], text: str) -> Key | None:
+    """The key this is. Compared in the same time whether its id is known or not, and however much fits."""
+    form = _FORM.fullmatch(text)
+    identity, secret = form.groups() if form else ("", "")
+    key, kept = known.get(identity, (None, bytes(32)))
+    fits = hmac.compare_digest(kept, _digest(secret))
+    if key is None or not fits or key.revoked or (key.expires is not None and key.expires <= _now()):
+        return None
+    return key
+
+
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
+
+
+def _make_table(engine: sa.Engine) -> None:
+    try:
+        _metadata.create_all(engine)
+    except sa.exc.DBAPIError:  # another process made it at the same moment; a real trouble comes again
+        _metadata.create_all(engine)
+
+
+def _moment(text: str) -> str:
+    """A time with its zone, as UTC, so that later times sort after earlier ones."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise BadInput(f"expires must be a time with its zone, as 2030-01-31T00:00:00+00:00; it is {text!r}.")
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _now() -> str:

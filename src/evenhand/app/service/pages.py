@@ -7,125 +7,108 @@ A page says first what a person can act on. An operator sees the same pages with
 from __future__ import annotations
 
 import asyncio
-import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from litestar import MediaType, Request, Response, get, post
-from litestar.datastructures import Cookie
 from litestar.di import NamedDependency
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import ServerSentEvent
 from litestar.response.sse import ServerSentEventMessage
 from litestar.static_files import create_static_files_router
 
-from evenhand.app.service.access import COOKIE, SESSION_SECONDS, key_of, role
-from evenhand.app.service.drawings import Drawn, draw, theme
-from evenhand.app.service.forms import LogIn
+from evenhand.app.service import tasks
+from evenhand.app.service.access import key_of, role
+from evenhand.app.service.drawn import Drawn
+from evenhand.app.service.forms import SaveForm
+from evenhand.app.service.panels import Audited, Panels
 from evenhand.app.service.registry import Registry, blinded
-from evenhand.app.service.routes import note_view
+from evenhand.app.service.routes import note_view, study_of
+from evenhand.app.service.studio import Studio
+from evenhand.app.service.templating import page
 
-HERE = Path(__file__).parent
+STATIC = Path(__file__).parent / "static"
 LOG_LINES = 50
-LOOK_SECONDS = 0.5  # how often a stream looks for new events
-REMEMBERED = 64
-
-_environment = Environment(
-    loader=PackageLoader("evenhand.app.service", "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-)
-
-
-def page(template: str, **values: Any) -> Response[str]:
-    """A page from its template; everything from users is escaped."""
-    return Response(_environment.get_template(template).render(**values), media_type=MediaType.HTML)
-
-
-class Panels:
-    """The latest drawing of each experiment, by its head: many who watch cost as much as one."""
-
-    def __init__(self) -> None:
-        self._drawn: dict[tuple[str, str, bool], Drawn] = {}
-        self._lock = threading.Lock()
-
-    def of(self, registry: Registry, name: str, blind: bool) -> Drawn:
-        trial = registry.get(name)
-        address = (name, str(trial.head), blind)
-        found = self._drawn.get(address)
-        if found is None:
-            status = trial.status()
-            found = draw(trial, blinded(status) if blind else status, blind)
-            with self._lock:
-                if len(self._drawn) >= REMEMBERED:
-                    self._drawn.pop(next(iter(self._drawn)))
-                self._drawn[address] = found
-        return found
-
-
-panels = Panels()
+LIST_LINES = 50
+LOOK_SECONDS = 0.5  # how often a stream looks for a new drawing
+Asked = Request[Any, Any, Any]
+Search = Annotated[str, QueryParameter(max_length=200)]
+Offset = Annotated[int, QueryParameter(ge=0, le=1_000_000)]
 
 
 @get("/", guards=[role("operator")], sync_to_thread=True, include_in_schema=False)
-def home(request: Request[Any, Any, Any], registry: NamedDependency[Registry]) -> Response[str]:
-    """The experiments."""
-    found = [blinded(registry.get(name).status()) for name in registry.names()]
-    return page("experiments.html", key=key_of(request), experiments=found)
+def home(request: Asked, registry: NamedDependency[Registry], start: Offset = 0) -> Response[str]:
+    """The experiments, newest first."""
+    names = registry.names()
+    found = [blinded(registry.get(name).status()) for name in names[start : start + LIST_LINES]]
+    more = start + LIST_LINES if len(names) > start + LIST_LINES else None
+    return page("experiments.html", key=key_of(request), experiments=found, total=len(names), more=more)
 
 
 @get("/experiments/{name:str}", guards=[role("operator")], sync_to_thread=True, include_in_schema=False)
 def experiment(
-    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
+    name: FromPath[str],
+    request: Asked,
+    registry: NamedDependency[Registry],
+    panels: NamedDependency[Panels],
 ) -> Response[str]:
     """One experiment."""
-    return page("experiment.html", key=key_of(request), id=name, panel=_panel(name, request, registry))
+    drawn = _drawn(name, request, registry, panels)
+    return page("experiment.html", key=key_of(request), id=name, **_shown(name, drawn, panels))
 
 
 @get("/experiments/{name:str}/panel", guards=[role("operator")], sync_to_thread=True, include_in_schema=False)
 def panel(
-    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
+    name: FromPath[str],
+    request: Asked,
+    registry: NamedDependency[Registry],
+    panels: NamedDependency[Panels],
 ) -> Response[str]:
     """The part of the page that changes."""
-    return page("panel.html", drawn=_panel(name, request, registry), id=name, key=key_of(request))
+    drawn = _drawn(name, request, registry, panels)
+    return page("panel.html", key=key_of(request), id=name, **_shown(name, drawn, panels))
 
 
-@get("/experiments/{name:str}/log", guards=[role("analyst")], sync_to_thread=True, include_in_schema=False)
+@get("/experiments/{name:str}/log", guards=[role("operator")], sync_to_thread=True, include_in_schema=False)
 def log(
     name: FromPath[str],
-    request: Request[Any, Any, Any],
+    request: Asked,
     registry: NamedDependency[Registry],
-    search: FromQuery[str] = "",
+    studio: NamedDependency[Studio],
+    search: Search = "",
 ) -> Response[str]:
     """The latest events that hold the words searched for."""
-    trial = registry.get(name)
-    note_view(request, trial, "events")
+    trial, blind = registry.get(name), not key_of(request).may("analyst")
+    if not blind:
+        note_view(request, trial, "events")
     last = trial.head.seq
-    found: list[tuple[int, str]] = []
-    for row in trial.events(max(last - 5_000, 0)):
-        text = row.record.body.decode()
-        if search.lower() in text.lower():
-            found.append((row.record.seq, text))
-    return page("log.html", events=found[: -LOG_LINES - 1 : -1], total=last)
+    lines = studio.quick.do(tasks.search, registry.address, name, last, search, LOG_LINES, blind)
+    return page("log.html", lines=lines, total=last, searched=search)
 
 
 @get("/experiments/{name:str}/stream", guards=[role("operator")], include_in_schema=False)
-async def stream(name: FromPath[str], registry: NamedDependency[Registry]) -> ServerSentEvent:
-    """A line whenever the log has grown."""
-    trial = await asyncio.to_thread(registry.get, name)
+async def stream(
+    name: FromPath[str],
+    request: Asked,
+    registry: NamedDependency[Registry],
+    panels: NamedDependency[Panels],
+) -> ServerSentEvent:
+    """A line whenever there is a new drawing."""
+    await asyncio.to_thread(registry.get, name)
+    blind = not key_of(request).may("analyst")
 
-    async def grown() -> AsyncIterator[ServerSentEventMessage]:
-        seen = -1
+    async def drawings() -> AsyncIterator[ServerSentEventMessage]:
+        seen: Drawn | None = None
         while True:
-            now = (await asyncio.to_thread(lambda: trial.head)).seq
-            if now != seen:
-                seen = now
-                yield ServerSentEventMessage(event="grown", data=str(now))
+            drawn = await asyncio.to_thread(panels.of, name, blind)
+            if drawn is not seen:
+                seen = drawn
+                yield ServerSentEventMessage(event="drawn", data=str(drawn.head))
             await asyncio.sleep(LOOK_SECONDS)
 
-    return ServerSentEvent(grown())
+    return ServerSentEvent(drawings())
 
 
 @post(
@@ -135,80 +118,70 @@ async def stream(name: FromPath[str], registry: NamedDependency[Registry]) -> Se
     sync_to_thread=True,
     include_in_schema=False,
 )
-def audit(name: FromPath[str], registry: NamedDependency[Registry]) -> Response[str]:
+def audit(
+    name: FromPath[str],
+    registry: NamedDependency[Registry],
+    studio: NamedDependency[Studio],
+    panels: NamedDependency[Panels],
+) -> Response[str]:
     """Derive everything again from the log."""
-    from evenhand.live.audit import audit as audited
-
-    found = audited(registry.address, experiment=name)
-    words = (
-        f"Identical: {found.events:,} events, every decision derived again."
-        if found.identical
-        else found.first_difference
-    )
-    return page("audit.html", identical=found.identical, words=words, head=found.head)
+    registry.get(name)
+    found = studio.long.do(tasks.audit, registry.address, name)
+    panels.audits[name] = Audited(time.time(), found.identical, found.events)
+    return page("audit.html", found=found)
 
 
 @get("/experiments/{name:str}/report", guards=[role("analyst")], sync_to_thread=True, include_in_schema=False)
 def report(
-    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
+    name: FromPath[str],
+    request: Asked,
+    registry: NamedDependency[Registry],
+    studio: NamedDependency[Studio],
 ) -> Response[str]:
     """The report as one file."""
-    from evenhand.report.document import report as reported
-
-    trial = registry.get(name)
-    note_view(request, trial, "report")
+    note_view(request, registry.get(name), "report")
+    text = studio.long.do(tasks.report, registry.address, name)
     headers = {"Content-Disposition": f'attachment; filename="{name}.html"'}
-    return Response(reported(trial).html(), media_type=MediaType.HTML, headers=headers)
+    return Response(text, media_type=MediaType.HTML, headers=headers)
 
 
 @get("/planner", guards=[role("operator")], sync_to_thread=False, include_in_schema=False)
-def planner(request: Request[Any, Any, Any]) -> Response[str]:
+def planner(request: Asked) -> Response[str]:
     """Plan and simulate without any experiment."""
     return page("planner.html", key=key_of(request))
 
 
-@get("/login", sync_to_thread=False, include_in_schema=False)
-def log_in_page() -> Response[str]:
-    """Where a browser gives its key."""
-    return page("login.html", key=None)
+@post(
+    "/planner/study",
+    guards=[role("operator")],
+    status_code=200,
+    sync_to_thread=True,
+    include_in_schema=False,
+)
+def save_study(data: JSONBody[SaveForm]) -> Response[str]:
+    """What was planned, as a study file."""
+    from evenhand.study import dumps
 
-
-@post("/login", status_code=200, sync_to_thread=True, include_in_schema=False)
-def log_in(data: JSONBody[LogIn], request: Request[Any, Any, Any]) -> Response[dict[str, str]]:
-    """A session for a browser that knows a key."""
-    client = request.client.host if request.client else "?"
-    token = request.app.state.access.log_in(client, data.key)
-    cookie = Cookie(key=COOKIE, value=token, max_age=SESSION_SECONDS, httponly=True, samesite="strict")
-    return Response({"to": "/"}, cookies=[cookie])
-
-
-@get("/theme.css", media_type="text/css", sync_to_thread=False, include_in_schema=False)
-def theme_css() -> Response[str]:
-    """The picture language's colours, light and dark."""
-    return Response(theme(), media_type="text/css", headers={"Cache-Control": "max-age=3600"})
+    headers = {"Content-Disposition": 'attachment; filename="study.toml"'}
+    return Response(dumps(study_of(data.study)), media_type="application/toml", headers=headers)
 
 
 def handlers() -> list[Any]:
     """Everything the dashboard answers."""
-    static = create_static_files_router("/static", directories=[HERE / "static"], include_in_schema=False)
+    static = create_static_files_router(
+        "/static", directories=[STATIC], include_in_schema=False, cache_control=None
+    )
     return [
-        home,
-        experiment,
-        panel,
-        log,
-        stream,
-        audit,
-        report,
-        planner,
-        log_in_page,
-        log_in,
-        theme_css,
-        static,
-    ]
+        home, experiment, panel, log, stream, audit, report, planner, save_study, static,
+    ]  # fmt: skip
 
 
-def _panel(name: str, request: Request[Any, Any, Any], registry: Registry) -> Drawn:
+def _drawn(name: str, request: Asked, registry: Registry, panels: Panels) -> Drawn:
     blind = not key_of(request).may("analyst")
     if not blind:
         note_view(request, registry.get(name), "dashboard")
-    return panels.of(registry, name, blind)
+    return panels.of(name, blind)
+
+
+def _shown(name: str, drawn: Drawn, panels: Panels) -> dict[str, Any]:
+    return {"drawn": drawn, "audited": panels.audits.get(name), "now": time.time()}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import io
-from typing import Annotated, Any
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from litestar import MediaType, Request, Response, Router, get, post
+from litestar.background_tasks import BackgroundTask
 from litestar.di import NamedDependency
-from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParameter
+from litestar.response import File
 
-from evenhand.app.service import metrics
+from evenhand.app.service import metrics, tasks
 from evenhand.app.service.access import key_of, role
 from evenhand.app.service.forms import (
     AmendForm,
@@ -19,52 +24,84 @@ from evenhand.app.service.forms import (
     Create,
     DropForm,
     PlanForm,
+    Refusal,
     SimulateForm,
     TellForm,
 )
 from evenhand.app.service.jobs import MOST_CELLS, PLAN_SECONDS, Jobs
 from evenhand.app.service.registry import Registry, blinded
-from evenhand.errors import BadInput
+from evenhand.app.service.studio import Studio
+from evenhand.errors import BadInput, Conflict
 from evenhand.live.experiment import Experiment
 from evenhand.study import Study
 
-IdempotencyKey = Annotated[str | None, HeaderParameter(name="Idempotency-Key", max_length=200)]
 PAGE = 1_000  # events in one answer
+ID = "^[A-Za-z0-9_-]{1,64}$"
+Asked = Request[Any, Any, Any]
+IdempotencyKey = Annotated[
+    str | None, HeaderParameter(name="Idempotency-Key", min_length=1, max_length=200, pattern="^[!-~]+$")
+]
+Id = Annotated[str, PathParameter(pattern=ID)]
+Limit = Annotated[int, QueryParameter(ge=1, le=PAGE)]
+Start = Annotated[int, QueryParameter(ge=0, le=2**62)]
+
+MEANINGS = {
+    400: "what came is no request of this kind; nothing was written",
+    401: "no key, or a wrong one",
+    403: "the key has not this role",
+    404: "no such experiment, ticket or job",
+    409: "another outcome was told before, or the experiment is stopped, paused or closed",
+    413: "the body is too large",
+    415: "the body is no JSON",
+    422: "what came cannot be used; nothing was written",
+    429: "too many wrong keys",
+    503: "the journal could not be written; send it again with the same key",
+}
+REFUSALS = {code: ResponseSpec(Refusal, description=says) for code, says in MEANINGS.items()}
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-@get("/api/experiments", guards=[role("operator")], sync_to_thread=True)
-def list_experiments(registry: NamedDependency[Registry]) -> list[dict[str, Any]]:
-    """The experiments: id, state and enrolment."""
+def _get(path: str, **more: Any) -> Callable[[F], F]:
+    route: Any = get(path, responses=REFUSALS, sync_to_thread=True, **more)
+    return cast(Callable[[F], F], route)
+
+
+def _post(path: str, status_code: int = 200, **more: Any) -> Callable[[F], F]:
+    route: Any = post(path, responses=REFUSALS, sync_to_thread=True, status_code=status_code, **more)
+    return cast(Callable[[F], F], route)
+
+
+@_get("/api/experiments", guards=[role("operator")])
+def list_experiments(
+    registry: NamedDependency[Registry], limit: Limit = 100, start: Start = 0
+) -> list[dict[str, Any]]:
+    """The experiments, newest first: id, state and enrolment."""
     names = registry.names()
     metrics.experiments.set(len(names))
-    return [blinded(registry.get(name).status()) for name in names]
+    return [blinded(registry.get(name).status()) for name in names[start : start + limit]]
 
 
-@post("/api/experiments", guards=[role("admin")], sync_to_thread=True)
+@_post("/api/experiments", guards=[role("admin")], status_code=201)
 def create(
     data: JSONBody[Create],
-    request: Request[Any, Any, Any],
+    request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """A new experiment. The study is the study file as JSON; it is frozen from here on."""
-    study = _study(data.study, MOST_CELLS)
-    made = registry.create(data.id, study, data.seed, data.lease, key_of(request).name)
+    made = registry.create(data.id, study_of(data.study), data.seed, data.lease, key_of(request).name)
     return {"id": data.id, "head": str(made.head)}
 
 
-@get("/api/experiments/{name:str}", guards=[role("operator")], sync_to_thread=True)
-def status(
-    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
-) -> dict[str, Any]:
+@_get("/api/experiments/{name:str}", guards=[role("operator")])
+def status(name: Id, request: Asked, registry: NamedDependency[Registry]) -> dict[str, Any]:
     """Where an experiment stands; an operator sees enrolment, not outcomes, until it ends."""
-    trial = registry.get(name)
-    return seen_by(request, trial, "status")
+    return seen_by(request, registry.get(name), "status")
 
 
-@post("/api/experiments/{name:str}/ask", guards=[role("operator")], status_code=200, sync_to_thread=True)
+@_post("/api/experiments/{name:str}/ask", guards=[role("operator")])
 def ask(
-    name: FromPath[str],
+    name: Id,
     data: JSONBody[AskForm],
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
@@ -77,10 +114,11 @@ def ask(
     return [one._asdict() for one in asks]
 
 
-@post("/api/experiments/{name:str}/tell", guards=[role("operator")], status_code=200, sync_to_thread=True)
+@_post("/api/experiments/{name:str}/tell", guards=[role("operator")])
 def tell(
-    name: FromPath[str],
+    name: Id,
     data: JSONBody[TellForm],
+    request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
@@ -88,14 +126,22 @@ def tell(
 
     The same again is no harm; another value is refused with 409 and written down.
     """
-    return _receipt(registry.get(name).tell(data.ticket, data.outcome, group=data.group))
+    try:
+        return registry.get(name).tell(data.ticket, data.outcome, group=data.group)._asdict()
+    except Conflict:
+        if key_of(request).may("analyst"):
+            raise
+        # the full sentence names the outcome that is kept, which an operator may not see
+        raise Conflict(
+            "the ticket has another outcome already; this one was refused and written down."
+        ) from None
 
 
-@post("/api/experiments/{name:str}/drop", guards=[role("operator")], status_code=200, sync_to_thread=True)
+@_post("/api/experiments/{name:str}/drop", guards=[role("operator")])
 def drop(
-    name: FromPath[str],
+    name: Id,
     data: JSONBody[DropForm],
-    request: Request[Any, Any, Any],
+    request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
@@ -104,26 +150,24 @@ def drop(
     return {"ticket": data.ticket, "dropped": True}
 
 
-@post("/api/experiments/{name:str}/amend", guards=[role("admin")], status_code=200, sync_to_thread=True)
+@_post("/api/experiments/{name:str}/amend", guards=[role("admin")])
 def amend(
-    name: FromPath[str],
+    name: Id,
     data: JSONBody[AmendForm],
-    request: Request[Any, Any, Any],
+    request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Correct an outcome; the old one stays in the log with the reason and who said so."""
-    by = key_of(request).name
-    return _receipt(
-        registry.get(name).amend(data.ticket, data.outcome, reason=data.reason, by=by, key=idempotency_key)
-    )
+    trial, by = registry.get(name), key_of(request).name
+    return trial.amend(data.ticket, data.outcome, reason=data.reason, by=by, key=idempotency_key)._asdict()
 
 
-@post("/api/experiments/{name:str}/close", guards=[role("admin")], status_code=200, sync_to_thread=True)
+@_post("/api/experiments/{name:str}/close", guards=[role("admin")])
 def close(
-    name: FromPath[str],
+    name: Id,
     data: JSONBody[CloseForm],
-    request: Request[Any, Any, Any],
+    request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
@@ -133,51 +177,45 @@ def close(
     return seen_by(request, trial, "status")
 
 
-@get("/api/experiments/{name:str}/events", guards=[role("analyst")], sync_to_thread=True)
+@_get("/api/experiments/{name:str}/events", guards=[role("analyst")])
 def events(
-    name: FromPath[str],
-    request: Request[Any, Any, Any],
-    registry: NamedDependency[Registry],
-    after: Annotated[int, QueryParameter(ge=0)] = 0,
+    name: Id, request: Asked, registry: NamedDependency[Registry], after: Start = 0
 ) -> list[dict[str, Any]]:
     """The log after this event, a page at a time; looking at outcomes is itself an event."""
     trial = registry.get(name)
     note_view(request, trial, "events")
-    found = []
-    for row in trial.events(after):
-        found.append(
-            msgspec.json.decode(row.record.body) | {"seq": row.record.seq, "hash": row.record.hash.hex()}
-        )
-        if len(found) == PAGE:
-            break
-    return found
+    until = min(after + PAGE, trial.head.seq)
+    return [
+        msgspec.json.decode(row.record.body) | {"seq": row.record.seq, "hash": row.record.hash.hex()}
+        for row in registry.journal.read(name, after, until)
+    ]
 
 
-@get(
-    "/api/experiments/{name:str}/export",
-    guards=[role("analyst")],
-    media_type="application/x-ndjson",
-    sync_to_thread=True,
-)
+@_get("/api/experiments/{name:str}/export", guards=[role("analyst")], media_type="application/x-ndjson")
 def export(
-    name: FromPath[str], request: Request[Any, Any, Any], registry: NamedDependency[Registry]
-) -> Response[bytes]:
+    name: Id, request: Asked, registry: NamedDependency[Registry], studio: NamedDependency[Studio]
+) -> File:
     """The whole log in one file that `evenhand audit` accepts alone."""
-    from evenhand.live.export import write_export
-
     note_view(request, registry.get(name), "export")
-    file = io.BytesIO()
-    write_export(registry.journal, name, file)
-    headers = {"Content-Disposition": f'attachment; filename="{name}.jsonl"'}
-    return Response(file.getvalue(), media_type="application/x-ndjson", headers=headers)
+    handle, path = tempfile.mkstemp(prefix="evenhand-export-")
+    os.close(handle)
+    try:
+        studio.long.do(tasks.export, registry.address, name, path)
+    except BaseException:
+        os.unlink(path)
+        raise
+    done = BackgroundTask(os.unlink, path)
+    return File(path, filename=f"{name}.jsonl", media_type="application/x-ndjson", background=done)
 
 
-@post("/api/plan", guards=[role("operator")], status_code=200, sync_to_thread=True)
-def plan(data: JSONBody[PlanForm], jobs: NamedDependency[Jobs]) -> dict[str, Any]:
+@_post("/api/plan", guards=[role("operator")])
+def plan(
+    data: JSONBody[PlanForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
+) -> dict[str, Any]:
     """What it must cost and where to sample, for the means in the study's truth."""
     from evenhand.theory.plan import plan as planned
 
-    study = _study(data.study, MOST_CELLS)
+    study = study_of(data.study)
     delta = data.delta or study.procedure.delta
     found: dict[str, Any] = jobs.within(
         PLAN_SECONDS, lambda: planned(study.problem, study.means()).to_dict(delta)
@@ -185,93 +223,79 @@ def plan(data: JSONBody[PlanForm], jobs: NamedDependency[Jobs]) -> dict[str, Any
     return found
 
 
-@post("/api/simulate", guards=[role("operator")], status_code=202, sync_to_thread=True)
-def simulate(data: JSONBody[SimulateForm], jobs: NamedDependency[Jobs]) -> dict[str, Any]:
+@_post("/api/simulate", guards=[role("operator")], status_code=202)
+def simulate(
+    data: JSONBody[SimulateForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
+) -> dict[str, Any]:
     """Begin a simulation; look at /api/simulate/{id} for its progress and result."""
     from evenhand.sim.simulate import simulate as simulated
 
-    study = _study(data.study, MOST_CELLS)
+    study = study_of(data.study)
     truth = study.truth
     if truth is None:
         raise BadInput("a simulation needs a truth: put the means you expect into the study.")
 
     def work(progress: Any) -> Any:
         runs = simulated(
-            study.problem,
-            truth,
-            study.procedure,
-            data.replications,
-            data.seed,
-            workers=1,
-            progress=progress,
+            study.problem, truth, study.procedure, data.replications, data.seed, workers=1, progress=progress
         )
         return runs.to_dict()
 
-    return {"id": jobs.start(data.replications, work)}
+    return {"id": jobs.start(data.replications, work, idempotency_key)}
 
 
-@get("/api/simulate/{job:str}", guards=[role("operator")], sync_to_thread=False)
-def simulation(job: FromPath[str], jobs: NamedDependency[Jobs]) -> dict[str, Any]:
+@_get("/api/simulate/{job:str}", guards=[role("operator")])
+def simulation(job: Id, jobs: NamedDependency[Jobs]) -> dict[str, Any]:
     """A simulation's progress, and its result when it is done."""
     return jobs.look(job)
 
 
-@get("/healthz", sync_to_thread=True)
+@_get("/healthz")
 def healthz(registry: NamedDependency[Registry]) -> dict[str, str]:
     """Is the service up, and can it read its journal?"""
     registry.names()
     return {"status": "ok"}
 
 
-@get("/metrics", guards=[role("operator")], media_type=MediaType.TEXT, sync_to_thread=False)
+@_get("/metrics", guards=[role("operator")], media_type=MediaType.TEXT)
 def prometheus() -> Response[bytes]:
     """Counters for Prometheus."""
-    return Response(metrics.exposition(), media_type="text/plain; version=0.0.4")
+    return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-router = Router(
-    "/",
-    route_handlers=[
-        list_experiments, create, status, ask, tell, drop, amend, close, events, export, plan, simulate,
-        simulation, healthz, prometheus,
-    ],
-)  # fmt: skip
+_handlers: list[Any] = [
+    list_experiments, create, status, ask, tell, drop, amend, close, events, export, plan, simulate,
+    simulation, healthz, prometheus,
+]  # fmt: skip
+router = Router("/", route_handlers=_handlers)
 
 
-def seen_by(request: Request[Any, Any, Any], trial: Experiment, what: str) -> dict[str, Any]:
-    """The status as this key may see it; an unblinded look is written down."""
-    status = trial.status()
+def seen_by(request: Asked, trial: Experiment, what: str) -> dict[str, Any]:
+    """The status as this key may see it; an unblinded look is written down first."""
     if not key_of(request).may("analyst"):
-        return blinded(status)
+        return blinded(trial.status())
     note_view(request, trial, what)
-    return status
+    return trial.status()
 
 
-def note_view(request: Request[Any, Any, Any], trial: Experiment, what: str) -> None:
+def note_view(request: Asked, trial: Experiment, what: str) -> None:
     """Looking at outcomes before the end is an event; once a minute for each who looks at the same thing."""
     who = key_of(request)
     if request.app.state.views.is_new(trial.protocol.experiment, who.id, what):
         trial.view(who.name, what)
 
 
-def _study(table: dict[str, Any], most_cells: int) -> Study:
+def study_of(table: dict[str, Any]) -> Study:
+    """The study that a request holds; one that is too large, or names files, is refused first."""
     problem = table.get("problem")
     if isinstance(problem, dict):
-        sizes = [
-            len(problem.get(part) or ())
-            for part in ("policies", "groups")
-            if hasattr(problem.get(part), "__len__")
-        ]
-        if len(sizes) == 2 and sizes[0] * sizes[1] > most_cells:
+        parts = (problem.get("policies"), problem.get("groups"))
+        sizes = [len(part) for part in parts if isinstance(part, (list, dict))]
+        if len(sizes) == 2 and sizes[0] * sizes[1] > MOST_CELLS:
             raise BadInput(
-                f"the service takes at most {most_cells:,} cells; this has {sizes[0] * sizes[1]:,}."
+                f"the service takes at most {MOST_CELLS:,} cells; this has {sizes[0] * sizes[1]:,}."
             )
     truth = table.get("truth")
     if isinstance(truth, dict) and ("cells" in truth or "data" in truth):
         raise BadInput("the service opens no files: give the truth as means.")
     return Study.from_dict(table)
-
-
-def _receipt(receipt: Any) -> dict[str, Any]:
-    found: dict[str, Any] = receipt._asdict() if hasattr(receipt, "_asdict") else msgspec.to_builtins(receipt)
-    return found

@@ -1,0 +1,276 @@
+"""What nobody should be able to do to the service: tests 27 to 31, 33 and 34 of the reliability list."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
+from scipy.stats import mannwhitneyu
+
+from evenhand.app.commands.serve import serve
+from evenhand.app.journals import unescaped, write_batch
+from evenhand.app.service import registry
+from evenhand.app.service.access import WRONG_KEYS
+from evenhand.app.service.build import Settings, create_app
+from evenhand.app.service.keys import Keys, KnownKeys
+from evenhand.errors import BadInput
+from evenhand.live.asking import Ask
+from tests.service.running import STUDY
+
+ROLES = ("operator", "analyst", "admin")
+OPEN = ("/healthz", "/login", "/docs", "/static")  # what anybody may see
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    return str(tmp_path / "journal.db")
+
+
+@pytest.fixture
+def keys(journal: str) -> dict[str, str]:
+    made = Keys(journal)
+    return {role: made.create(role, role) for role in ROLES}
+
+
+@pytest.fixture
+def app(journal: str) -> Litestar:
+    return create_app(Settings(journal))
+
+
+@pytest.fixture
+def client(app: Litestar) -> Iterator[TestClient[Any]]:
+    with TestClient(app, base_url="http://127.0.0.1") as found:
+        yield found
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def guarded(app: Litestar) -> Iterator[tuple[str, str]]:
+    """Every route but those open to all, by the application's own list."""
+    for route in app.routes:
+        path = route.path.replace("{name:str}", "main").replace("{job:str}", "x")
+        if not path.startswith(OPEN):
+            for method in sorted(route.methods - {"OPTIONS", "HEAD"}):
+                yield method, path
+
+
+def create(client: TestClient[Any], study: dict[str, Any] = STUDY, name: str = "main", **headers: str) -> Any:
+    return client.post("/api/experiments", json={"id": name, "study": study, "seed": 7}, headers=headers)
+
+
+def test_every_route_refuses_every_wrong_key(
+    app: Litestar, client: TestClient[Any], journal: str, keys: dict[str, str], tmp_path: Path
+) -> None:
+    known = Keys(journal)
+    revoked = known.create("admin", "gone")
+    known.revoke(revoked.split("_")[1])
+    wrong = {
+        "none": {},
+        "made up": bearer(f"eh_00000000_{'a' * 43}"),
+        "revoked": bearer(revoked),
+        "expired": bearer(known.create("admin", "old", expires="2020-01-01T00:00:00+00:00")),
+        "another journal's": bearer(Keys(str(tmp_path / "other.db")).create("admin", "them")),
+        "cut short": bearer(keys["admin"][:-1]),
+        "basic": {"Authorization": f"Basic {keys['admin']}"},
+        "no session": {"Cookie": f"evenhand_session={secrets.token_urlsafe(32)}"},
+    }
+    assert create(client, **bearer(keys["admin"])).status_code == 201
+    routes = list(guarded(app))
+    assert len(routes) > 20
+    for (method, path), (name, headers) in itertools.product(routes, wrong.items()):
+        answer = client.request(method, path, json={}, headers=headers, follow_redirects=False)
+        assert answer.status_code in (401, 429), (method, path, name, answer.status_code)
+
+
+def test_a_role_may_not_do_what_is_above_it(
+    app: Litestar, client: TestClient[Any], keys: dict[str, str]
+) -> None:
+    create(client, **bearer(keys["admin"]))
+    needed = {
+        "/api/experiments/main/amend": "admin", "/api/experiments/main/close": "admin",
+        "/api/experiments/main/events": "analyst", "/api/experiments/main/export": "analyst",
+        "/experiments/main/audit": "analyst", "/experiments/main/report": "analyst",
+    }  # fmt: skip
+    found = {path: method for method, path in guarded(app)}
+    for path, role in needed.items():
+        for lower in ROLES[: ROLES.index(role)]:
+            answer = client.request(found[path], path, json={}, headers=bearer(keys[lower]))
+            assert answer.status_code == 403, (path, lower)
+    assert create(client, name="other", **bearer(keys["analyst"])).status_code == 403
+
+
+def test_without_a_key_the_service_listens_on_loopback_only(journal: str) -> None:
+    with pytest.raises(BadInput, match="loopback only"):
+        serve(journal, "0.0.0.0", 0)
+
+
+def test_only_hashes_are_stored_and_a_key_is_compared_in_constant_time(journal: str) -> None:
+    keys = Keys(journal)
+    good = keys.create("operator", "me")
+    assert good.rsplit("_", 1)[-1].encode() not in Path(journal + ".keys").read_bytes()
+    known = KnownKeys(keys)
+    _, identity, secret = good.split("_", 2)
+    other = secrets.token_urlsafe(32)
+    guesses = [f"eh_{identity}_{secret[:fits]}{other[fits:43]}" for fits in (0, 21, 42)]
+    times: list[list[int]] = [[], [], []]
+    for _ in range(20_000):
+        for guess, taken in zip(guesses, times, strict=True):
+            begun = time.perf_counter_ns()
+            known.find(guess)
+            taken.append(time.perf_counter_ns() - begun)
+    found = [mannwhitneyu(times[0], others).pvalue for others in times[1:]]
+    print("p-values of the times by how much of the secret fits:", found)
+    assert min(found) > 1e-6
+
+
+def test_many_wrong_keys_wait_and_good_ones_do_not(client: TestClient[Any], keys: dict[str, str]) -> None:
+    guess = bearer(f"eh_00000000_{'a' * 43}")
+    codes = [client.get("/api/experiments", headers=guess).status_code for _ in range(WRONG_KEYS + 5)]
+    assert codes == [401] * WRONG_KEYS + [429] * 5
+    assert client.get("/api/experiments", headers=bearer(keys["operator"])).status_code == 200
+
+
+def test_an_operator_finds_no_outcome_anywhere_before_the_end(
+    app: Litestar, client: TestClient[Any], keys: dict[str, str]
+) -> None:
+    problem = STUDY["problem"] | {"family": {"name": "gaussian", "sd": 1.0}}
+    create(client, STUDY | {"problem": problem}, **bearer(keys["admin"]))
+    operator, outcome = bearer(keys["operator"]), 7.318284590452
+    tickets = client.post("/api/experiments/main/ask", json={"n": 12}, headers=bearer(keys["admin"])).json()
+    for ticket in tickets[:-1]:
+        body = {"ticket": ticket["ticket"], "outcome": outcome}
+        client.post("/api/experiments/main/tell", json=body, headers=bearer(keys["admin"]))
+    read = [
+        client.get(path, headers=operator | {"Accept": "text/html"}).text
+        for method, path in guarded(app)
+        if method == "GET" and not path.endswith("/stream")
+    ]
+    other = {"ticket": tickets[0]["ticket"], "outcome": 1.0}
+    refused = client.post("/api/experiments/main/tell", json=other, headers=operator)
+    assert refused.status_code == 409
+    amend = {**other, "reason": "?"}
+    read += [refused.text, client.post("/api/experiments/main/amend", json=amend, headers=operator).text]
+    for text in read:
+        assert "7.31" not in text
+        assert "evidence" not in text.lower() or "/api/" in text  # the description of the API names the word
+
+
+def test_every_unblinded_look_is_an_event(
+    app: Litestar, client: TestClient[Any], keys: dict[str, str]
+) -> None:
+    create(client, **bearer(keys["admin"]))
+    analyst = bearer(keys["analyst"])
+    looks = ("", "/events", "/export")
+    for path in looks:
+        assert client.get(f"/api/experiments/main{path}", headers=analyst).status_code == 200
+    for path in ("", "/log", "/report"):
+        assert client.get(f"/experiments/main{path}", headers=analyst).status_code == 200
+    log = client.get("/api/experiments/main/events", headers=analyst).json()
+    seen = {event["what"] for event in log if event["kind"] == "viewed"}
+    assert seen == {"status", "events", "export", "dashboard", "report"}
+
+
+def test_a_study_is_refused_above_the_limits_before_anything_is_made(client: TestClient[Any]) -> None:
+    problem = STUDY["problem"]
+    shares = {f"g{number}": 1 / 2_000 for number in range(2_000)}
+    wide = problem | {"policies": [f"p{number}" for number in range(5_000)], "groups": shares}
+    long_name = problem | {"policies": ["x" * 201, "b"]}
+    for odd, word in ((wide, "cells"), (long_name, "characters")):
+        answer = create(client, STUDY | {"problem": odd})
+        assert answer.status_code == 422
+        assert word in answer.json()["error"]
+    assert create(client, STUDY | {"title": "x" * 1_000_001}).status_code == 413
+    assert client.get("/api/experiments").json() == []
+
+
+def test_a_journal_takes_so_many_experiments_and_no_more(
+    client: TestClient[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "MOST_EXPERIMENTS", 2)
+    codes = [create(client, name=f"e{number}").status_code for number in range(3)]
+    assert codes == [201, 201, 422]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "..", "%2e%2e", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "..%5c..", "a%00b", "a%23b", "%2f%2fhost%2fshare",
+        "%5c%5chost%5cshare", "C%3A%5Cx", "a'b", 'a"b', "a%3Bdrop%20table", "a%20b", "x" * 65, "%C3%A9",
+        "1' or '1'='1",
+    ],
+)  # fmt: skip
+def test_an_id_is_plain_or_refused(client: TestClient[Any], odd: str) -> None:
+    for path in (f"/api/experiments/{odd}", f"/api/experiments/{odd}/events", f"/experiments/{odd}"):
+        answer = client.get(path, follow_redirects=False)
+        assert answer.status_code in (400, 404, 405), path
+        assert "Traceback" not in answer.text
+    assert create(client, name=odd).status_code in (400, 422)
+
+
+def test_a_foreign_host_or_page_reaches_nothing(app: Litestar, client: TestClient[Any]) -> None:
+    create(client)
+    for method, path in (*guarded(app), ("GET", "/docs"), ("GET", "/login"), ("GET", "/healthz")):
+        answer = client.request(method, path, json={}, headers={"Host": "evil.example"})
+        assert answer.status_code == 400, (method, path)
+    foreign = {"Origin": "https://evil.example"}
+    assert create(client, name="forged", **foreign).status_code == 403
+    plain = {"Content-Type": "text/plain"}
+    body = b'{"id": "forged", "study": {}, "seed": 1}'
+    assert client.post("/api/experiments", content=body, headers=plain).status_code == 415
+    assert [one["experiment"] for one in client.get("/api/experiments").json()] == ["main"]
+
+
+def test_no_get_changes_anything_but_the_list_of_who_looked(app: Litestar, client: TestClient[Any]) -> None:
+    create(client)
+    before = client.get("/api/experiments/main").json()["counts"]
+    for method, path in guarded(app):
+        if method == "GET" and not path.endswith("/stream"):
+            client.get(path)
+    after = client.get("/api/experiments/main").json()
+    assert after["counts"] | {"viewed": 0} == before | {"viewed": 0}
+    assert after["state"] == "running"
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
+def test_a_name_is_no_formula_in_a_spreadsheet_and_comes_back_as_it_was(first: str) -> None:
+    name = f"{first}1+cmd|' /C calc'!A0"
+    file = io.StringIO()
+    write_batch([Ask("1-abc", name, "-5")], file)
+    [row] = csv.DictReader(io.StringIO(file.getvalue(), newline=""))
+    assert row["policy"] == "'" + name
+    assert unescaped(row["policy"]) == name
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"[" * 100_000, 400),
+        (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, 400),
+        (b'{"n": 1, "n": 2}', 400),
+        (b"\x1f\x8b\x08\x00bomb", 400),
+        (b"\xff\xfe{}", 400),
+        (b"", 400),
+        (b'{"n": 1e400}', 422),
+        (b'{"n": NaN}', 400),
+        (b'{"unknown": 1}', 422),
+        (b"{" + b",".join(b'"k%d":1' % number for number in range(100_000)) + b"}", 413),
+    ],
+)
+def test_an_odd_body_is_refused_in_one_sentence(client: TestClient[Any], body: bytes, code: int) -> None:
+    create(client)
+    headers = {"Content-Type": "application/json"}
+    answer = client.post("/api/experiments/main/ask", content=body, headers=headers)
+    assert answer.status_code == code, answer.text
+    assert set(answer.json()) == {"error"}
+    assert client.get("/api/experiments/main").json()["pending"] == 0

@@ -1,0 +1,122 @@
+"""The Python client: what is lost on the way is sent again, and carried out once."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import evenhand as eh
+from evenhand.errors import BadInput, Conflict, NotFound, StorageFailed
+from tests.service.running import STUDY, Running
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("client")
+    with Running(str(folder / "journal.db"), folder / "log") as found:
+        yield found
+
+
+class Forgetful(threading.Thread):
+    """A proxy that passes every request on and loses every so many replies."""
+
+    def __init__(self, to: int, every: int) -> None:
+        super().__init__(daemon=True)
+        self._to = to
+        self._lost = (number % every == 0 for number in itertools.count(1))
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.lost = 0
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                near, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass_on, args=(near,), daemon=True).start()
+
+    def _pass_on(self, near: socket.socket) -> None:
+        with near, socket.create_connection(("127.0.0.1", self._to)) as far:
+            while request := near.recv(65_536):
+                far.sendall(request)
+                if request.endswith((b"\r\n\r\n", b"}")):
+                    reply = far.recv(65_536)
+                    if next(self._lost):
+                        self.lost += 1
+                        return
+                    near.sendall(reply)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def test_a_lost_reply_leaves_one_ticket_and_one_outcome(service: Running) -> None:
+    eh.connect(service.url).create("lossy", STUDY | {"procedure": {"delta": 1e-9}}, seed=3)
+    proxy = Forgetful(service.port, every=5)
+    trial = eh.connect(proxy.url).experiment("lossy")
+    for number in range(20):
+        ask = trial.ask()
+        assert ask is not None
+        trial.tell(ask, number % 2)
+    proxy.close()
+    assert proxy.lost >= 8
+    counts = eh.connect(service.url).experiment("lossy").status()["counts"]
+    assert (counts["asked"], counts["told"], counts["refused"]) == (20, 20, 0)
+
+
+def test_an_experiment_runs_to_its_decision(service: Running) -> None:
+    trial = eh.connect(service.url).create("run", STUDY, seed=7)
+    while ask := trial.ask(worker="w1"):
+        trial.tell(ask, 1 if ask.policy == "plain" else 0)
+    status = trial.status()
+    assert status["decided"]
+    assert status["answer"] == "plain"
+
+
+def test_refusals_are_the_errors_that_an_experiment_of_ones_own_raises(service: Running) -> None:
+    found = eh.connect(service.url)
+    trial = found.create("errors", STUDY, seed=7)
+    ask = trial.ask()
+    assert ask is not None
+    trial.tell(ask, 1)
+    with pytest.raises(Conflict):
+        trial.tell(ask, 0)
+    with pytest.raises(BadInput):
+        trial.tell(ask, 0.5)
+    with pytest.raises(NotFound):
+        found.experiment("nobody").status()
+    with pytest.raises(Conflict):
+        found.create("errors", STUDY, seed=8)
+
+
+def test_creating_the_same_again_is_no_harm(service: Running) -> None:
+    found = eh.connect(service.url)
+    found.create("twice", STUDY, seed=7)
+    found.create("twice", STUDY, seed=7)
+    with pytest.raises(Conflict):
+        found.create("twice", STUDY | {"procedure": {"delta": 0.2}}, seed=7)
+
+
+def test_a_service_that_is_away_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenhand.app.client.FIRST_WAIT", 0.001)
+    with pytest.raises(StorageFailed, match="cannot be reached"):
+        eh.connect("http://127.0.0.1:9").experiments()
+
+
+def test_a_graceful_stop_ends_with_success_and_leaves_a_good_journal(tmp_path: Path) -> None:
+    from evenhand.live.audit import audit
+
+    with Running(str(tmp_path / "journal.db"), tmp_path / "log") as running:
+        trial = eh.connect(running.url).create("main", STUDY, seed=7)
+        ask = trial.ask()
+        assert ask is not None
+        trial.tell(ask, 1)
+        assert running.stop() == 0
+    assert audit(str(tmp_path / "journal.db")).identical
