@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), FAILED)
     except EvenhandError as error:
         return _complain(str(error), BAD_INPUT)
+    except ModuleNotFoundError as missing:
+        return _complain(_which_extra(missing), BAD_INPUT)
     except (KeyboardInterrupt, click.Abort):
         return _complain("stopped.", 130)
     except BrokenPipeError:
@@ -82,6 +84,17 @@ class Commands(click.Group):
 def group() -> None:
     """Choose one policy for everyone, tried on groups of people, with a requirement met in every group and a
     stated error risk."""
+
+
+def _which_extra(missing: ModuleNotFoundError) -> str:
+    """What to install, where a package of an extra is missing; any other absence is an error of ours."""
+    from evenhand.app.extras import installed_extras
+
+    package = (missing.name or "").partition(".")[0]
+    for name, extra in installed_extras().items():
+        if package in extra["missing"]:
+            return f"this needs {package}, which is not installed; install evenhand[{name}]."
+    raise missing
 
 
 def _complain(sentence: str, code: int) -> int:

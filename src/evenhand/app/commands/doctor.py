@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sqlite3
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import click
 
+from evenhand.app.extras import installed_extras, version_of
 from evenhand.app.options import json_option, print_json
 
 PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
-NOT_FOR_USERS = ("dev", "all")
 # simulations and live experiments enter the compiled code here: where this is cached, so is all it calls
 ENTRANCE = "sim/engine.py"
 # SQLite's WAL-reset bug: in 3.7.0 to 3.51.2; fixed since, and in two older lines
@@ -59,7 +57,7 @@ def examine() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: version_of(name) for name in PACKAGES},
         "kernels": cache,
         "sqlite": sqlite,
         "threads": threads(),
@@ -99,22 +97,6 @@ def threads() -> dict[str, Any]:
     return {"cores": cores, "numba_layer": None, "limits": limits}
 
 
-def installed_extras() -> dict[str, dict[str, Any]]:
-    """For each extra, which of its packages are missing."""
-    offered = metadata.metadata("evenhand").get_all("Provides-Extra") or []
-    wanted: dict[str, list[str]] = {name: [] for name in offered if name not in NOT_FOR_USERS}
-    for requirement in metadata.requires("evenhand") or ():
-        name = re.match(r"[\w.-]+", requirement)
-        extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
-        if name and extra and extra[1] in wanted:
-            wanted[extra[1]].append(name[0])
-    found = {}
-    for extra_name, packages in wanted.items():
-        missing = [package for package in packages if package != "evenhand" and _version(package) is None]
-        found[extra_name] = {"installed": not missing, "missing": missing}
-    return found
-
-
 def _print(found: dict[str, Any]) -> None:
     from evenhand.app.terminal import console, say, table
 
@@ -144,13 +126,6 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
         missing = ", ".join(extra["missing"])
         rows.append([f"extra {name}", f"misses {missing}" if missing else "installed"])
     return rows
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _size(file: Path) -> int:
