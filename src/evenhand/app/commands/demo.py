@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenhand.live.experiment import Experiment
     from evenhand.sim.runs import Runs
     from evenhand.study import Study
+    from evenhand.theory.plan import Plan
 
 BUDGET = 6_000
 REPLICATIONS = 300
@@ -42,7 +43,6 @@ def command(out: str, serve: bool) -> None:
     answer.
     """
     from evenhand.app.terminal import console, say
-    from evenhand.report.document import report
     from evenhand.study import load
     from evenhand.theory.plan import plan
 
@@ -57,8 +57,13 @@ def command(out: str, serve: bool) -> None:
         f"\nPlan. No procedure with a 5% risk can do with fewer than {least:,.0f} patients on average.",
     )
     runs = _simulate(show, study)
+    lacking = _lacking("live", "report")
+    if lacking:
+        say(show, f"\nThe live run and the report need more than the base: install evenhand[{lacking}].")
+        say(show, f"Next: evenhand plan {folder}/stroke.toml")
+        return
     with _run_live(show, study, folder) as trial:
-        page = report(trial, runs, planned, title=study.title).save(folder / "report.html")
+        page = _report(trial, runs, planned, study.title, folder)
     say(show, f"\nOpen {page} for the report.")
     say(
         show,
@@ -143,6 +148,20 @@ def _run_live(show: Console, study: Study, folder: Path) -> Experiment:
     status = trial.status()
     say(show, f"\nLive run. {status['sentence']} Head of its log: {str(status['head'])[:16]}.")
     return trial
+
+
+def _report(trial: Experiment, runs: Runs, planned: Plan, title: str, folder: Path) -> Path:
+    from evenhand.report.document import report
+
+    return report(trial, runs, planned, title=title).save(folder / "report.html")
+
+
+def _lacking(*extras: str) -> str:
+    """Which of these extras are not installed, with commas between."""
+    from evenhand.app.extras import installed_extras
+
+    found = installed_extras()
+    return ",".join(name for name in extras if not found[name]["installed"])
 
 
 def _put(folder: Path, *names: str) -> Path:
