@@ -42,10 +42,10 @@ def fixed_confidence(delta: float) -> dict[str, Procedure]:
     """Run until the rule stops, at risk delta."""
     stylised = Procedure(stopping="stylised", delta=delta, initial=INITIAL, max_samples=CAP)
     return {
-        LITERAL: replace(stylised, sampling=TrackAndStop(step=1.0)),
-        CONVERGING: replace(stylised, sampling=TrackAndStop(step=1.0, diminishing=True)),
         DEFAULT: stylised,
         CERTIFIED: Procedure(delta=delta, max_samples=CAP),
+        CONVERGING: replace(stylised, sampling=TrackAndStop(step=1.0, diminishing=True)),
+        LITERAL: replace(stylised, sampling=TrackAndStop(step=1.0)),
     }
 
 
@@ -53,11 +53,11 @@ def fixed_budget(samples: int, batch: int, steps: int, initial: int) -> dict[str
     """Run for so many samples, then name the best feasible estimate."""
     base = Procedure(stopping=Budget(samples), initial=INITIAL, batch=batch, max_samples=samples)
     return {
-        LITERAL: replace(base, sampling=TrackAndStop(step=1.0, steps=steps)),
+        DEFAULT: replace(base, initial=initial),
         CONVERGING: replace(base, sampling=TrackAndStop(step=1.0, steps=steps, diminishing=True)),
+        LITERAL: replace(base, sampling=TrackAndStop(step=1.0, steps=steps)),
         POLICY_LEVEL: replace(base, sampling="policy-track-and-stop"),
         UNIFORM: replace(base, sampling="uniform"),
-        DEFAULT: replace(base, initial=initial),
     }
 
 

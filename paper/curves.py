@@ -89,15 +89,25 @@ def _scale(values: Sequence[float], log: bool, start: float, end: float, air: fl
 
 def _grid(canvas: Canvas, axes: Axes, across: Scale, up: Scale, frame: tuple[float, float, float]) -> None:
     top, bottom, right = frame
-    for value, label in up.ticks(6):
+    for value, label in _log_ticks(up) if axes.log_up else up.ticks(6):
         canvas.line([LEFT, right], [up.at(value)] * 2, RULE, 0.8)
-        shown = f"{10**value:,.4g}" if axes.log_up else label
-        canvas.text(LEFT - 8, up.at(value), shown, colour=GREY, size=SMALL, anchor="right")
-    for value, label in across.ticks(6):
-        shown = f"{10**value:.2g}" if axes.log_across else label
-        canvas.text(across.at(value), bottom + 14, shown, colour=GREY, size=SMALL, anchor="center")
+        canvas.text(LEFT - 8, up.at(value), label, colour=GREY, size=SMALL, anchor="right")
+    for value, label in _log_ticks(across) if axes.log_across else across.ticks(6):
+        canvas.text(across.at(value), bottom + 14, label, colour=GREY, size=SMALL, anchor="center")
     canvas.text((LEFT + right) / 2, bottom + 34, axes.across, colour=GREY, size=SMALL, anchor="center")
     canvas.text(14, (top + bottom) / 2, axes.up, colour=GREY, size=SMALL, anchor="center", rotation=90)
+
+
+def _log_ticks(scale: Scale) -> list[tuple[float, str]]:
+    """Round numbers on a scale of decimal logarithms: the coarsest set that gives at least three."""
+    found: list[float] = []
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
+        powers = range(math.floor(scale.low), math.ceil(scale.high) + 1)
+        found = [digit * 10.0**power for power in powers for digit in digits]
+        found = [value for value in found if scale.low <= math.log10(value) <= scale.high]
+        if len(found) >= 3:
+            break
+    return [(math.log10(value), f"{value:,.0f}" if value >= 10 else f"{value:g}") for value in found]
 
 
 def _compare(canvas: Canvas, axes: Axes, across: Scale, up: Scale, right: float, named: int) -> None:

@@ -97,7 +97,7 @@ def _panels(found: dict[float, dict[str, Runs]], names: list[str], time: float) 
         log_up=True,
         marks=((f"T* = {time:.2f}", time),),
     )
-    right = Axes("ln(1/risk)", "samples", log_up=True)
+    right = Axes("ln(1/risk)", "samples")
     rows = [[p.series, p.x, p.y, p.y / _nats(p.x)] for p in points]
     behind = table("Points of both panels", ["series", "risk", "samples", "samples / ln(1/risk)"], rows)
     return (
