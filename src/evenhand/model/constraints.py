@@ -11,27 +11,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
 from evenhand.model import region as regions
+from evenhand.model.bounds import (
+    Scale,
+    check_positive,
+    checked_bounds,
+    checked_table,
+    in_words,
+    is_number,
+    is_whole,
+    per_cell,
+)
+from evenhand.model.intersection import check_interior, intersection
 from evenhand.model.region import Region
 
 Array = NDArray[np.float64]
-
-
-class Scale(NamedTuple):
-    """What a requirement must know of its problem to be written in unit scale."""
-
-    policies: int
-    groups: int
-    shares: Array
-    low: float
-    width: float
-    domain: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class Floors(Constraint):
     kind: ClassVar[str] = "floors"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "at_least", _bounds(self.at_least, "at_least"))
+        object.__setattr__(self, "at_least", checked_bounds(self.at_least, "at_least"))
 
     def region(self, scale: Scale) -> Region:
-        lo = _per_cell(self.at_least, "floor", scale)
+        lo = per_cell(self.at_least, "floor", scale)
         return regions.region(regions.BOX, scale.groups, scale.policies, lo=lo)
 
     def describe(self) -> str:
-        return f"reach {_words(self.at_least)} in every group"
+        return f"reach {in_words(self.at_least)} in every group"
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class Caps(Constraint):
     kind: ClassVar[str] = "caps"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "at_most", _bounds(self.at_most, "at_most"))
+        object.__setattr__(self, "at_most", checked_bounds(self.at_most, "at_most"))
 
     def region(self, scale: Scale) -> Region:
-        hi = _per_cell(self.at_most, "cap", scale)
+        hi = per_cell(self.at_most, "cap", scale)
         return regions.region(regions.BOX, scale.groups, scale.policies, hi=hi)
 
     def describe(self) -> str:
-        return f"stay at or below {_words(self.at_most)} in every group"
+        return f"stay at or below {in_words(self.at_most)} in every group"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Gap(Constraint):
     kind: ClassVar[str] = "gap"
 
     def __post_init__(self) -> None:
-        _positive(self.at_most, "the gap's at_most")
+        check_positive(self.at_most, "the gap's at_most")
 
     def region(self, scale: Scale) -> Region:
         slack = self.at_most / scale.width
@@ -126,7 +126,7 @@ class Ratio(Constraint):
     kind: ClassVar[str] = "ratio"
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.at_least) and 0 < self.at_least < 1):
+        if not (is_number(self.at_least) and 0 < self.at_least < 1):
             raise BadInput(f"the ratio's at_least must lie strictly between 0 and 1; it is {self.at_least}.")
 
     def region(self, scale: Scale) -> Region:
@@ -152,14 +152,14 @@ class Quota(Constraint):
     kind: ClassVar[str] = "quota"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "at_least", _bounds(self.at_least, "at_least"))
+        object.__setattr__(self, "at_least", checked_bounds(self.at_least, "at_least"))
         if (self.groups is None) == (self.share is None):
             raise BadInput(
                 "a quota takes either groups (how many) or share (which share of them); give exactly one."
             )
-        if self.groups is not None and (not _is_whole(self.groups) or self.groups < 1):
+        if self.groups is not None and (not is_whole(self.groups) or self.groups < 1):
             raise BadInput(f"the quota's groups must be a whole number, at least 1; it is {self.groups}.")
-        if self.share is not None and not (_is_number(self.share) and 0 < self.share <= 1):
+        if self.share is not None and not (is_number(self.share) and 0 < self.share <= 1):
             raise BadInput(f"the quota's share must lie in (0, 1]; it is {self.share}.")
 
     def needed(self, groups: int) -> int:
@@ -172,7 +172,7 @@ class Quota(Constraint):
         return int(self.groups)
 
     def region(self, scale: Scale) -> Region:
-        lo = _per_cell(self.at_least, "floor", scale)
+        lo = per_cell(self.at_least, "floor", scale)
         need = self.needed(scale.groups)
         if need == scale.groups:
             return regions.region(regions.BOX, scale.groups, scale.policies, lo=lo)
@@ -180,7 +180,7 @@ class Quota(Constraint):
 
     def describe(self) -> str:
         many = f"{self.groups} groups" if self.groups is not None else f"{self.share:.0%} of the groups"
-        return f"reach {_words(self.at_least)} in at least {many}"
+        return f"reach {in_words(self.at_least)} in at least {many}"
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Dispersion(Constraint):
     kind: ClassVar[str] = "dispersion"
 
     def __post_init__(self) -> None:
-        _positive(self.at_most, "the dispersion's at_most")
+        check_positive(self.at_most, "the dispersion's at_most")
         if not isinstance(self.weighted, bool):
             raise BadInput(f"weighted must be true or false; it is {self.weighted!r}.")
 
@@ -222,7 +222,7 @@ class Polyhedron(Constraint):
     kind: ClassVar[str] = "polyhedron"
 
     def __post_init__(self) -> None:
-        rows, rhs = np.atleast_2d(_table(self.A, "A")), np.atleast_1d(_table(self.b, "b"))
+        rows, rhs = np.atleast_2d(checked_table(self.A, "A")), np.atleast_1d(checked_table(self.b, "b"))
         if rows.ndim != 2 or rhs.ndim != 1 or rows.shape[0] != rhs.shape[0] or rows.size == 0:
             raise BadInput(f"A needs a row for each entry of b; A is {rows.shape}, b has {rhs.size} entries.")
         if not np.all(np.any(rows != 0, axis=1)):
@@ -237,7 +237,7 @@ class Polyhedron(Constraint):
         unit = (rhs - scale.low * rows.sum(axis=1)) / scale.width
         rhs_per_policy = np.repeat(unit[:, None], scale.policies, axis=1)
         found = regions.region(regions.CONVEX, scale.groups, scale.policies, rows=rows, rhs=rhs_per_policy)
-        _has_interior(found, scale)
+        check_interior(found, scale)
         return found
 
     def describe(self) -> str:
@@ -275,7 +275,7 @@ class All(Constraint):
             return regions.region(regions.BOX, scale.groups, scale.policies, lo=lo, hi=hi)
         if len(others) == 1 and not boxes:
             return others[0]
-        return _intersection(lo, hi, others, scale)
+        return intersection(lo, hi, others, scale)
 
     def _flat(self) -> Iterator[Constraint]:
         for part in self.of:
@@ -299,14 +299,14 @@ class Penalty(Constraint):
     kind: ClassVar[str] = "penalty"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "floor", _bounds(self.floor, "floor"))
-        gamma = _table(self.gamma, "gamma")
+        object.__setattr__(self, "floor", checked_bounds(self.floor, "floor"))
+        gamma = checked_table(self.gamma, "gamma")
         if gamma.ndim > 1 or not np.all(gamma >= 0):
             raise BadInput(f"gamma must be a number of at least 0, or one per group; it is {self.gamma}.")
         object.__setattr__(self, "gamma", gamma.tolist() if gamma.ndim == 0 else tuple(gamma.tolist()))
 
     def region(self, scale: Scale) -> Region:
-        lo = _per_cell(self.floor, "floor", scale)
+        lo = per_cell(self.floor, "floor", scale)
         if np.any(lo != lo[:, :1]):
             raise BadInput("the penalty's floor must be one number or one per group, not per policy.")
         gamma = np.asarray(self.gamma, dtype=float)
@@ -316,7 +316,7 @@ class Penalty(Constraint):
         return regions.region(regions.PENALTY, scale.groups, scale.policies, lo=lo, gamma=gamma)
 
     def describe(self) -> str:
-        return f"pay {_words(self.gamma)} per unit of shortfall below {_words(self.floor)} in a group"
+        return f"pay {in_words(self.gamma)} per unit of shortfall below {in_words(self.floor)} in a group"
 
 
 @dataclass(frozen=True)
@@ -344,135 +344,3 @@ CONSTRAINTS: dict[str, type[Constraint]] = {
     constraint.kind: constraint
     for constraint in (NoConstraint, Floors, Caps, Gap, Ratio, Quota, Dispersion, Polyhedron, All, Penalty)
 }
-
-
-def _intersection(lo: Array | None, hi: Array | None, others: list[Region], scale: Scale) -> Region:
-    """Several regions as one set of rows, at most one quadratic and at most one quota."""
-    rows: list[Array] = []
-    rhs: list[Array] = []
-    quad, limit, need = np.zeros((scale.groups, scale.groups)), math.inf, 0
-    floors = np.full((scale.groups, scale.policies), -math.inf)
-    for bound, sign in ((lo, 1.0), (hi, -1.0)):
-        for g in range(scale.groups if bound is not None else 0):
-            assert bound is not None
-            if np.all(np.isfinite(bound[g])):
-                rows.append(sign * np.eye(scale.groups)[g])
-                rhs.append(sign * bound[g])
-    for part in others:
-        if part.kind == regions.SPREAD:
-            spread_rows = list(_pair_rows(part.rho, scale.groups))
-            rows += spread_rows
-            rhs += [np.full(scale.policies, -part.slack)] * len(spread_rows)
-        elif part.kind == regions.CONVEX:
-            rows += list(part.rows)
-            rhs += list(part.rhs)
-        elif part.kind == regions.QUOTA and need == 0:
-            need, floors = part.need, part.lo
-        elif part.kind == regions.DISPERSION and limit == math.inf:
-            quad, limit = part.quad, part.limit
-        else:
-            raise BadInput("'all' takes at most one quota and at most one dispersion; it got two of a kind.")
-    found = regions.region(
-        regions.CONVEX, scale.groups, scale.policies, rows=np.array(rows).reshape(-1, scale.groups),
-        rhs=np.array(rhs).reshape(-1, scale.policies), quad=quad, limit=limit, need=need, lo=floors,
-    )  # fmt: skip
-    _has_interior(found, scale)
-    return found
-
-
-def _pair_rows(rho: float, groups: int) -> Iterator[Array]:
-    """m_g - rho m_h >= -slack for every ordered pair."""
-    for g in range(groups):
-        for h in range(groups):
-            if g != h:
-                row = np.zeros(groups)
-                row[g], row[h] = 1.0, -rho
-                yield row
-
-
-def _has_interior(region: Region, scale: Scale) -> None:
-    """Refuse linear conditions that no vector of means meets with room to spare."""
-    from scipy.optimize import linprog
-
-    norms = np.linalg.norm(region.rows, axis=1)
-    low, high = ((edge - scale.low) / scale.width for edge in scale.domain)
-    bounds = [(low if math.isfinite(low) else None, high if math.isfinite(high) else None)] * scale.groups
-    for k in range(scale.policies):
-        # the largest ball of radius at most 1 that fits: max t with rows m - norms t >= rhs
-        found = linprog(
-            np.r_[np.zeros(scale.groups), -1.0], A_ub=np.c_[-region.rows, norms], b_ub=-region.rhs[:, k],
-            bounds=[*bounds, (None, 1.0)],
-        )  # fmt: skip
-        if found.status == 2 or found.x is None or found.x[-1] <= 1e-12:
-            raise BadInput(
-                "the linear conditions must leave room for some vector of means in the family's domain; "
-                "none meets them all with room to spare. Loosen one."
-            )
-        if np.ptp(region.rhs, axis=1).max(initial=0.0) == 0.0:
-            return  # the same conditions for every policy: one look is enough
-
-
-def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, (int, float, np.floating, np.integer))
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    )
-
-
-def _is_whole(value: object) -> bool:
-    return _is_number(value) and float(value) == int(value)  # type: ignore[arg-type,call-overload]
-
-
-def _positive(value: object, what: str) -> None:
-    if not _is_number(value) or value <= 0:  # type: ignore[operator]
-        raise BadInput(f"{what} must be a positive finite number; it is {value}.")
-
-
-def _table(value: ArrayLike, what: str) -> Array:
-    try:
-        table = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise BadInput(f"{what} must be a number or a table of numbers; it is {value!r}.") from None
-    if table.size == 0 or not np.all(np.isfinite(table)):
-        raise BadInput(f"{what} must hold finite numbers only; it is {value!r}.")
-    return table
-
-
-def _bounds(value: ArrayLike, what: str) -> Any:
-    """One number, one per group, or K x L, as nested tuples."""
-    table = _table(value, what)
-    if table.ndim > 2:
-        raise BadInput(
-            f"{what} must be one number, a list per group, or K x L; it has {table.ndim} dimensions."
-        )
-    if table.ndim == 2:
-        return tuple(map(tuple, table.tolist()))
-    return tuple(table.tolist()) if table.ndim == 1 else table.tolist()
-
-
-def _per_cell(value: Any, what: str, scale: Scale) -> Array:
-    """Bounds as an (L, K) table in unit scale, strictly inside the family's domain."""
-    table = np.asarray(value, dtype=float)
-    if table.ndim == 1 and table.size != scale.groups:
-        raise BadInput(f"{what}s need one number per group, {scale.groups}; there are {table.size}.")
-    if table.ndim == 2 and table.shape != (scale.policies, scale.groups):
-        raise BadInput(
-            f"{what}s need a row per policy and a column per group, {scale.policies} x {scale.groups}; "
-            f"they are {table.shape[0]} x {table.shape[1]}."
-        )
-    low, high = scale.domain
-    if np.any(table <= low) or np.any(table >= high):
-        bad = table[(table <= low) | (table >= high)].flat[0]
-        raise BadInput(
-            f"a {what} must lie strictly inside the family's domain ({low:g}, {high:g}); one is {bad:g}."
-        )
-    full = np.broadcast_to(table, (scale.policies, scale.groups))
-    return np.ascontiguousarray(((full - scale.low) / scale.width).T)
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, tuple):
-        flat = np.asarray(value, dtype=float).ravel()
-        return f"{flat.min():g} to {flat.max():g}" if flat.min() < flat.max() else f"{flat[0]:g}"
-    return f"{value:g}"

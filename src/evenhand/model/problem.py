@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput, nearest
 from evenhand.model import region as regions
-from evenhand.model.constraints import Constraint, Convex, NoConstraint, Scale
+from evenhand.model.bounds import Scale
+from evenhand.model.constraints import Constraint, Convex, NoConstraint
 from evenhand.model.families import Family
 from evenhand.model.region import Region
 

@@ -1,0 +1,90 @@
+"""The numbers of a requirement: checked as they come from the user, then written in unit scale."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.errors import BadInput
+
+Array = NDArray[np.float64]
+
+
+class Scale(NamedTuple):
+    """What a requirement must know of its problem to be written in unit scale."""
+
+    policies: int
+    groups: int
+    shares: Array
+    low: float
+    width: float
+    domain: tuple[float, float]
+
+
+def is_number(value: object) -> bool:
+    return (
+        isinstance(value, (int, float, np.floating, np.integer))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
+
+
+def is_whole(value: object) -> bool:
+    return is_number(value) and float(value) == int(value)  # type: ignore[arg-type,call-overload]
+
+
+def check_positive(value: object, what: str) -> None:
+    if not is_number(value) or value <= 0:  # type: ignore[operator]
+        raise BadInput(f"{what} must be a positive finite number; it is {value}.")
+
+
+def checked_table(value: ArrayLike, what: str) -> Array:
+    try:
+        table = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise BadInput(f"{what} must be a number or a table of numbers; it is {value!r}.") from None
+    if table.size == 0 or not np.all(np.isfinite(table)):
+        raise BadInput(f"{what} must hold finite numbers only; it is {value!r}.")
+    return table
+
+
+def checked_bounds(value: ArrayLike, what: str) -> Any:
+    """One number, one per group, or K x L, as nested tuples."""
+    table = checked_table(value, what)
+    if table.ndim > 2:
+        raise BadInput(
+            f"{what} must be one number, a list per group, or K x L; it has {table.ndim} dimensions."
+        )
+    if table.ndim == 2:
+        return tuple(map(tuple, table.tolist()))
+    return tuple(table.tolist()) if table.ndim == 1 else table.tolist()
+
+
+def per_cell(value: Any, what: str, scale: Scale) -> Array:
+    """Bounds as an (L, K) table in unit scale, strictly inside the family's domain."""
+    table = np.asarray(value, dtype=float)
+    if table.ndim == 1 and table.size != scale.groups:
+        raise BadInput(f"{what}s need one number per group, {scale.groups}; there are {table.size}.")
+    if table.ndim == 2 and table.shape != (scale.policies, scale.groups):
+        raise BadInput(
+            f"{what}s need a row per policy and a column per group, {scale.policies} x {scale.groups}; "
+            f"they are {table.shape[0]} x {table.shape[1]}."
+        )
+    low, high = scale.domain
+    if np.any(table <= low) or np.any(table >= high):
+        bad = table[(table <= low) | (table >= high)].flat[0]
+        raise BadInput(
+            f"a {what} must lie strictly inside the family's domain ({low:g}, {high:g}); one is {bad:g}."
+        )
+    full = np.broadcast_to(table, (scale.policies, scale.groups))
+    return np.ascontiguousarray(((full - scale.low) / scale.width).T)
+
+
+def in_words(value: Any) -> str:
+    if isinstance(value, tuple):
+        flat = np.asarray(value, dtype=float).ravel()
+        return f"{flat.min():g} to {flat.max():g}" if flat.min() < flat.max() else f"{flat[0]:g}"
+    return f"{value:g}"
