@@ -14,9 +14,6 @@ import os
 import sys
 from pathlib import Path
 
-# one thread for each side, whatever the library
-os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
 from rich.console import Console
 from rich.table import Table
 
@@ -37,6 +34,8 @@ def main() -> None:
     asked = parser.parse_args()
     if unknown := set(asked.subjects) - set(SUBJECTS):
         parser.error(f"a subject must be one of {', '.join(SUBJECTS)}; got {', '.join(sorted(unknown))}")
+    # one thread for each side, whatever the library; before any is loaded
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     rows = []
     for subject in asked.subjects or SUBJECTS:
         for row in importlib.import_module(f"benchmarks.bench_{subject}").rows():
