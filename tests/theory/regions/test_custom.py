@@ -103,6 +103,18 @@ def test_the_set_is_built_in_the_users_own_units() -> None:
     assert bound == pytest.approx(beaten, rel=1e-4)
 
 
+@pytest.mark.parametrize(("groups", "share"), [(2, 1.0), (8, 1 / 8), (11, 0.0)])
+def test_the_bound_on_leaving_is_close_for_few_groups_and_honest_for_many(groups: int, share: float) -> None:
+    names = {f"group {g}": 1 / groups for g in range(groups)}
+    ball = Convex(build=lambda m: [cvxpy.sum_squares(m) <= 4.0], contains=lambda m: bool(m @ m <= 4.0))
+    problem = Problem(["one", "two"], names, Gaussian(), ball)
+    # from the centre of a ball of radius 2 every way out is equally long
+    value, lower, _ = Custom(problem).leave(1, np.ones((groups, 2)), np.zeros((groups, 2)), np.empty(groups))
+    assert value == pytest.approx(2.0, rel=1e-6)
+    # the polytope on the axes comes as near as 2 / sqrt(L) to the centre
+    assert lower == pytest.approx(share * 2.0, rel=5e-3)
+
+
 def test_a_set_that_fills_the_domain_cannot_be_left() -> None:
     problem = a_problem(Bernoulli(), lambda m: [m >= -1], lambda m: True)
     lam = np.empty(3)

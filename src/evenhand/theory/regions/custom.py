@@ -8,12 +8,14 @@ candidate; the plane between the two is the next condition.
 
 Leaving: a polytope inside the set, spanned by boundary points, is grown. Leaving the polytope through its
 cheapest facet is a lower bound; going on through that facet until the set ends is a way out; the point of
-the set that lies farthest beyond the facet is the polytope's next corner. With more than a few groups no
-polytope is spanned: then the value is that of a few straight ways out, and the lower bound is 0.
+the set that lies farthest beyond the facet is the polytope's next corner. With more than a few groups the
+value is that of a few straight ways out, and the polytope only that of the points where the axes leave the
+set, whose facets need no search: the bound is loose, but a bound. With many groups it is 0.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -34,7 +36,8 @@ Array = NDArray[np.float64]
 CLOSE = 1e-6  # relative distance of value and bound to stop at: about what the solver's points are worth
 CUTS = 40  # planes around the set
 CORNERS = 120  # boundary points of the set
-HULL = 6  # groups beyond which no polytope is spanned
+HULL = 6  # groups beyond which the polytope is not grown
+CROSS = 10  # groups beyond which no polytope is looked at: one on the axes has 2^L facets
 TOLERANCE = 1e-9  # of the solver: how far its points may lie outside
 
 
@@ -139,7 +142,9 @@ class Custom:
         value = math.inf
         for direction in _directions(len(mu)):
             value = self._shoot(v, mu, direction, value, lam)
-        return self._grow(v, mu, value, lam) if len(mu) <= HULL else (value, 0.0)
+        if len(mu) <= HULL:
+            return self._grow(v, mu, value, lam)
+        return value, min(self._cross(v, mu), value) if len(mu) <= CROSS else 0.0
 
     def _grow(self, v: Array, mu: Array, value: float, lam: Array) -> tuple[float, float]:
         """Grow a polytope inside the set until its cheapest facet touches the boundary."""
@@ -165,8 +170,36 @@ class Custom:
                 corners.append(corner)
         return value, min(lower, value)
 
+    def _cross(self, v: Array, mu: Array) -> float:
+        """The cheapest way out of the polytope of the points where the axes leave the set: a lower bound."""
+        ends = np.array([[self._end(mu, sign * axis)[0] for sign in (1, -1)] for axis in np.eye(len(mu))])
+        if not ends.all():
+            return 0.0
+        trial = np.empty(len(mu))
+        least = math.inf
+        for signs in itertools.product((1, -1), repeat=len(mu)):
+            normal = np.array(
+                [sign / end[0 if sign > 0 else 1] for sign, end in zip(signs, ends, strict=True)]
+            )
+            least = min(least, self._reach(v, mu, normal, 1.0 + float(normal @ mu), trial)[1])
+        return least
+
     def _shoot(self, v: Array, mu: Array, direction: Array, value: float, lam: Array) -> float:
         """Go from the means in this direction until the set ends; keep that way out if it is cheaper."""
+        inside, outside = self._end(mu, direction)
+        if inside == outside:
+            return value
+        there = np.clip(mu + outside * direction, *self.edges)
+        cost = self._cost(v[:, None], mu[:, None], there[None])
+        if cost < value:
+            lam[:] = there
+        return min(cost, value)
+
+    def _end(self, mu: Array, direction: Array) -> tuple[float, float]:
+        """How far the set goes from the means in this direction: just inside and just outside.
+
+        Both are the same where the domain ends first, or the set goes on for ever.
+        """
         room = [
             ((self.edges[1] if d > 0 else self.edges[0]) - m) / d
             for m, d in zip(mu, direction, strict=True)
@@ -177,18 +210,14 @@ class Custom:
         while outside < most and self._set.contains(mu + outside * direction):
             inside, outside = outside, min(2.0 * outside, most)
         if self._set.contains(mu + outside * direction):
-            return value
+            return outside, outside
         for _ in range(60):
             middle = 0.5 * (inside + outside)
             if self._set.contains(mu + middle * direction):
                 inside = middle
             else:
                 outside = middle
-        there = np.clip(mu + outside * direction, *self.edges)
-        cost = self._cost(v[:, None], mu[:, None], there[None])
-        if cost < value:
-            lam[:] = there
-        return min(cost, value)
+        return inside, outside
 
     def _fence(self, v: Array, mu: Array, value: float) -> tuple[Array, Array]:
         """Where no cell alone costs more than the best known; a way beyond the data where none is known."""
