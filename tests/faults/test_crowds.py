@@ -1,9 +1,8 @@
-"""Faults 5, 13, 16, 18, 20, 21 and 22: many at once, lost replies, any order, the dead, and lookers-on."""
+"""Faults 5, 13, 16, 20, 21 and 22: many at once, lost replies, the dead, and lookers-on."""
 
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 import time
 from collections import Counter
@@ -121,8 +120,8 @@ def test_an_outcome_told_by_sixteen_threads_at_once_is_one_event_and_all_get_the
     with create(str(tmp_path / "t.db"), study=endless()) as trial:
         ask = trial.ask(1)[0]
         receipts: list[Any] = []
-        in_threads(16, lambda _: receipts.extend(trial.tell(ask, 1) for _ in range(62)))
-        assert len(receipts) == 16 * 62
+        in_threads(16, lambda _: receipts.extend(trial.tell(ask, 1) for _ in range(63)))
+        assert len(receipts) == 16 * 63
         assert len(set(receipts)) == 1
         assert sum(isinstance(event, ev.Told) for event in log(trial)) == 1
 
@@ -142,18 +141,6 @@ def test_of_two_outcomes_told_at_once_one_counts_and_the_other_is_refused(tmp_pa
             assert len(refused) == 1
         counts = Counter(type(event).__name__ for event in log(trial))
     assert counts["Told"] == counts["Refused"] == 20
-
-
-def test_estimates_depend_on_the_outcomes_told_and_not_on_their_order() -> None:
-    """Hundreds of asks out at once, outcomes in any order and late: the sums are the same."""
-    cells = []
-    for shuffle in range(3):
-        trial = create(study=endless())
-        asks = trial.ask(300)
-        random.Random(shuffle).shuffle(asks)
-        trial.tell_all([(ask, even(ask), None) for ask in asks])
-        cells.append([(cell["n"], cell["mean"]) for cell in trial.status()["cells"]])
-    assert cells[0] == cells[1] == cells[2]
 
 
 def test_nothing_is_handed_out_after_the_stop_with_sixteen_workers_in_flight(tmp_path: Path) -> None:

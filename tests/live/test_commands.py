@@ -136,9 +136,11 @@ def test_import_status_and_check(journal: str, run: Shell) -> None:
     means = {"a": 80, "=b": 50, "c": 45}
     lines = [f"{p},{g},{int(i < m)}" for p, m in means.items() for g in "xy" for i in range(100)]
     Path("data.csv").write_text("policy,group,outcome\n" + "\n".join(lines[:12] + lines[200:204]))
-    assert run.json("import", journal, "data.csv") == {"imported": 16}
+    assert run.json("import", journal, "data.csv") == {"imported": 16, "already": False}
+    assert run.json("import", journal, "data.csv") == {"imported": 16, "already": True}
+    assert run.json("status", journal)["samples"] == 16
     Path("data.csv").write_text("policy,group,outcome\n" + "\n".join(lines))
-    assert run.json("import", journal, "data.csv") == {"imported": 600}
+    assert run.json("import", journal, "data.csv")["imported"] == 600
     status = run.json("status", journal)
     assert (status["answer"], status["decided"]) == ("a", True)
     assert status["more"] == {"0.5": 0, "0.7": 0, "0.8": 0, "0.9": 0}
@@ -149,6 +151,40 @@ def test_import_status_and_check(journal: str, run: Shell) -> None:
     assert run("import", journal, "data.csv") == 2
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "1e400", "-0.0", "true", "null", "2", "", "=1", "1;0"])
+def test_one_bad_outcome_and_nothing_of_a_data_file_is_imported(journal: str, run: Shell, text: str) -> None:
+    Path("data.csv").write_text(f"policy,group,outcome\na,x,1\na,x,{text}\n")
+    assert run("import", journal, "data.csv") == 2
+    assert "line 3" in run.err
+    assert run.json("status", journal)["events"] == 1
+
+
+def test_units_that_come_by_themselves_bring_their_group(journal: str, run: Shell) -> None:
+    Path("study.toml").write_text(STUDY.replace("[procedure]", 'mode = "proportional"\n[procedure]'))
+    run("new", "arrivals.db", "study.toml", "--seed", "3")
+    assert run("ask", "arrivals.db") == 2
+    assert "which group" in run.err
+    asks = run.json("ask", "arrivals.db", "--group", "y", "-n", "2")
+    assert [ask["group"] for ask in asks] == ["y", "y"]
+    assert run("ask", "arrivals.db", "--group", "z") == 2
+
+
+def test_where_the_group_is_unknown_it_is_told_with_the_outcome_or_written_into_the_batch(
+    journal: str, run: Shell
+) -> None:
+    Path("study.toml").write_text(STUDY.replace("[procedure]", 'mode = "agnostic"\n[procedure]'))
+    run("new", "blind.db", "study.toml", "--seed", "3")
+    first, second = run.json("ask", "blind.db", "-n", "2")
+    assert first["group"] is None
+    assert run("tell", "blind.db", first["ticket"], "1") == 2
+    assert "which group" in run.err
+    assert run.json("tell", "blind.db", first["ticket"], "1", "--group", "x")["counted"]
+    Path("batch.csv").write_text(f"ticket,group,outcome\n{second['ticket']},y,0\n")
+    assert run.json("tell", "blind.db", "batch.csv")["counted"] == 1
+    cells = {(c["policy"], c["group"]): c["n"] for c in run.json("status", "blind.db")["cells"]}
+    assert cells[first["policy"], "x"] == cells[second["policy"], "y"] == 1
+
+
 def test_status_forecasts_how_many_more(journal: str, run: Shell) -> None:
     asks = run.json("ask", journal, "-n", "12")
     for number, ask in enumerate(asks):
@@ -156,13 +192,18 @@ def test_status_forecasts_how_many_more(journal: str, run: Shell) -> None:
     more = run.json("status", journal)["more"]
     assert list(more) == ["0.5", "0.7", "0.8", "0.9"]
     assert 0 < more["0.5"] <= more["0.9"]
+    run("status", journal)
+    assert f"Chance to finish: 50% within {more['0.5']:,}" in run.out
+    assert "evidence" in run.out
+    assert "Health: allocation as intended" in run.out
 
 
 def test_export_and_audit(journal: str, run: Shell) -> None:
     for ask in run.json("ask", journal, "-n", "12"):
         run("tell", journal, ask["ticket"], "1")
-    assert run("export", journal, "-o", "out.jsonl") == 0
     head = run.json("status", journal)["head"]
+    assert run.json("export", journal, "-o", "out.jsonl") == {"file": "out.jsonl", "events": 25, "head": head}
+    assert run("export", journal, "-o", "nowhere/out.jsonl") == 2
     for source in (journal, "out.jsonl"):
         found = run.json("audit", source, "--head", head)
         assert run.code == 0

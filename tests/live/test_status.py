@@ -8,7 +8,7 @@ import pytest
 import evenhand as eh
 from evenhand.live.health import sample_ratio_p_value
 from evenhand.live.kernels import Tally
-from tests.live.world import MEANS, START, SetClock, coin, create, endless, even, play
+from tests.live.world import MEANS, START, SetClock, coin, create, endless, even, play, problem
 
 
 def rows(successes: dict[str, int], of: int) -> list[tuple[str, str, float]]:
@@ -35,6 +35,10 @@ def test_the_leader_and_what_is_certified_and_open_are_named() -> None:
     assert verdicts["a", "y"] == "undecided"
     assert status["more"]["0.9"] == 5000
     assert status["answer"] is None
+    far = trial.status(lambda view: {"0.5": 900, "0.7": 5000, "0.8": 5000, "0.9": 5000, "horizon": 5000})
+    assert far["sentence"].endswith("About 900 more samples (50% chance to finish by then).")
+    never = trial.status(lambda view: dict.fromkeys(("0.5", "0.7", "0.8", "0.9", "horizon"), 5000))
+    assert never["sentence"].endswith("Even 5,000 more samples would probably not decide.")
 
 
 def test_a_refuted_policy_is_failed_and_none_is_an_answer() -> None:
@@ -96,20 +100,31 @@ def test_the_sample_ratio_alarm_is_as_rare_as_it_says() -> None:
     assert alarms <= 14  # P(Binomial(2000, 0.001) > 14) < 1e-6
 
 
-def test_a_ticket_out_too_long_and_a_starved_cell_are_reported() -> None:
+def test_a_ticket_out_too_long_is_named() -> None:
     clock = SetClock(START)
     trial = create(study=endless(), clock=clock, procedure=eh.Procedure(initial=2))
-    trial.ask(1)
+    [ask] = trial.ask(1)
     assert not trial.status()["health"]["pending_too_long"]
     clock.wall += 31 * 86_400
     health = trial.status()["health"]
     assert health["pending_too_long"]
     assert not health["well"]
     assert health["oldest_pending_seconds"] > 30 * 86_400
+    assert health["oldest_pending"] == ask.ticket
     lease = create(study=endless(), clock=clock, lease=60)
     lease.ask(1)
     clock.wall += 61
     assert lease.status()["health"]["pending_too_long"]
+
+
+def test_a_group_of_which_nobody_comes_leaves_its_cells_starved() -> None:
+    trial = create(study=problem("proportional"), procedure=eh.Procedure(initial=2))
+    for _ in range(24):
+        [ask] = trial.ask(1, group="x")
+        trial.tell(ask, even(ask))
+    health = trial.status()["health"]
+    assert not health["well"]
+    assert health["starved"] == [{"policy": policy, "group": "y", "samples": 0} for policy in "abc"]
 
 
 def test_looking_changes_nothing() -> None:

@@ -64,7 +64,7 @@ def forecast(view: View) -> Mapping[str, int]:
     if view.state.clock[EMPTY] > 0:
         return {}
     found = continued(view.protocol.problem, view.protocol.spec, view.state)
-    return {f"{chance:g}": int(more) for chance, more in found.more.items()}
+    return {f"{chance:g}": int(more) for chance, more in found.more.items()} | {"horizon": found.horizon}
 
 
 def write_batch(asks: list[Ask], file: TextIO) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from evenhand.live.clock import seconds_of
 from evenhand.live.kernels import Tally
+from evenhand.live.tickets import ticket_code
 from evenhand.live.view import View
 
 ALERT = 0.001  # a sample-ratio p-value below this is no accident
@@ -23,12 +24,14 @@ def health_of(view: View, now: float) -> dict[str, Any]:
     ratio = sample_ratio_p_value(view.tally)
     starved = _starved(view)
     limit = view.protocol.lease or _LONG
-    age = None if view.oldest is None else max(now - seconds_of(view.oldest), 0.0)
+    ticket, at = view.oldest or (None, None)
+    age = None if at is None else max(now - seconds_of(at), 0.0)
     too_long = age is not None and age > limit
     return {
         "well": ratio >= ALERT and not starved and not too_long and not view.counts["clock_back"],
         "sample_ratio_p": ratio,
         "starved": starved,
+        "oldest_pending": None if ticket is None else ticket_code(view.protocol.hash, ticket),
         "oldest_pending_seconds": age,
         "pending_too_long": too_long,
         "clock_back": view.counts["clock_back"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import re
 import sys
@@ -113,7 +114,11 @@ def versions() -> dict[str, str]:
     import llvmlite
     import numba
     import numpy as np
+    from llvmlite import binding
 
+    # logarithms and exponentials are the C library's, which has other code for other processors
+    features = numba.config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
+    processor = numba.config.CPU_NAME or binding.get_host_cpu_name()
     return {
         "evenhand": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -121,6 +126,8 @@ def versions() -> dict[str, str]:
         "numba": numba.__version__,
         "llvmlite": llvmlite.__version__,
         "machine": f"{platform.system()} {platform.machine()}",
+        "processor": f"{processor} {hashlib.sha256(features.encode()).hexdigest()[:8]}",
+        "c library": " ".join(platform.libc_ver()),
     }
 
 

@@ -14,7 +14,8 @@ from evenhand.live.view import View
 from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, TOLD, State, new_work
 
 Status = dict[str, Any]
-# how many more samples it may take: {"0.5": 900, "0.7": ..., "0.8": ..., "0.9": ...}
+CHANCES = ("0.5", "0.7", "0.8", "0.9")
+# how many more samples it may take, by chance, and "horizon", how many the forecast looked ahead
 Forecast = Callable[[View], Mapping[str, int]]
 
 VERDICTS = ("undecided", "met", "failed")
@@ -24,6 +25,7 @@ def status_of(view: View, now: float, forecast: Forecast | None = None) -> Statu
     """The JSON of `evenhand status`, and the sentence people read."""
     stop, state = view.stop, view.state
     decided = stop is not None and stop.why == "decided"
+    more, horizon = _more(view, forecast)
     status: Status = {
         "answer": stop.answer if stop is not None else None,
         "decided": decided,
@@ -32,7 +34,8 @@ def status_of(view: View, now: float, forecast: Forecast | None = None) -> Statu
         "evidence": finite(state.level[EVIDENCE]),
         "needed": finite(state.level[NEEDED]),
         "head": str(view.head),
-        "more": _more(view, forecast),
+        "more": more,
+        "horizon": horizon,
         "experiment": view.protocol.experiment,
         "title": view.protocol.study.title,
         "state": state_word(view),
@@ -54,10 +57,11 @@ def state_word(view: View) -> str:
     return "closed" if view.closed else "paused" if view.paused else "running"
 
 
-def _more(view: View, forecast: Forecast | None) -> dict[str, int]:
+def _more(view: View, forecast: Forecast | None) -> tuple[dict[str, int], int | None]:
     if view.stop is not None or view.closed:
-        return dict.fromkeys(("0.5", "0.7", "0.8", "0.9"), 0)
-    return {} if forecast is None else {chance: int(more) for chance, more in forecast(view).items()}
+        return dict.fromkeys(CHANCES, 0), None
+    found = {} if forecast is None else forecast(view)
+    return {chance: int(found[chance]) for chance in CHANCES if chance in found}, found.get("horizon")
 
 
 def _leader(view: View) -> str | None:

@@ -21,7 +21,7 @@ class View(NamedTuple):
     tally: Tally
     counts: dict[str, int]
     pending: int
-    oldest: str | None  # when the oldest ticket still out was handed out
+    oldest: tuple[int, str] | None  # the first handed out of the tickets still out, and when that was
     stop: Stopped | None
     paused: bool
     closed: bool
@@ -30,7 +30,7 @@ class View(NamedTuple):
 
 def view_of(fold: Fold) -> View:
     """The fold as it is now."""
-    oldest = next(iter(fold.out.values()), None)
+    oldest = next(iter(fold.out.items()), None)
     return View(
         protocol=fold.protocol,
         head=fold.head,
@@ -38,7 +38,7 @@ def view_of(fold: Fold) -> View:
         tally=Tally._make(table.copy() for table in fold.brain.tally),
         counts=dict(fold.counts),
         pending=len(fold.out),
-        oldest=None if oldest is None else oldest.at,
+        oldest=None if oldest is None else (oldest[0], oldest[1].at),
         stop=fold.stop,
         paused=fold.paused,
         closed=fold.closed,

@@ -13,10 +13,10 @@ def sentence(view: View, status: dict[str, Any]) -> str:
     if view.stop is not None:
         return _end(view, status)
     parts = [_leader(view, status), _progress(status), _forecast(status)]
-    if view.paused or view.closed:
-        parts.append(
-            "The experiment is paused." if view.paused else "The experiment was closed without a decision."
-        )
+    if view.closed:
+        parts.append("The experiment was closed without a decision.")
+    elif view.paused:
+        parts.append("The experiment is paused.")
     return " ".join(part for part in parts if part)
 
 
@@ -76,8 +76,19 @@ def _progress(status: dict[str, Any]) -> str:
 
 
 def _forecast(status: dict[str, Any]) -> str:
-    more = status["more"].get("0.8")
-    return f"About {more:,} more samples (80% chance to finish by then)." if more else ""
+    """By the best chance of the three at which the forecast saw an end."""
+    more, horizon = status["more"], status["horizon"]
+    if not any(more.values()):
+        return ""
+    chance = next((c for c in ("0.8", "0.7", "0.5") if horizon is None or more[c] < horizon), None)
+    if chance is None:
+        return f"Even {horizon:,} more samples would probably not decide."
+    return f"About {_about(more[chance]):,} more samples ({float(chance):.0%} chance to finish by then)."
+
+
+def _about(count: int) -> int:
+    """Two digits: a forecast knows no more."""
+    return int(float(f"{count:.2g}"))
 
 
 def _listed(names: list[str]) -> str:

@@ -54,4 +54,5 @@ def _print(asks: list[Ask], journal: str) -> None:
     out = console()
     rows = [[ask.ticket, ask.policy, ask.group or "told with the outcome"] for ask in asks]
     out.print(table(["ticket", "policy", "group"], rows, numbers_from=3))
-    out.print(f"\nNext: evenhand tell {journal} {asks[0].ticket} OUTCOME", soft_wrap=True)
+    group = " --group GROUP" if asks[0].group is None else ""
+    out.print(f"\nNext: evenhand tell {journal} {asks[0].ticket} OUTCOME{group}", soft_wrap=True)

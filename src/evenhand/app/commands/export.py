@@ -5,18 +5,28 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from evenhand.app.journals import journal_argument
-from evenhand.errors import StorageFailed
+from evenhand.app.options import json_option, print_json
+from evenhand.errors import BadInput, StorageFailed
+
+if TYPE_CHECKING:
+    from evenhand.live.chain import Head
+    from evenhand.live.journal import Journal
 
 
 @click.command("export")
 @journal_argument
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
-def command(journal: str, name: str | None, output: str | None) -> None:
-    """Write protocol, events and head as JSON lines."""
+@json_option
+def command(journal: str, name: str | None, output: str | None, as_json: bool) -> None:
+    """Write protocol, events and head as JSON lines.
+
+    With -o, --json prints how far they go.
+    """
     from evenhand.live.export import write_export
     from evenhand.live.journal import open_journal
     from evenhand.live.loading import only_experiment
@@ -27,15 +37,27 @@ def command(journal: str, name: str | None, output: str | None) -> None:
         if output is None:
             write_export(store, chosen, sys.stdout.buffer)
             return
-        target = Path(output)
-        part = target.with_name(target.name + ".part")
-        try:
-            with part.open("wb") as file:
-                head = write_export(store, chosen, file)
-            os.replace(part, target)  # a file of this name is a whole one
-        except OSError as problem:
-            raise StorageFailed(f"{target} cannot be written: {problem.strerror}.") from None
-        click.echo(f"{head.seq:,} events are in {target}, head {head}.")
-        click.echo(f"Next: evenhand audit {target} --head {head}")
+        head = _write(store, chosen, Path(output))
     finally:
         store.close()
+    if as_json:
+        print_json({"file": output, "events": head.seq, "head": str(head)})
+        return
+    click.echo(f"{head.seq:,} events are in {output}, head {head}.")
+    click.echo(f"Next: evenhand audit {output} --head {head}")
+
+
+def _write(store: Journal, experiment: str, target: Path) -> Head:
+    """A file of this name is a whole one."""
+    from evenhand.live.export import write_export
+
+    if not target.parent.is_dir():
+        raise BadInput(f"{target.parent} must be a directory, to hold {target.name}.")
+    part = target.with_name(target.name + ".part")
+    try:
+        with part.open("wb") as file:
+            head = write_export(store, experiment, file)
+        os.replace(part, target)
+    except OSError as problem:
+        raise StorageFailed(f"{target} cannot be written: {problem.strerror}.") from None
+    return head

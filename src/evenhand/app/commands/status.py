@@ -49,16 +49,35 @@ def _print(status: dict[str, Any], journal: str) -> None:
     ]
     section(out, "Cells", table(["policy", "group", "told", "mean", "requirement"], rows, numbers_from=2))
     out.print()
-    say(
-        out,
-        f"{status['state']}: {status['samples']:,} told, {status['pending']:,} out, {status['late']:,} late.",
-    )
-    say(out, _health(status["health"]))
+    for sentence in (_counts(status), _more(status), _health(status["health"])):
+        if sentence:
+            say(out, sentence)
     say(out, f"{status['events']:,} events, head {status['head']}")
-    following = (
-        f"evenhand report {journal} -o report.html" if status["decided"] else f"evenhand ask {journal}"
-    )
-    say(out, f"Next: {following}")
+    following = {"running": f"ask {journal}", "paused": f"resume {journal}"}
+    say(out, f"Next: evenhand {following.get(status['state'], f'report {journal} -o report.html')}")
+
+
+def _counts(status: dict[str, Any]) -> str:
+    """How much there is, and how far that reaches."""
+    told = f"{status['state'].capitalize()}: {status['samples']:,} told, {status['pending']:,} out"
+    late = f", {status['late']:,} late and not counted" if status["late"] else ""
+    if not status["needed"] or status["evidence"] is None:
+        return f"{told}{late}."
+    return f"{told}{late}; evidence {status['evidence']:.3g}, needed {status['needed']:.3g}."
+
+
+def _more(status: dict[str, Any]) -> str:
+    """The forecast, chance by chance."""
+    more, horizon = status["more"], status["horizon"]
+    if not any(more.values()):
+        return ""
+    found = [
+        f"{float(chance):.0%} within {count:,}"
+        if count < horizon
+        else f"{float(chance):.0%} beyond {count:,}"
+        for chance, count in more.items()
+    ]
+    return f"Chance to finish: {', '.join(found)} more samples."
 
 
 def _health(health: dict[str, Any]) -> str:
@@ -69,9 +88,19 @@ def _health(health: dict[str, Any]) -> str:
     if health["sample_ratio_p"] < 0.001:
         found.append(f"allocation differs from intention (p = {health['sample_ratio_p']:.2g})")
     if health["starved"]:
-        found.append(f"{len(health['starved'])} cells have fewer samples than they should")
+        first = health["starved"][0]
+        others = f" and {len(health['starved']) - 1} more cells" if len(health["starved"]) > 1 else ""
+        found.append(f"{first['policy']} in {first['group']}{others} short of initial samples")
     if health["pending_too_long"]:
-        found.append("a ticket has been out too long")
+        out = _duration(health["oldest_pending_seconds"])
+        found.append(f"ticket {health['oldest_pending']} has been out for {out}: tell or drop it")
     if health["clock_back"]:
         found.append(f"the clock went back {health['clock_back']} times")
     return f"Health: {'; '.join(found)}."
+
+
+def _duration(seconds: float) -> str:
+    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} seconds"

@@ -13,7 +13,6 @@ from evenhand.errors import BadInput, Conflict, NotFound
 
 if TYPE_CHECKING:
     from evenhand.live.experiment import Experiment
-    from evenhand.live.telling import Receipt
 
 
 @click.command("tell", context_settings={"ignore_unknown_options": True})
@@ -34,15 +33,16 @@ def command(
         if outcome is None:
             result = _tell_file(trial, Path(ticket))
         else:
-            result = _shown(trial.tell(ticket, _parsed(trial, outcome), group=group))
+            result = trial.tell(ticket, _parsed(trial, outcome), group=group)._asdict()
         status = trial.status()
     if as_json:
         print_json(result)
     else:
         click.echo(_words(result))
         click.echo(status["sentence"])
-    if result.get("refused"):
-        raise Conflict(result["refused"][0])
+    if refused := result.get("refused"):
+        others = f" So were {len(refused) - 1} others." if len(refused) > 1 else ""
+        raise Conflict(refused[0] + others)
 
 
 def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
@@ -66,10 +66,6 @@ def _parsed(trial: Experiment, text: str) -> float:
     from evenhand.live.outcomes import parsed_outcome
 
     return parsed_outcome(text, trial.protocol.problem.family)
-
-
-def _shown(receipt: Receipt) -> dict[str, Any]:
-    return receipt._asdict()
 
 
 def _words(result: dict[str, Any]) -> str:
