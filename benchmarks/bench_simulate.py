@@ -25,39 +25,31 @@ from evenhand.study import load
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 WORKERS, SEED = 2, 7
-MANY = (250, 1_000, 4_000)  # replications of the curve
+MANY = (1_000, 4_000, 16_000)  # replications of the curve
 CROWD, STEPS = 100_000, 2_000  # policies, and samples beyond the initial ones
 PAPER = {"scaling": 1 / 60, "hundred": 1 / 540, "soft": 1 / 2460}  # replications per second, as it reports
 
 
 def rows() -> Iterator[Row]:
-    scaling = load(EXAMPLES / "scaling.toml")
-    stylised = eh.Procedure(stopping="stylised", delta=0.05)
-    yield from promised("the paper's scaling instance", rate(scaling, stylised, 4_000), 2_000.0, "scaling")
-    soft = load(EXAMPLES / "soft.toml")
-    soft_rule = eh.Procedure(stopping="stylised", delta=0.2)
-    yield from promised("the paper's soft instance", rate(soft, soft_rule, 1_000), 500.0, "soft")
-    yield from promised("100 policies, 12,000 samples in tens", hundred(50), 50.0, "hundred")
-    yield from crowd()
-    yield from burden(scaling, stylised)
-
-
-def rate(study: eh.Study, procedure: eh.Procedure, replications: int) -> float:
-    """Replications per second, after some that do not count."""
-    means = np.array(study.truth.means)
-    simulated(study.problem, means, procedure, 10)
-    begun = time.process_time()
-    simulated(study.problem, means, procedure, replications)
-    return WORKERS * replications / (time.process_time() - begun)
-
-
-def hundred(replications: int) -> float:
-    """The same for 100 policies on a budget, under the paper's model of them."""
+    scaling, soft = load(EXAMPLES / "scaling.toml"), load(EXAMPLES / "soft.toml")
+    quick = eh.Procedure(stopping="stylised", delta=0.05)
+    found = rate(scaling.problem, scaling.means(), quick, 4_000)
+    yield from promised("the paper's scaling instance", found, 2_000.0, "scaling")
+    found = rate(soft.problem, soft.means(), eh.Procedure(stopping="stylised", delta=0.2), 1_000)
+    yield from promised("the paper's soft instance", found, 500.0, "soft")
     means = np.random.default_rng(SEED).uniform(0.2, 0.9, (100, 3))
-    procedure = eh.Procedure(stopping=eh.Budget(12_000), batch=10, initial=2)
-    simulated(of_size(100), means, procedure, 2)
+    budget = eh.Procedure(stopping=eh.Budget(12_000), batch=10, initial=2)
+    found = rate(of_size(100), means, budget, 50)
+    yield from promised("100 policies, 12,000 samples in tens", found, 50.0, "hundred")
+    yield from crowd()
+    yield from burden()
+
+
+def rate(problem: eh.Problem, means: Any, procedure: eh.Procedure, replications: int) -> float:
+    """Replications per second of two cores, after some that do not count."""
+    simulated(problem, means, procedure, 2)
     begun = time.process_time()
-    simulated(of_size(100), means, procedure, replications)
+    simulated(problem, means, procedure, replications)
     return WORKERS * replications / (time.process_time() - begun)
 
 
@@ -68,30 +60,29 @@ def promised(name: str, ours: float, least: float, paper: str) -> Iterator[Row]:
 
 
 def crowd() -> Iterator[Row]:
-    """One step among 100,000 policies, in a process of its own: time, and what it holds at most."""
-    found = subprocess.run(
-        [sys.executable, "-m", "benchmarks.bench_simulate"], check=True, capture_output=True, text=True
-    )
-    step, held = json.loads(found.stdout)
+    """One step among 100,000 policies: time, and what it holds at most."""
+    step, held = child("crowd", CROWD)
     yield less("one step among 100,000 policies, 3 groups", step * 1e3, 1.0, "ms", 1.0)
     yield less("memory of those steps, everything loaded", held, 1.0, "GB", 1.0)
 
 
-def burden(study: eh.Study, procedure: eh.Procedure) -> Iterator[Row]:
+def burden() -> Iterator[Row]:
     """Time over the number of replications, and what a replication more adds to the peak of memory."""
-    means, curve = np.array(study.truth.means), []
-    held = peak()
-    for many in MANY:
-        begun = time.process_time()
-        simulated(study.problem, means, procedure, many)
-        curve.append((float(many), time.process_time() - begun))
+    found = {many: child("runs", many) for many in MANY}
+    curve = tuple((float(many), took) for many, (took, _) in found.items())
     size, took = np.log(np.array(curve)).T
     exponent = float(np.polyfit(size, took, 1)[0])
-    yield Row(
-        "simulation time over replications", exponent, 1.0, "exponent", 1.0 / exponent, curve=tuple(curve)
-    )
+    yield Row("simulation time over replications", exponent, 1.0, "exponent", 1.0 / exponent, curve=curve)
     # a row holds an answer, a stopping time, the counts of 15 cells, and little else
-    yield less("memory per replication", (peak() - held) * 1024**2 / MANY[-1], 2.0, "kB", 1.0)
+    added = (found[MANY[-1]][1] - found[MANY[0]][1]) / (MANY[-1] - MANY[0]) * 1024**2
+    yield less("memory that one more replication takes", max(added, 1e-3), 1.0, "kB", 1.0)
+
+
+def child(what: str, size: int) -> tuple[float, float]:
+    """Seconds and GB of a run in a process of its own: what it holds at most is its own."""
+    command = [sys.executable, "-m", "benchmarks.bench_simulate", what, str(size)]
+    took, held = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return took, held
 
 
 def simulated(problem: eh.Problem, means: Any, procedure: eh.Procedure, replications: int) -> eh.Runs:
@@ -99,6 +90,7 @@ def simulated(problem: eh.Problem, means: Any, procedure: eh.Procedure, replicat
 
 
 def of_size(policies: int) -> eh.Problem:
+    """So many policies under the paper's model of a hundred: outcomes with a standard deviation of 1."""
     groups = {"group 1": 0.3, "group 2": 0.3, "group 3": 0.4}
     return eh.Problem([f"policy {k}" for k in range(policies)], groups, eh.Gaussian(1.0), eh.Floors(0.3))
 
@@ -120,6 +112,15 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 
 
+def runs(replications: int) -> float:
+    """Seconds for so many replications of the scaling instance."""
+    study, procedure = load(EXAMPLES / "scaling.toml"), eh.Procedure(stopping="stylised", delta=0.05)
+    begun = time.process_time()
+    simulated(study.problem, study.means(), procedure, replications)
+    return time.process_time() - begun
+
+
 if __name__ == "__main__":
-    one_step(1_000)  # compiled and warm
-    print(json.dumps([one_step(CROWD), peak()]))
+    action = {"crowd": one_step, "runs": runs}[sys.argv[1]]
+    action(1_000)  # loaded and warm
+    print(json.dumps([action(int(sys.argv[2])), peak()]))
