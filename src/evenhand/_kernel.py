@@ -8,17 +8,14 @@ The compiled code is cached on disk. numba's own cache notices a change in a fun
 files of the functions it calls, and stale machine code would pass tests on old code. So the cache of each
 file lives in a directory named after a hash of that file and of every file of ours it imports.
 
-A caller takes in the code of the kernels it calls and optimises all of it again, at each level of calls. So
-the kernels that close a subject (a verb of a region, a sampling rule, a piece of evidence) are compiled
-*apart*: once, under a symbol of their own by which their callers call them.
+Kernels that close a subject (a verb of a region, a sampling rule, a piece of evidence) are compiled apart:
+see `_apart`.
 """
 
 from __future__ import annotations
 
-import copy
 import fcntl
 import hashlib
-import importlib
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -26,6 +23,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, overload
+
+from evenhand._apart import called_by, declare, share, stand_apart
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,8 +38,9 @@ def kernel(*, apart: bool) -> Callable[[F], F]: ...
 def kernel(function: F | None = None, *, apart: bool = False) -> F | Callable[[F], F]:
     """Compile a function on first use; typed as the function itself.
 
-    A private kernel (its name starts with an underscore) is called by other kernels only, never from Python:
-    without the code that unpacks Python's objects it compiles in two thirds of the time.
+    Kernels call a form of it without the code that unpacks Python's objects, which takes as long to compile
+    as the kernel itself; a second form, with it, is compiled when Python calls. A private kernel (its name
+    starts with an underscore) has only the first and must not be called from Python.
     """
     if function is None:
         return lambda function: _compiled(function, apart)
@@ -48,56 +48,33 @@ def kernel(function: F | None = None, *, apart: bool = False) -> F | Callable[[F
 
 
 def _compiled(function: F, apart: bool) -> F:
-    import numba
-
-    options = {"nogil": True, "error_model": "numpy", "fastmath": False, "_nrt": False}
-    private = function.__name__.startswith("_")
-    compiled: Any = numba.njit(**options, no_cfunc_wrapper=True, no_cpython_wrapper=private)(function)
-    compiled._cache = _disk_cache()(function)
-    home = Path(compiled._cache.cache_path)
-    compiled.compile = _once(_under_symbol(compiled) if apart else compiled.compile, home)
-    compiled.get_call_template = _without_literals(compiled.get_call_template)
-    found: F = compiled
+    among = _dispatcher(function, for_python=False)
+    if apart:
+        stand_apart(among)
+    else:
+        among.get_call_template = _without_literals(among.get_call_template)
+    found: F = among
+    if not function.__name__.startswith("_"):
+        found = _dispatcher(function, for_python=True)
+        share(among, found)
     return found
 
 
-_MARK = "evenhand:"  # how their symbols begin
-_places: dict[str, tuple[str, str, Any]] = {}  # of each symbol: module, function and argument types
+def _dispatcher(function: Callable[..., Any], for_python: bool) -> Any:
+    """A function and its compiled forms, one for each set of argument types."""
+    import numba
 
-
-def _under_symbol(compiled: Any) -> Callable[[Any], Any]:
-    """Compile a kernel and let its callers call it by symbol instead of taking in its code."""
-    compile_one = compiled.compile
-
-    def compile_apart(signature: Any) -> Any:
-        known = set(compiled.overloads)
-        entry = compile_one(signature)
-        for arguments in set(compiled.overloads) - known:
-            _publish(compiled, arguments)
-        return entry
-
-    return compile_apart
-
-
-def _publish(compiled: Any, arguments: Any) -> None:
-    from llvmlite.binding import add_symbol
-
-    result = compiled.overloads[arguments]
-    function = compiled.py_func
-    name = hashlib.sha256(repr(arguments).encode()).hexdigest()[:16]
-    symbol = f"{_MARK}{function.__module__}.{function.__qualname__}:{name}"
-    add_symbol(symbol, result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
-    _places[symbol] = function.__module__, function.__qualname__, arguments
-    declared = copy.copy(result.fndesc)
-    declared.mangled_name = symbol
-    context = compiled.targetctx
-    context.remove_user_function(result.entry_point)
-    context.insert_user_function(result.entry_point, declared, [])
+    options = {"nogil": True, "error_model": "numpy", "fastmath": False, "_nrt": False}
+    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": not for_python}
+    compiled: Any = numba.njit(**options, **wrappers)(function)
+    compiled._cache = _disk_cache(for_python)(function)
+    compiled.compile = _once(compiled.compile, Path(compiled._cache.cache_path))
+    return compiled
 
 
 @cache
-def _disk_cache() -> Any:
-    """numba's cache on disk, in our directories, which brings along the kernels that its code calls."""
+def _disk_cache(for_python: bool) -> Any:
+    """numba's cache on disk, in our directories; it keeps which slots a kernel's code refers to."""
     from numba.core import caching
 
     class Locator(caching._CacheLocator):  # type: ignore[misc]
@@ -112,7 +89,7 @@ def _disk_cache() -> Any:
             return self._stamp
 
         def get_disambiguator(self) -> str:
-            return str(self._line)
+            return f"{self._line}-python" if for_python else str(self._line)
 
         @classmethod
         def from_function(cls, function: Any, file: str) -> Any:
@@ -122,14 +99,12 @@ def _disk_cache() -> Any:
         _locator_classes = (Locator,)
 
         def reduce(self, result: Any) -> Any:
-            symbols = [function.name for function in result.library._final_module.functions]
-            called = [_places[symbol] for symbol in symbols if symbol.startswith(_MARK)]
-            return called, super().reduce(result)
+            return called_by(result.library._final_module), super().reduce(result)
 
         def rebuild(self, context: Any, reduced: Any) -> Any:
             called, payload = reduced
-            for module, name, arguments in called:
-                getattr(importlib.import_module(module), name).compile(arguments)
+            for place in called:
+                declare(place)
             return super().rebuild(context, payload)
 
     class OnDisk(caching.FunctionCache):  # type: ignore[misc]
