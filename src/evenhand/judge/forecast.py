@@ -2,8 +2,8 @@
 data leave possible.
 
 A forecast goes in strides: one decision of the procedure hands out a block of about half a percent of the
-samples so far, and the stopping rule looks after each. That moves a stopping time by half a percent at most
-and makes a forecast over millions of samples a matter of milliseconds. Random numbers come from their
+samples so far, and the stopping rule looks after each. That moves a stopping time by half a percent at most,
+and a run over millions of samples takes about a thousand decisions. Random numbers come from their
 addresses, so the same data give the same forecast.
 """
 

@@ -37,7 +37,7 @@ def delta_needed(spec: Spec, weight: Weight, fixed: bool) -> float | None:
 def alternatives(
     problem: Problem, procedure: Procedure, state: State, cells: Cells, fixed: bool
 ) -> tuple[Alternative, ...]:
-    """The decision under other bounds, for requirements that are one number."""
+    """The decision under this and other bounds, for requirements that are one number."""
     found = []
     for bound, constraint in _other_bounds(problem, cells, state):
         other = replace(problem, constraint=constraint)
@@ -49,7 +49,7 @@ def alternatives(
 
 
 def _other_bounds(problem: Problem, cells: Cells, state: State) -> list[tuple[float, Constraint]]:
-    """A few bounds around the one asked for, where data can tell them apart."""
+    """The bound asked for and a few around it, where data can tell them apart."""
     constraint, family = problem.constraint, problem.family
     seen = np.isfinite(cells.low) & np.isfinite(cells.high) & (state.n > 0)
     if not seen.any():
@@ -67,5 +67,5 @@ def _other_bounds(problem: Problem, cells: Cells, state: State) -> list[tuple[fl
         return []
     if not isinstance(asked, float):
         return []
-    grid = [float(f"{x:.3g}") for x in np.linspace(ends[0], ends[1], OTHER_BOUNDS)]
-    return [(x, make(x)) for x in dict.fromkeys(grid) if low < x < high]  # type: ignore[call-arg]
+    grid = {asked, *(float(f"{x:.3g}") for x in np.linspace(ends[0], ends[1], OTHER_BOUNDS))}
+    return [(x, make(x)) for x in sorted(grid) if low < x < high]  # type: ignore[call-arg]

@@ -151,7 +151,8 @@ def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[
     place = {name: titles.index(title) for name, title in names.items() if title in titles}
     for name in ("policy", "group"):
         if name not in place:
-            raise BadInput(f"{what} needs a column {names[name]!r}{nearest(names[name], titles)}")
+            other = f"Say --column {name}=THEIRS if it has another name."
+            raise BadInput(f"{what} needs a column {names[name]!r}{nearest(names[name], titles)} {other}")
     kinds = ["outcome" in place, "n" in place and ("mean" in place or "successes" in place)]
     if kinds == [False, False]:
         raise BadInput(

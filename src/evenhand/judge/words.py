@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from evenhand.model.problem import Problem
@@ -9,7 +10,13 @@ from evenhand.model.region import BOX, QUOTA, SPREAD
 from evenhand.procedure.state import NONE
 
 if TYPE_CHECKING:
+    from evenhand.judge.otherwise import Alternative
     from evenhand.judge.verdict import Verdict
+
+FIXED = (
+    "Judged as one look at a sample of a size fixed beforehand; "
+    "nothing of this holds for data watched as they came."
+)
 
 
 def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
@@ -34,7 +41,7 @@ def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
 
 def sentences(verdict: Verdict) -> list[str]:
     """The whole verdict, most important first."""
-    said = [headline(verdict)]
+    said = [headline(verdict), FIXED if verdict.fixed else ""]
     if verdict.decided and verdict.answer is None:
         said += _blame(verdict)
     elif not verdict.decided:
@@ -73,7 +80,14 @@ def _open_cells(verdict: Verdict) -> list[str]:
         groups = [cell.group for cell in mine if cell.verdict == state]
         if groups:
             parts.append(f"{word} for {listed(groups)}")
-    return [f"Its bound is {', '.join(parts)}."]
+    return [f"Its {bound_word(verdict)} is {', '.join(parts)}."]
+
+
+def bound_word(verdict: Verdict) -> str:
+    """What the cells are held to."""
+    floors = any(cell.floor is not None for cell in verdict.cells)
+    caps = any(cell.cap is not None for cell in verdict.cells)
+    return "floor" if floors and not caps else "cap" if caps and not floors else "bound"
 
 
 def _distance(verdict: Verdict) -> str:
@@ -88,6 +102,29 @@ def _distance(verdict: Verdict) -> str:
         return f"{share} Even {verdict.horizon:,} more samples would probably not decide."
     about = f"About {rounded(verdict.more[chance]):,} more samples"
     return f"{share} {about} ({chance:.0%} chance to finish by then)."
+
+
+def looser(verdict: Verdict) -> str:
+    """The risk at which these data would have decided; empty where there is none to speak of."""
+    if verdict.decided or verdict.delta_needed is None:
+        return ""
+    return (
+        f"At a risk of {verdict.delta_needed:.2g} these data would have decided. A risk is chosen before the "
+        "data are seen: this is for orientation only."
+    )
+
+
+def under_other_bounds(verdict: Verdict) -> list[tuple[str, str]]:
+    """Bounds that lead to the same answer as one span, each with that answer."""
+    spans = []
+    for answer, run in groupby(verdict.alternatives, key=_answer):
+        bounds = [f"{other.bound:.4g}" for other in run]
+        spans.append((bounds[0] if len(bounds) == 1 else f"{bounds[0]} to {bounds[-1]}", answer))
+    return spans
+
+
+def _answer(other: Alternative) -> str:
+    return (other.answer or "none") if other.decided else "undecided"
 
 
 def _blame(verdict: Verdict) -> list[str]:

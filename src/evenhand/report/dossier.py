@@ -70,7 +70,7 @@ class _Laid:
                 duration_picture(durations, "How long it takes, by scenario"),
                 allocation_picture(
                     shares(problem, base.allocation, None if self.ideal is None else self.ideal.allocation),
-                    standings, "Where samples go if the assumption is true; below, the best allocation",
+                    standings, "Where samples go if the assumption is true", "the best allocation",
                 ),
             ),
             tables=(self.errors(), self.samples(), self.scenarios(), self.allocation(), self.fixed()),

@@ -23,33 +23,36 @@ def floors_picture(
     """Estimates with intervals against floors and caps."""
     ordered = in_order(estimates, standings)
     bounded = [name for name in ("floor", "cap") if any(getattr(e, name) is not None for e in ordered)]
-    rows: list[list[Field]] = []
-    for e in ordered:
-        bounds: list[Field] = [getattr(e, name) for name in bounded]
-        rows.append([e.policy, e.group, e.n, e.mean, e.low, e.high, *bounds, e.verdict])
+    known = all(e.known for e in ordered)
+    columns = ["policy", "group", *([] if known else ["n"]), "mean", *([] if known else ["low", "high"])]
+    columns += [*bounded, "verdict"]
+    rows: list[list[Field]] = [[getattr(e, name) for name in columns] for e in ordered]
     said = [
         f"{sum(e.verdict == verdict for e in ordered)} {verdict}"
         for verdict in ("met", "failed", "undecided")
     ]
     return Picture(
         "floors", what, f"Of {len(ordered)} cells: {', '.join(said)}.", partial(floors, ordered, standings),
-        table("Estimate, interval and verdict of every cell",
-              ["policy", "group", "samples", "mean", "low", "high", *bounded, "verdict"], rows),
+        table("Mean and verdict of every cell" if known else "Estimate, interval and verdict of every cell",
+              ["samples" if name == "n" else name for name in columns], rows),
     )  # fmt: skip
 
 
 def allocation_picture(
-    shares: Sequence[Share], standings: Sequence[Standing], what: str = "Where samples go"
+    shares: Sequence[Share],
+    standings: Sequence[Standing],
+    what: str = "Where samples go",
+    aim: str = "the share intended",
 ) -> Picture:
-    """Shares of samples as a heat map."""
+    """Shares of samples as a heat map; `aim` says what the second share of a cell is."""
     ordered = in_order(shares, standings)
     most = max(ordered, key=lambda s: s.share)
     extra = [name for name in ("intended", "n") if any(getattr(s, name) is not None for s in ordered)]
-    titles = {"intended": "share intended", "n": "samples"}
+    titles = {"intended": f"share: {aim}", "n": "samples"}
     rows = [[s.policy, s.group, s.share, *(getattr(s, name) for name in extra)] for s in ordered]
     says = f"The largest share, {percent(most.share)}, is that of {most.policy} in {most.group}."
     return Picture(
-        "allocation", what, says, partial(allocation, ordered, standings),
+        "allocation", what, says, partial(allocation, ordered, standings, aim=aim),
         table("Share of samples of every cell",
               ["policy", "group", "share", *(titles[name] for name in extra)], rows),
     )  # fmt: skip

@@ -26,6 +26,11 @@ class Estimate:
     floor: float | None = None
     cap: float | None = None
 
+    @property
+    def known(self) -> bool:
+        """Is the mean assumed, not estimated?"""
+        return self.n == 0 and self.mean is not None
+
 
 @dataclass(frozen=True)
 class Standing:

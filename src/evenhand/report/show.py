@@ -7,7 +7,7 @@ import math
 from evenhand.report.sections import Field, Table
 
 SYMBOLS = {"met": "●", "failed": "✕", "undecided": "○", "meets": "●", "fails": "✕"}
-SHARES = ("share", "share intended", "right", "reached the cap", "error")
+SHARES = ("share", "right", "reached the cap", "error")
 
 
 def field_text(value: Field, column: str = "") -> str:

@@ -71,11 +71,8 @@ def _with_floor(study: Study, floor: float | None) -> Study:
     if floor is None:
         return study
     from evenhand.model.constraints import Floors
-    from evenhand.model.problem import Problem
 
-    p = study.problem
-    problem = Problem(p.policies, p.groups, p.family, Floors(floor), p.mode, p.arrivals, p.costs)
-    return replace(study, problem=problem)
+    return replace(study, problem=replace(study.problem, constraint=Floors(floor)))
 
 
 def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -90,22 +87,21 @@ def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
 
 def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
     from evenhand.app.terminal import console, count, say, section, table
+    from evenhand.judge.words import bound_word, looser, under_other_bounds
 
     out = console()
     first, *rest = verdict.words()
     say(out, first, style="bold")
-    for sentence in rest:
+    for sentence in filter(None, [*rest, looser(verdict)]):
         say(out, sentence)
     _print_cells(out, verdict)
     if verdict.more is not None and not verdict.decided:
         rows = [[f"{chance:.0%}", count(more)] for chance, more in verdict.more.items()]
         section(out, "Further samples", table(["chance to have decided", "samples"], rows))
         _print_next(out, verdict)
-    others = [
-        [f"{a.bound:g}", (a.answer or "none") if a.decided else "undecided"] for a in verdict.alternatives
-    ]
-    if others:
-        section(out, "The same data under another bound", table(["bound", "answer"], others))
+    if others := under_other_bounds(verdict):
+        word = bound_word(verdict)
+        section(out, f"The same data under another {word}", table([word, "answer"], others))
     out.print()
     if page is not None:
         say(out, f"Open {page} for the report.")

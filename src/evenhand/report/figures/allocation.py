@@ -22,8 +22,13 @@ from evenhand.report.rows import Share, Standing, in_order
 TOP, ROW, FOOT = 40.0, 48.0, 34.0
 
 
-def allocation(shares: Sequence[Share], standings: Sequence[Standing] = (), width: int = WIDE) -> Canvas:
-    """A row per policy, ordered as in the floors picture, a column per group; below, the share intended."""
+def allocation(
+    shares: Sequence[Share],
+    standings: Sequence[Standing] = (),
+    width: int = WIDE,
+    aim: str = "the share intended",
+) -> Canvas:
+    """A row per policy, ordered as in the floors picture, a column per group; below, what `aim` says."""
     shares = in_order(shares, standings)
     policies = list(dict.fromkeys(share.policy for share in shares))
     groups = list(dict.fromkeys(share.group for share in shares))
@@ -48,7 +53,7 @@ def allocation(shares: Sequence[Share], standings: Sequence[Standing] = (), widt
         x, y = left + groups.index(share.group) * cell, TOP + policies.index(share.policy) * ROW
         _cell(canvas, share, x, y, cell, most)
     intended = any(share.intended is not None for share in shares)
-    note = "share of samples; below it, the share intended" if intended else "share of samples"
+    note = f"share of samples; aim: {aim}" if intended else "share of samples"
     canvas.text(8, canvas.height - 14, note, colour=GREY, size=SMALL)
     return canvas
 

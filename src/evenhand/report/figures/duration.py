@@ -39,7 +39,7 @@ def duration(rows: Sequence[Duration], width: int = WIDE) -> Canvas:
         _hill(canvas, across, row, TOP + place * ROW, SERIES[place % len(SERIES)])
     bounds = sorted({row.bound for row in rows if row.bound is not None})
     if bounds:
-        words = f"dotted: no procedure needs fewer than {number(bounds[0])} on average"
+        words = f"dotted: at least {number(bounds[0])} on average by any procedure"
         canvas.text(width / 2, bottom + 46, words, colour=GREY, size=SMALL, anchor="center", room=width - 16)
     return canvas
 

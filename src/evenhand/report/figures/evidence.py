@@ -21,14 +21,14 @@ from evenhand.report.figures.style import (
 )  # fmt: skip
 from evenhand.report.rows import Evidence
 
-HEIGHT, TOP, FOOT, LEFT = 330.0, 56.0, 46.0, 46.0
+HEIGHT, TOP, FOOT, LEFT, RIGHT = 330.0, 56.0, 46.0, 46.0, 24.0
 
 
 def evidence(rows: Sequence[Evidence], width: int = WIDE) -> Canvas:
     """Samples to the right, evidence upwards; the strip on top names what held the decision back."""
     canvas = Canvas(width, HEIGHT)
     bottom = HEIGHT - FOOT
-    across = Scale(rows[0].samples, max(rows[-1].samples, rows[0].samples + 1), LEFT, width - 14)
+    across = Scale(rows[0].samples, max(rows[-1].samples, rows[0].samples + 1), LEFT, width - RIGHT)
     needed = max(row.needed for row in rows)
     most = max(needed, max(row.evidence for row in rows))
     least = max(
@@ -36,7 +36,7 @@ def evidence(rows: Sequence[Evidence], width: int = WIDE) -> Canvas:
     )  # far below 0 all is the same: nothing yet
     up = Scale(least, most * 1.12, bottom, TOP)
     for value, label in up.ticks(6):
-        canvas.line([LEFT, width - 14], [up.at(value)] * 2, RULE, 0.8)
+        canvas.line([LEFT, width - RIGHT], [up.at(value)] * 2, RULE, 0.8)
         canvas.text(LEFT - 8, up.at(value), label, colour=GREY, size=SMALL, anchor="right")
     for value, label in across.ticks(7 if width >= 560 else 4):
         canvas.text(across.at(value), bottom + 14, label, colour=GREY, size=SMALL, anchor="center")
@@ -71,7 +71,7 @@ def _strip(canvas: Canvas, rows: Sequence[Evidence], across: Scale) -> None:
     start, end, last = spans[-1]
     if text_width(last, SMALL) > across.at(end) - across.at(start) - 10:
         room = canvas.width - text_width("hardest comparison", SMALL) - 36
-        canvas.text(canvas.width - 14, 14, f"now: {last}", size=SMALL, anchor="right", room=room)
+        canvas.text(canvas.width - RIGHT, 14, f"now: {last}", size=SMALL, anchor="right", room=room)
 
 
 def _spans(rows: Sequence[Evidence], shortest: float) -> list[tuple[int, int, str]]:

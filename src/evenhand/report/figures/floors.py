@@ -63,7 +63,8 @@ def floors(estimates: Sequence[Estimate], standings: Sequence[Standing], width: 
         canvas.text(scale.at(bound), TOP - 14, f"{label} {number(bound)}", size=SMALL, anchor="center")
     for y, standing, block in bands:
         _block(canvas, scale, page, y, standing, block, bounds_differ=not common)
-    _legend(canvas, bool(common) or any(e.floor is not None or e.cap is not None for e in estimates))
+    bounded = any(e.floor is not None or e.cap is not None for e in estimates)
+    _legend(canvas, bounded, sampled=not all(e.known for e in estimates))
     return canvas
 
 
@@ -104,7 +105,7 @@ def _cell(
     colour = VERDICT_COLOUR[cell.verdict]
     low = scale.low if cell.low is None else cell.low
     high = scale.high if cell.high is None else cell.high
-    if low <= scale.high and high >= scale.low:
+    if low < high and low <= scale.high and high >= scale.low:
         canvas.line([scale.clipped(low), scale.clipped(high)], [y, y], colour, 2.2, alpha=alpha)
         for end, beyond in ((low, low < scale.low), (high, high > scale.high)):
             if not beyond:
@@ -117,7 +118,8 @@ def _cell(
     canvas.verdict(page.right + 22, y, cell.verdict, alpha=alpha)
     if page.roomy:
         canvas.text(page.right + 40, y, cell.verdict, colour=GREY if alpha < 1 else INK, size=SMALL)
-        canvas.text(canvas.width - 8, y, f"{cell.n:,}", colour=GREY, size=SMALL, anchor="right")
+        if not cell.known:
+            canvas.text(canvas.width - 8, y, f"{cell.n:,}", colour=GREY, size=SMALL, anchor="right")
 
 
 def _gutter(estimates: Sequence[Estimate], standings: Sequence[Standing], roomy: bool) -> float:
@@ -162,7 +164,7 @@ def _axis(canvas: Canvas, scale: Scale, bottom: float, at_most: int) -> None:
     )
 
 
-def _legend(canvas: Canvas, bounded: bool) -> None:
+def _legend(canvas: Canvas, bounded: bool, sampled: bool) -> None:
     x, y = 12.0, 14.0
     for verdict in ("met", "failed", "undecided"):
         canvas.verdict(x, y, verdict)
@@ -174,5 +176,5 @@ def _legend(canvas: Canvas, bounded: bool) -> None:
     if bounded:
         canvas.line([x, x], [y - 7, y + 7], ORANGE, 2.0)
         canvas.text(x + 10, y, "bound", colour=GREY, size=SMALL)
-    if canvas.width >= 560:
+    if sampled and canvas.width >= 560:
         canvas.text(canvas.width - 8, y, "samples", colour=GREY, size=SMALL, anchor="right")

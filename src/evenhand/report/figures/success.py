@@ -14,7 +14,7 @@ def success(rows: Sequence[Success], width: int = WIDE) -> Canvas:
     """A line per procedure with its band of uncertainty, named at its end."""
     names = list(dict.fromkeys(row.name for row in rows))
     roomy = width >= 560
-    right = width - (min(max(text_width(name, SMALL) for name in names) + 18, 190) if roomy else 14)
+    right = width - (min(max(text_width(name, SMALL) for name in names) + 18, 190) if roomy else 24)
     top = TOP + (0 if roomy else 20 * len(names))
     canvas = Canvas(width, HEIGHT + top - TOP)
     bottom = canvas.height - FOOT
@@ -54,5 +54,5 @@ def _names(
     y = -1e9
     for wanted, name, colour, _ in sorted(ends):
         y = max(wanted, y + 16)
-        canvas.dot(right + 8, y, colour, size=5)
+        canvas.line([right + 5, right + 12], [wanted, y], colour, 1.4)
         canvas.text(right + 16, y, name, size=SMALL, room=canvas.width - right - 18)

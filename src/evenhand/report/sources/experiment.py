@@ -17,7 +17,7 @@ from evenhand.report.pictures import allocation_picture, evidence_picture, floor
 from evenhand.report.rows import Evidence, plain
 from evenhand.report.sections import Section, Table, Words, table
 from evenhand.report.sources.common import shares
-from evenhand.report.sources.verdict import emphasised, notes, tables, verdict_rows
+from evenhand.report.sources.verdict import emphasised, evidence_words, notes, tables, verdict_rows
 from evenhand.study import Study
 
 POINTS = 240  # looks on the curve of evidence
@@ -115,7 +115,7 @@ def _highlights(status: dict[str, Any], verdict: Verdict) -> tuple[tuple[str, st
     answer = (status["answer"] or "none") if status["decided"] else status["state"]
     return (
         ("answer" if status["decided"] else "state", answer),
-        ("evidence", f"{verdict.evidence:.2f} of {verdict.needed:.2f}"),
+        ("evidence", evidence_words(verdict)),
         ("samples", f"{status['samples']:,}"),
         ("risk", f"{100 * verdict.procedure.delta:g}%"),
     )

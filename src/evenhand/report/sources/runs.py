@@ -52,13 +52,14 @@ def runs_section(source: Any) -> tuple[Section, Study]:
 
 
 def _lead(many: Mapping[str, Runs]) -> Words:
-    first = next(iter(many.values()))
+    first, others = next(iter(many.values())), dict(list(many.items())[1:])
     right = rate(first.correct)
     interval = f" of them (95% interval {right.low:.1%} to {right.high:.1%})"
     if _is_budget(first):
         return (
             "In ", Strong(f"{first.replications:,}"), f" simulated runs of {int(first.samples.max()):,} ",
             "samples each, the best estimate was right in ", Strong(f"{right.rate:.1%}"), f"{interval}.",
+            *(f" By {name} it was right in {rate(runs.correct).rate:.1%}." for name, runs in others.items()),
         )  # fmt: skip
     words: Words = (
         "In ", Strong(f"{first.replications:,}"), " simulated runs the answer was right in ",
@@ -66,13 +67,8 @@ def _lead(many: Mapping[str, Runs]) -> Words:
         Strong(f"{first.samples.mean():,.0f}"), " samples on average; ", Strong("80%"),
         f" of the runs were done by {first.quantile(0.8):,}.",
     )  # fmt: skip
-    if len(many) == 1:
-        return words
-    others = [
-        f" {name} took {runs.samples.mean() / first.samples.mean():.2f} times as many."
-        for name, runs in list(many.items())[1:]
-    ]
-    return (*words, *others)
+    times = {name: runs.samples.mean() / first.samples.mean() for name, runs in others.items()}
+    return (*words, *(f" {name} took {ratio:.2f} times as many." for name, ratio in times.items()))
 
 
 def _notes(runs: Runs, ideal: Plan | None) -> tuple[Words, ...]:
@@ -123,7 +119,8 @@ def _where(runs: Runs, ideal: Plan | None) -> list[Picture]:
     problem = runs.study.problem
     standings = [] if ideal is None else true_standings(problem, ideal.means, ideal.answer)
     aim = None if ideal is None else ideal.allocation
-    return [allocation_picture(shares(problem, runs.allocation, aim), standings, "Where the samples went")]
+    rows = shares(problem, runs.allocation, aim)
+    return [allocation_picture(rows, standings, "Where the samples went", "the best allocation")]
 
 
 def _successes(name: str, runs: Runs) -> list[Success]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.judge.verdict import Verdict
+from evenhand.judge.words import bound_word, looser, under_other_bounds
 from evenhand.report.pictures import allocation_picture, floors_picture
 from evenhand.report.rows import Estimate, Standing, plain
 from evenhand.report.sections import Field, Picture, Section, Strong, Table, Words, table
@@ -54,18 +55,25 @@ def emphasised(sentence: str, verdict: Verdict) -> Words:
 
 def notes(verdict: Verdict) -> tuple[Words, ...]:
     """What the intervals mean, and what would change the verdict."""
-    kind = (
-        "as for a sample of a size fixed beforehand and looked at once; exact for single cells, by the "
-        "large-sample law where cells are compared"
-        if verdict.fixed
-        else "however often one looks"
-    )
-    covers = f"Each interval holds the true mean with probability at least {verdict.coverage:.2%}, {kind}."
-    found: list[Words] = [(f"{covers} A bound is met exactly when the interval clears it.",)]
-    if not verdict.decided and verdict.delta_needed is not None:
-        looser = f"At a risk of {verdict.delta_needed:.2g} these data would have decided."
-        found.append((f"{looser} A risk is chosen before the data are seen: this is for orientation only.",))
+    found: list[Words] = [(f"{_intervals(verdict)} A bound is met exactly when the interval clears it.",)]
+    if said := looser(verdict):
+        found.append((said,))
     return tuple(found)
+
+
+def _intervals(verdict: Verdict) -> str:
+    if verdict.exact:
+        return "Everything was evaluated: the means are known, and their intervals are points."
+    share = f"{verdict.coverage:.2%}"
+    if verdict.fixed:
+        return (
+            f"Each interval holds the true mean with probability at least {share}, as for a sample of a size "
+            "fixed beforehand and looked at once; exact for single cells, by the large-sample law where "
+            "cells are compared."
+        )
+    if verdict.procedure.stopping_name not in ("certified", "kaufmann-koolen"):
+        return f"Each interval holds the true mean with probability {share}, nominally: nothing proves it."
+    return f"Each interval holds the true mean with probability at least {share}, however often one looks."
 
 
 def where(verdict: Verdict, standings: list[Standing]) -> list[Picture]:
@@ -74,7 +82,7 @@ def where(verdict: Verdict, standings: list[Standing]) -> list[Picture]:
     n = np.array([cell.n for cell in verdict.cells]).reshape(problem.shape)
     aim = None if verdict.decided or verdict.next is None else verdict.next
     title = "Where the samples are" + ("" if aim is None else ", and where the next should go")
-    return [allocation_picture(shares(problem, n / total, aim, n), standings, title)]
+    return [allocation_picture(shares(problem, n / total, aim, n), standings, title, "of the next samples")]
 
 
 def tables(verdict: Verdict) -> list[Table]:
@@ -92,11 +100,9 @@ def tables(verdict: Verdict) -> list[Table]:
             )
         )
     if verdict.alternatives:
-        others: list[list[Field]] = [
-            [other.bound, (other.answer or "none") if other.decided else "undecided"]
-            for other in verdict.alternatives
-        ]
-        found.append(table("What the same data say under another bound", ["bound", "answer"], others))
+        word = bound_word(verdict)
+        spans = under_other_bounds(verdict)
+        found.append(table(f"What the same data say under another {word}", [word, "answer"], spans))
     return found
 
 
@@ -104,10 +110,17 @@ def highlights(verdict: Verdict) -> tuple[tuple[str, str], ...]:
     answer = (verdict.answer or "none") if verdict.decided else "undecided"
     return (
         ("answer", answer),
-        ("evidence", f"{verdict.evidence:.2f} of {verdict.needed:.2f}"),
+        ("evidence", evidence_words(verdict)),
         ("samples", f"{verdict.samples:,}"),
         ("risk", f"{100 * verdict.procedure.delta:g}%"),
     )
+
+
+def evidence_words(verdict: Verdict) -> str:
+    """How much of what is needed there is."""
+    if verdict.evidence >= verdict.needed:
+        return f"{verdict.evidence:.2f} of {verdict.needed:.2f}"
+    return f"{verdict.progress:.0%} of what is needed"
 
 
 def _facts(verdict: Verdict) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,135 @@
+"""The story that `evenhand demo` tells: a tempting policy, a plan, simulations, a live run, a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.app.terminal import heat_map, progress, say, section, table, verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evenhand.live.asking import Ask
+    from evenhand.live.experiment import Experiment
+    from evenhand.sim.simulate import Comparison
+    from evenhand.study import Study
+    from evenhand.theory.plan import Plan
+
+SEED = 7
+OURS, EQUAL = "evenhand's rule", "equal groups"
+
+
+def tell_story(
+    show: Console, study: Study, folder: Path, *, patients: int = 6_000, replications: int = 300
+) -> Path:
+    """Tell it about this study, step by step; the journal and the report go to the folder."""
+    from evenhand.report.document import report
+
+    _tempt(show, study)
+    planned = _plan(show, study)
+    compared = _simulate(show, study, patients, replications)
+    with _run_live(show, study, folder / "trial.db") as trial:
+        _step(show, "5. The report")
+        return report(trial, compared, planned, title=study.title).save(folder / "report.html")
+
+
+def _tempt(show: Console, study: Study) -> None:
+    """The policy with the best overall mean, and whom it fails."""
+    problem, means = study.problem, study.means()
+    scores, feasible = problem.scores(means), problem.feasible(means)
+    order = (-scores).argsort(kind="stable").tolist()
+    _step(show, "1. The tempting choice")
+    say(show, f"Which policy may be given to everyone? It must {problem.constraint.describe()}.")
+    rows = [
+        [
+            problem.policies[k],
+            *(f"{mean:.4f}" for mean in means[k]),
+            f"{scores[k]:.4f}",
+            verdict("met" if feasible[k] else "failed"),
+        ]
+        for k in order
+    ]
+    section(show, "Means", table(["", *problem.group_names, "overall", "requirement"], rows))
+    best, answer = order[0], problem.answer(means)
+    if answer is not None and answer != best:
+        said = f"{problem.policies[best]} has the best overall mean, and does not meet the requirement."
+        say(show, f"\n{said} Of those that do, {problem.policies[answer]} is the best.")
+
+
+def _plan(show: Console, study: Study) -> Plan:
+    """What finding that out must cost, and where the samples should go."""
+    from evenhand.theory.plan import plan
+
+    planned = plan(study.problem, study.means())
+    risk = study.procedure.delta
+    _step(show, "2. The plan")
+    least = f"{planned.samples_at_least(risk):,.0f}"
+    say(show, f"If nobody knew, finding it out at a risk of {100 * risk:g}% takes {least} samples on average")
+    say(show, "at the very least, whatever the procedure. The best procedure takes them here:")
+    problem = study.problem
+    shown = heat_map(problem.policies, problem.group_names, planned.allocation, planned.answer)
+    section(show, "Where samples should go", shown)
+    return planned
+
+
+def _simulate(show: Console, study: Study, patients: int, replications: int) -> Comparison:
+    """How often the best estimate is right at a budget: evenhand's rule beside equal groups."""
+    from evenhand.procedure.spec import Budget
+    from evenhand.sim.runs import rate
+    from evenhand.sim.simulate import compare
+
+    _step(show, "3. Simulations")
+    base = replace(study.procedure, stopping=Budget(patients), batch=1, max_samples=patients)
+    studies = {
+        OURS: replace(study, procedure=replace(base, sampling="ts-ids")),
+        EQUAL: replace(study, procedure=replace(base, sampling="uniform")),
+    }
+    checkpoints = [patients * part // 6 for part in range(1, 7)]
+    with progress("simulations", 2 * replications) as tick:
+        found = compare(studies, replications, SEED, checkpoints, progress=lambda done, total: tick(done))
+    ours, equal = (rate(found.runs[name].correct).rate for name in (OURS, EQUAL))
+    say(show, f"With only {patients:,} samples the best estimate is right in {ours:.0%} of {replications}")
+    say(show, f"runs by evenhand's rule, and in {equal:.0%} when every cell gets as many.")
+    return found
+
+
+def _run_live(show: Console, study: Study, journal: Path) -> Experiment:
+    """A live experiment: tickets out, outcomes in, until the procedure says that it has decided."""
+    from evenhand.live.experiment import Experiment
+
+    _step(show, "4. A live run")
+    say(show, "Tickets go out, outcomes come in (here drawn by the means above), all is written down.")
+    trial = Experiment.create(str(journal), study, seed=SEED)
+    treat, told = _nature(study), 0
+    with progress("evidence, percent", 100) as tick:
+        while asks := trial.ask(study.procedure.batch):
+            trial.tell_all([(ask, treat(ask, told + i), None) for i, ask in enumerate(asks)])
+            told += len(asks)
+            view = trial.present()
+            evidence, needed = view.state.level[:2].tolist()
+            tick(round(100 * min(max(evidence / needed, 0.0), 1.0)) if needed > 0 else 0)
+    status = trial.status()
+    say(show, str(status["sentence"]), style="bold")
+    say(show, f"The head of its log, {str(status['head'])[:16]}…, seals every decision and outcome.")
+    return trial
+
+
+def _nature(study: Study) -> Callable[[Ask, int], float]:
+    """What happens to a patient: well with the chance that the trial's counts tell."""
+    from evenhand.procedure.randomness import OUTCOMES, uniform
+
+    problem, means = study.problem, study.means()
+
+    def treat(ask: Ask, number: int) -> float:
+        k, g = problem.policy_index(ask.policy), problem.group_index(str(ask.group))
+        return float(uniform(SEED, number, 0, 0, OUTCOMES) < means[k][g])
+
+    return treat
+
+
+def _step(show: Console, title: str) -> None:
+    show.print()
+    show.rule(title, align="left", style="dim")
