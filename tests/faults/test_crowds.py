@@ -14,10 +14,9 @@ import pytest
 from evenhand.errors import Conflict
 from evenhand.live import events as ev
 from evenhand.live.audit import audit
-from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment
 from tests.faults.lives import Life, caller, host, pairs_alone
-from tests.live.world import SetClock, coin, create, endless, even, play
+from tests.live.world import SetClock, coin, create, endless, even, log, play
 
 
 def in_threads(count: int, work: Any) -> None:
@@ -37,10 +36,6 @@ def in_threads(count: int, work: Any) -> None:
         thread.join()
     if failures:
         raise failures[0]
-
-
-def log(trial: Experiment) -> list[ev.AnyEvent]:
-    return [decode(row.record) for row in trial.events()]
 
 
 def check_whole(address: str, pairs: int) -> None:

@@ -14,11 +14,10 @@ from evenhand.live import events as ev
 from evenhand.live.audit import audit
 from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment
-from evenhand.live.tickets import ticket_code
 from evenhand.study.truth import Truth
 from tests.faults.lives import Life, busy
 from tests.faults.test_kills import out_of_order
-from tests.live.world import create, endless, even
+from tests.live.world import create, endless, even, log, ticket
 
 # ---------------------------------------------------------------- 14: one order
 
@@ -58,14 +57,13 @@ def give_up_the_dead(address: str) -> None:
     """Their tickets would keep the budget from being used."""
     with Experiment.open(address) as trial:
         out = set()
-        for row in trial.events():
-            event = decode(row.record)
+        for event in log(trial):
             if isinstance(event, ev.Asked):
                 out.add(event.ticket)
             elif isinstance(event, (ev.Told, ev.Dropped)):
                 out.remove(event.ticket)
-        for ticket in sorted(out):
-            trial.drop(ticket_code(trial.protocol.hash, ticket), "its worker is dead")
+        for number in sorted(out):
+            trial.drop(ticket(trial, number), "its worker is dead")
 
 
 def violations(address: str, heard: list[tuple[Any, ...]]) -> int:
@@ -80,8 +78,8 @@ def violations(address: str, heard: list[tuple[Any, ...]]) -> int:
                 places["stopped", 0] = row.record.seq
     spans, missing = [], 0
     for kind, called, returned, *ask in heard:
-        ticket = int(ask[0].ticket[1:].partition("-")[0]) if ask else 0
-        place = places.get((kind, ticket))
+        number = int(ask[0].ticket[1:].partition("-")[0]) if ask else 0
+        place = places.get((kind, number))
         missing += place is None
         # whoever saw the stop saw it after it was written; how long after, nobody can say
         spans.append((called if ask else returned, returned, place or 0))

@@ -6,9 +6,12 @@ import hashlib
 from collections.abc import Callable
 
 import evenhand as eh
+from evenhand.live import events as ev
 from evenhand.live.asking import Ask
 from evenhand.live.clock import Clock
+from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment
+from evenhand.live.tickets import ticket_code
 
 MEANS = {"a": 0.8, "b": 0.5, "c": 0.35}
 START = 1_700_000_000.0
@@ -68,3 +71,24 @@ def play(trial: Experiment, most: int = 10**9, outcome: Callable[[Ask], float] =
         trial.tell(ask, outcome(ask))
         asks.append(ask)
     return asks
+
+
+def log(trial: Experiment) -> list[ev.AnyEvent]:
+    """Its events so far."""
+    return [decode(row.record) for row in trial.events()]
+
+
+def kinds(trial: Experiment) -> list[str]:
+    """What kinds of events these are."""
+    return [type(event).__name__.lower() for event in log(trial)]
+
+
+def one(ask: Ask | None) -> Ask:
+    """The ticket that there must be."""
+    assert ask is not None
+    return ask
+
+
+def ticket(trial: Experiment, number: int) -> str:
+    """How people write this ticket."""
+    return ticket_code(trial.protocol.hash, number)

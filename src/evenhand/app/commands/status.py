@@ -52,7 +52,8 @@ def _print(status: dict[str, Any], journal: str) -> None:
     for sentence in (_counts(status), _more(status), _health(status["health"])):
         if sentence:
             say(out, sentence)
-    say(out, f"{status['events']:,} events, head {status['head']}")
+    events = "1 event" if status["events"] == 1 else f"{status['events']:,} events"
+    say(out, f"{events}, head {status['head']}")
     following = {"running": f"ask {journal}", "paused": f"resume {journal}"}
     say(out, f"Next: evenhand {following.get(status['state'], f'report {journal} -o report.html')}")
 
