@@ -75,7 +75,7 @@ def burden() -> Iterator[Row]:
     yield Row("simulation time over replications", exponent, 1.0, "exponent", 1.0 / exponent, curve=curve)
     # a row holds an answer, a stopping time, the counts of 15 cells, and little else
     added = (found[MANY[-1]][1] - found[MANY[0]][1]) / (MANY[-1] - MANY[0]) * 1024**2
-    yield less("memory that one more replication takes", max(added, 1e-3), 1.0, "kB", 1.0)
+    yield less("memory that one more replication takes", max(added, 0.01), 1.0, "kB", 1.0)
 
 
 def child(what: str, size: int) -> tuple[float, float]:

@@ -30,6 +30,7 @@ from evenhand.report.figures.style import (
     Canvas,
     Scale,
 )
+from evenhand.report.figures.style import number as written
 
 HOME = Path(__file__).parent / "history"
 RUNS = HOME / "runs.jsonl"
@@ -48,13 +49,13 @@ def keep(rows: Sequence[Row]) -> list[Path]:
     }
     with RUNS.open("a") as file:
         file.write(json.dumps(run) + "\n")
-    written = [RUNS]
+    files = [RUNS]
     runs = [json.loads(line) for line in RUNS.read_text().splitlines()]
     for name, canvas in (("promises", promises(runs)), ("growth", growth(rows))):
         if canvas is not None:
             (HOME / f"{name}.svg").write_text(svg(canvas, name))
-            written.append(HOME / f"{name}.svg")
-    return written
+            files.append(HOME / f"{name}.svg")
+    return files
 
 
 def promises(runs: Sequence[dict[str, Any]]) -> Canvas | None:
@@ -66,24 +67,23 @@ def promises(runs: Sequence[dict[str, Any]]) -> Canvas | None:
         name: [_margin(row) for run in runs for row in run["rows"] if row["name"] == name] for name in latest
     }
     canvas = Canvas(WIDE, TOP + LINE * len(latest) + FOOT)
-    widest = max(abs(m) for margins in found.values() for m in margins)
-    across = Scale(-widest, widest, NAME, WIDE - VALUE)
+    every = [margin for margins in found.values() for margin in margins]
+    across = Scale(min(*every, -0.5), max(*every, 0.5), NAME + 16.0, WIDE - VALUE - 16.0)
     bottom = TOP + LINE * (len(latest) - 0.5)
     canvas.text(across.at(0.0), 12, "as promised", colour=GREY, size=SMALL, anchor="center")
     canvas.line([across.at(0.0)] * 2, [TOP - LINE / 2, bottom], ORANGE, 1.4)
-    for times in (0.001, 0.01, 0.1, 1, 10, 100, 1000) if widest >= 1.0 else (0.2, 0.5, 1, 2, 5):
-        at = math.log10(times)
-        if abs(at) <= widest:
-            canvas.text(across.at(at), bottom + 14, f"{times:,g}x", colour=GREY, size=SMALL, anchor="center")
-    for number, (name, margins) in enumerate(found.items()):
-        y = TOP + LINE * number
+    for power in range(math.ceil(across.low), math.floor(across.high) + 1):
+        label = f"{10.0**power:,g}x"
+        canvas.text(across.at(power), bottom + 14, label, colour=GREY, size=SMALL, anchor="center")
+    for line, (name, margins) in enumerate(found.items()):
+        y = TOP + LINE * line
         canvas.line([NAME, WIDE - VALUE], [y, y], RULE, 0.8)
         canvas.text(8, y, name, size=SMALL, room=NAME - 16)
         for margin in margins[:-1]:
             canvas.dot(across.at(margin), y, GREY, size=4, alpha=0.6)
         kept = margins[-1] >= 0.0
         canvas.dot(across.at(margins[-1]), y, BLUE if kept else VERMILLION, size=8, hollow=not kept)
-        words = f"{latest[name]['ours']:.3g} {latest[name]['unit']}"
+        words = f"{written(latest[name]['ours'])} {latest[name]['unit']}"
         canvas.text(WIDE - 6, y, words, colour=INK, size=SMALL, anchor="right", room=VALUE - 8)
     return canvas
 
