@@ -51,6 +51,7 @@ class Running:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
+        self.came_up = time.perf_counter()
 
     def stop(self) -> int:
         """Ask it to stop, and wait."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
-import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -22,51 +24,48 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-class Forgetful(threading.Thread):
-    """A proxy that passes every request on and loses every so many replies."""
+@contextmanager
+def forgetful(to: int, every: int) -> Iterator[tuple[str, list[str]]]:
+    """A proxy that passes every request on and loses every so many replies; its address, and what it lost."""
+    seen, lost = itertools.count(1), []
 
-    def __init__(self, to: int, every: int) -> None:
-        super().__init__(daemon=True)
-        self._to = to
-        self._lost = (number % every == 0 for number in itertools.count(1))
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self.lost = 0
-        self.start()
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
 
-    def run(self) -> None:
-        while True:
-            try:
-                near, _ = self._socket.accept()
-            except OSError:
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            far = http.client.HTTPConnection("127.0.0.1", to)
+            far.request("POST", self.path, body, dict(self.headers.items()) | {"Host": "127.0.0.1"})
+            answer = far.getresponse()
+            reply = answer.read()
+            far.close()
+            if next(seen) % every == 0:
+                lost.append(self.path)
+                self.close_connection = True
                 return
-            threading.Thread(target=self._pass_on, args=(near,), daemon=True).start()
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(reply)))
+            self.end_headers()
+            self.wfile.write(reply)
 
-    def _pass_on(self, near: socket.socket) -> None:
-        with near, socket.create_connection(("127.0.0.1", self._to)) as far:
-            while request := near.recv(65_536):
-                far.sendall(request)
-                if request.endswith((b"\r\n\r\n", b"}")):
-                    reply = far.recv(65_536)
-                    if next(self._lost):
-                        self.lost += 1
-                        return
-                    near.sendall(reply)
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
 
-    def close(self) -> None:
-        self._socket.close()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", lost
+        server.shutdown()
 
 
 def test_a_lost_reply_leaves_one_ticket_and_one_outcome(service: Running) -> None:
     eh.connect(service.url).create("lossy", STUDY | {"procedure": {"delta": 1e-9}}, seed=3)
-    proxy = Forgetful(service.port, every=5)
-    trial = eh.connect(proxy.url).experiment("lossy")
-    for number in range(20):
-        ask = trial.ask()
-        assert ask is not None
-        trial.tell(ask, number % 2)
-    proxy.close()
-    assert proxy.lost >= 8
+    with forgetful(service.port, every=5) as (url, lost):
+        trial = eh.connect(url).experiment("lossy")
+        for number in range(20):
+            ask = trial.ask()
+            assert ask is not None
+            trial.tell(ask, number % 2)
+    assert len(lost) >= 8
     counts = eh.connect(service.url).experiment("lossy").status()["counts"]
     assert (counts["asked"], counts["told"], counts["refused"]) == (20, 20, 0)
 

@@ -22,7 +22,7 @@ def tell(trial: Experiment, count: int) -> None:
     for number in range(count):
         ask = trial.ask()
         assert ask is not None
-        trial.tell(ask, number % 3 != 0)
+        trial.tell(ask, int(number % 3 != 0))
 
 
 def read(trial: Experiment, ledger: Ledger | None = None) -> Ledger:

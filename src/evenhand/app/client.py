@@ -43,6 +43,17 @@ class Ticket(NamedTuple):
     group: str | None
 
 
+class _Wire(http.client.HTTPConnection):
+    """A connection that is closed when nobody needs it any more."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _SecureWire(http.client.HTTPSConnection, _Wire):
+    """The same with TLS."""
+
+
 @dataclass(frozen=True)
 class Service:
     """A running service, and the key to it."""
@@ -93,7 +104,7 @@ class Service:
         kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
         parts = urllib.parse.urlsplit(self.url)
         if kept is None:
-            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            kind = _SecureWire if parts.scheme == "https" else _Wire
             kept = self._kept.connection = kind(parts.netloc, timeout=self.seconds)
         kept.request(method, parts.path.rstrip("/") + path, data, headers)
         answer = kept.getresponse()

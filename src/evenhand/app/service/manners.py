@@ -6,6 +6,7 @@ import json
 import logging
 from typing import Any
 
+import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.response import Redirect
@@ -49,21 +50,28 @@ HEADERS = {
 
 
 async def checked_body(request: Asked) -> None:
-    """Refuse a body that is no JSON, or JSON that two readers may read differently."""
+    """Refuse a body that is no JSON, JSON that two readers may read differently, and text for a number."""
     if request.method != "POST":
         return
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException("a body must be JSON, sent as Content-Type: application/json.", status_code=415)
+    body = await request.body()
     try:
-        json.loads(await request.body(), object_pairs_hook=_once_each)
+        json.loads(body, object_pairs_hook=_once_each, parse_constant=_refused_constant)
     except (ValueError, RecursionError) as problem:
         why = str(problem) if isinstance(problem, _Ambiguous) else "it is not"
         raise HTTPException(f"the body must be plain JSON: {why}.", status_code=400) from None
+    form = request.route_handler.parsed_data_field  # the framework alone would take "1" for 1
+    if form is not None:
+        try:
+            msgspec.json.decode(body, type=form.annotation)
+        except msgspec.MsgspecError as problem:
+            raise HTTPException(f"the body does not fit its form: {problem}", status_code=422) from None
 
 
 class _Ambiguous(ValueError):
-    """JSON that names a field twice."""
+    """JSON that names a field twice, or what only some readers take for JSON."""
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -71,6 +79,10 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) != len(pairs):
         raise _Ambiguous("a field is named twice")
     return table
+
+
+def _refused_constant(name: str) -> float:
+    raise _Ambiguous(f"{name} is no number")
 
 
 def with_headers(response: Response[Any]) -> Response[Any]:

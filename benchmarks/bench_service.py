@@ -1,0 +1,165 @@
+"""The service over HTTP on this machine, durable: pairs of ask and tell, waiting times, dashboards, start-up.
+
+    python -m benchmarks service
+
+The service runs in processes of its own, as `evenhand serve` does; the sixteen clients are threads of two
+more processes. Optuna has sixteen threads on the same storage, without a network between. They take turns.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import tempfile
+import threading
+import time
+import urllib.request
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import optuna
+
+import evenhand as eh
+from benchmarks.bench_live import postgres, rate, their_pair
+from benchmarks.rows import Row, less, more
+from tests.service.running import ENDLESS, Running, share_of_time
+
+CLIENTS, PROCESSES = 16, 2
+TURNS, SECONDS = 3, 4.0  # turns of each side, and how long one is
+PACE, PACED_SECONDS = 100.0, 15.0  # pairs and polls in a second, for waiting times
+PROMISED = {"SQLite": 300.0, "PostgreSQL": 500.0}  # pairs in a second on a quiet machine with four cores
+
+
+class Waited(NamedTuple):
+    """What one process of clients saw."""
+
+    pairs: int
+    asks: list[float]  # seconds
+    tells: list[float]
+
+
+def rows() -> Iterator[Row]:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        yield from on("SQLite", f"{folder}/ours.db", f"sqlite:///{folder}/theirs.db", folder / "log")
+        yield from waits(f"{folder}/waits.db", folder / "log")
+        with postgres() as databases:
+            for ours, theirs in zip(databases, databases, strict=False):
+                theirs = theirs.replace("postgresql://", "postgresql+psycopg://")
+                yield from on("PostgreSQL", ours, theirs, folder / "log")
+                break
+
+
+def on(storage: str, ours: str, theirs: str, log: Path) -> Iterator[Row]:
+    """Pairs in a second with sixteen clients, against Optuna's and against the figure promised."""
+    study = optuna.create_study(storage=theirs, sampler=optuna.samplers.RandomSampler(seed=1))
+    rates = []
+    with Running(ours, log) as service, crowd(service.url) as load:
+        for _ in range(TURNS):
+            mine = sum(part.pairs for part in load(SECONDS)) / SECONDS
+            rates.append((mine, rate(lambda _: their_pair(study), CLIENTS)))
+    mine, other = (statistics.median(side) for side in zip(*rates, strict=True))
+    name = f"ask + tell over HTTP, {storage}, {CLIENTS} clients"
+    yield more(f"{name}, against Optuna without HTTP", mine, other, "pairs/s", 10.0)
+    yield more(f"{name}, against {PROMISED[storage]:g}", mine, PROMISED[storage], "pairs/s", 1.0)
+
+
+def waits(journal: str, log: Path) -> Iterator[Row]:
+    """How long a client waits at a hundred pairs a second, alone and beside a hundred polls a second."""
+    begun = time.perf_counter()
+    with Running(journal, log) as service, crowd(service.url) as load:
+        yield less("start-up to the first answer, against 2 s", service.came_up - begun, 2.0, "s", 1.0)
+        alone = load(PACED_SECONDS, PACE)
+        asks = sorted(seconds for part in alone for seconds in part.asks)
+        yield less("ask p99 at 100 pairs/s, against 50 ms", 1e3 * share_of_time(asks, 0.99), 50.0, "ms", 1.0)
+        with Polls(service.url, PACE) as polls:
+            beside = load(PACED_SECONDS, PACE)
+        name = f"write p99 beside {polls.done / PACED_SECONDS:.0f} dashboard polls/s, against none"
+        yield less(name, 1e3 * writes_p99(beside), 1e3 * writes_p99(alone), "ms", 0.5)
+
+
+Load = Callable[..., list[Waited]]
+
+
+@contextmanager
+def crowd(url: str) -> Iterator[Load]:
+    """Sixteen clients in two processes, at it for so long: as fast as they can, or at a pace in all."""
+    eh.connect(url).create("main", ENDLESS, seed=1)
+    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+
+        def load(seconds: float, pace: float | None = None) -> list[Waited]:
+            each = None if pace is None else pace / CLIENTS
+            started = [pool.apply_async(clients, (url, seconds, each)) for _ in range(PROCESSES)]
+            return [part.get() for part in started]
+
+        load(2.0)  # a run-up that does not count
+        yield load
+
+
+def clients(url: str, seconds: float, pace: float | None) -> Waited:
+    """This process's clients, each a thread with a connection of its own."""
+    asks: list[float] = []
+    tells: list[float] = []
+
+    def work(number: int) -> None:
+        trial = eh.connect(url).experiment("main")
+        begun = time.perf_counter()
+        for pair in range(10**9):
+            if pace is not None:
+                due = begun + (pair + number / CLIENTS) / pace
+                time.sleep(max(due - time.perf_counter(), 0.0))
+            if time.perf_counter() > begun + seconds:
+                return
+            first = time.perf_counter()
+            ask = trial.ask()
+            assert ask is not None
+            second = time.perf_counter()
+            trial.tell(ask, pair % 2)
+            asks.append(second - first)
+            tells.append(time.perf_counter() - second)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS // PROCESSES)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return Waited(len(tells), asks, tells)
+
+
+class Polls:
+    """Dashboards that look so many times a second, until the end of the block."""
+
+    def __init__(self, url: str, pace: float) -> None:
+        self.done = 0
+        self._page = f"{url}/experiments/main/panel"
+        self._wait = 4 / pace
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._look) for _ in range(4)]
+
+    def _look(self) -> None:
+        due = time.perf_counter()
+        while not self._over.wait(max(due - time.perf_counter(), 0.0)):
+            due += self._wait
+            with urllib.request.urlopen(self._page, timeout=60) as answer:
+                answer.read()
+            self.done += 1
+
+    def __enter__(self) -> Polls:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def writes_p99(parts: list[Waited]) -> float:
+    """Of asks and tells together."""
+    return share_of_time(sorted(seconds for part in parts for seconds in (*part.asks, *part.tells)), 0.99)

@@ -1,0 +1,136 @@
+"""The service under load: bodies without end, slow clients, and sixteen clients while it is killed."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import evenhand as eh
+from evenhand.app.client import Remote
+from evenhand.live.audit import audit
+from tests.service.running import ENDLESS, Running, share_of_time
+
+MB = 2**20
+
+
+def times_of_asks(trial: Remote, count: int) -> list[float]:
+    """Seconds of so many asks and tells, sorted."""
+    times = []
+    for number in range(count):
+        begun = time.perf_counter()
+        ask = trial.ask()
+        times.append(time.perf_counter() - begun)
+        assert ask is not None
+        trial.tell(ask, number % 2)
+    return sorted(times)
+
+
+def send(port: int, head: bytes, part: bytes, most: int) -> bytes:
+    """Send a head and then parts until the service has had enough; its answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as wire:
+        wire.sendall(head)
+        sent = 0
+        try:
+            while sent < most:
+                wire.sendall(part)
+                sent += len(part)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        try:
+            return wire.recv(4096)
+        except ConnectionResetError:
+            return b""
+
+
+def test_bodies_without_end_are_refused_in_little_memory(tmp_path: Path) -> None:
+    post = b"POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    with Running(str(tmp_path / "journal.db"), tmp_path / "log") as service:
+        trial = eh.connect(service.url).create("main", ENDLESS, seed=7)
+        idle = share_of_time(times_of_asks(trial, 50), 0.99)
+        before = service.memory
+        part = b'"' + b"x" * 65_536
+        told = send(service.port, post + b"Content-Length: 1000000000\r\n\r\n", part, 1_000 * MB)
+        assert b" 413 " in told.splitlines()[0] if told else True
+        chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+        told = send(service.port, post + b"Transfer-Encoding: chunked\r\n\r\n", chunk, 1_000 * MB)
+        assert b" 413 " in told.splitlines()[0] if told else True
+        slow = [socket.create_connection(("127.0.0.1", service.port)) for _ in range(200)]
+        for wire in slow:
+            wire.sendall(post[:-20])  # and never the rest
+        busy = share_of_time(times_of_asks(trial, 50), 0.99)
+        for wire in slow:
+            wire.close()
+        grown = (service.memory - before) / MB
+        print(
+            f"memory grew by {grown:.1f} MB; ask p99 {1e3 * idle:.1f} ms, among slow clients "
+            f"{1e3 * busy:.1f} ms"
+        )
+        assert grown <= 50
+
+
+@pytest.mark.slow
+def test_sixteen_clients_for_a_minute_while_the_service_is_killed(tmp_path: Path) -> None:
+    """Whatever was acknowledged is in the log once; every client goes on by itself."""
+    journal, seconds = str(tmp_path / "journal.db"), 60.0
+    acknowledged: list[set[tuple[str, int]]] = [set() for _ in range(16)]
+    over = time.monotonic() + seconds
+    with Running(journal, tmp_path / "log") as service:
+        eh.connect(service.url).create("main", ENDLESS, seed=7)
+
+        def work(number: int) -> None:
+            trial = eh.connect(service.url).experiment("main")
+            draw = random.Random(number)
+            while time.monotonic() < over:
+                ask = trial.ask()
+                assert ask is not None
+                outcome = draw.randrange(2)
+                trial.tell(ask, outcome)
+                acknowledged[number].add((ask.ticket, outcome))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        kills, back = 0, []
+        while time.monotonic() < over - 8:
+            time.sleep(6)
+            service.kill()
+            kills += 1
+            begun = time.monotonic()
+            service.start()
+            back.append(time.monotonic() - begun)
+        for thread in threads:
+            thread.join()
+        log = [
+            (event["ticket"], event["outcome"])
+            for event in _all_events(service.url)
+            if event["kind"] == "told"
+        ]
+        code = {ticket: ticket_number(ticket) for part in acknowledged for ticket, _ in part}
+    told = dict(log)
+    assert len(told) == len(log)  # nothing twice
+    for part in acknowledged:
+        for ticket, outcome in part:
+            assert told[code[ticket]] == outcome  # nothing lost
+    found = audit(journal)
+    assert found.identical
+    total = sum(map(len, acknowledged))
+    print(f"{kills} kills, {total} pairs acknowledged in {seconds:g} s, back within {max(back):.2f} s")
+    assert kills >= 5
+    assert total > 0
+
+
+def _all_events(url: str) -> list[dict[str, object]]:
+    service = eh.connect(url)
+    found: list[dict[str, object]] = []
+    while page := service.call("GET", f"/api/experiments/main/events?after={len(found)}"):
+        found += page
+    return found
+
+
+def ticket_number(ticket: str) -> int:
+    return int(ticket[1:].split("-")[0])
