@@ -61,6 +61,17 @@ def test_ids_of_two_pictures_on_one_page_do_not_meet() -> None:
     assert not ids[0] & ids[1]
 
 
+def test_a_saved_picture_stands_on_white_wherever_it_is_shown() -> None:
+    from io import BytesIO
+
+    from matplotlib.image import imread
+
+    assert imread(BytesIO(png(DRAW["allocation"](720))))[2, 2].tolist() == [1.0, 1.0, 1.0, 1.0]
+    saved, themed = (svg(DRAW["evidence"](720), "x", themed) for themed in (False, True))
+    assert "fill: #ffffff" in saved
+    assert "fill: #ffffff" not in themed
+
+
 @pytest.mark.parametrize(
     "name",
     ["<script>x</script>", 'a" onload="x', "$\\frac{1}{2}$", "#0072b2", 'id="q"', "x\x00y\x1b", "样本🙂"],

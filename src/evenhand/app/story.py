@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.app.terminal import heat_map, progress, say, section, table, verdict
+from evenhand.judge.words import listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +42,7 @@ def _tempt(show: Console, study: Study) -> None:
     problem, means = study.problem, study.means()
     scores, feasible = problem.scores(means), problem.feasible(means)
     order = (-scores).argsort(kind="stable").tolist()
+    say(show, study.title, style="bold")
     _step(show, "1. The tempting choice")
     say(show, f"Which policy may be given to everyone? It must {problem.constraint.describe()}.")
     rows = [
@@ -53,10 +55,19 @@ def _tempt(show: Console, study: Study) -> None:
         for k in order
     ]
     section(show, "Means", table(["", *problem.group_names, "overall", "requirement"], rows))
-    best, answer = order[0], problem.answer(means)
-    if answer is not None and answer != best:
-        said = f"{problem.policies[best]} has the best overall mean, and does not meet the requirement."
-        say(show, f"\n{said} Of those that do, {problem.policies[answer]} is the best.")
+    best, answer = problem.policies[order[0]], problem.answer(means)
+    if answer is not None and answer != order[0]:
+        said = f"{best} has the best overall mean, and falls short in {listed(_short(study, best))}."
+        say(show, f"\n{said} Of those that do not, {problem.policies[answer]} is the best.")
+
+
+def _short(study: Study, policy: str) -> list[str]:
+    """The groups where the policy misses its bound."""
+    from evenhand.report.sources.common import true_estimates, true_standings
+
+    standings = true_standings(study.problem, study.means(), None)
+    found = true_estimates(study.problem, study.means(), standings)
+    return [cell.group for cell in found if cell.policy == policy and cell.verdict == "failed"]
 
 
 def _plan(show: Console, study: Study) -> Plan:

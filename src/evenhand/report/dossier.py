@@ -107,11 +107,14 @@ class _Laid:
     def lead(self) -> Words:
         name, error = self.worst
         many, risk = f"{self.recipe.replications:,}", f"{100 * self.recipe.study.procedure.delta:g}%"
-        return (
-            "In ", Strong(str(len(self.runs))), f" scenarios of {many} runs each, wrong answers came in ",
-            Strong(f"{error.rate:.2%}"), f" of the runs at most (95% interval up to {error.high:.2%}): ",
-            f"in the scenario “{name}”. The risk asked for is ", Strong(risk), ".",
+        found: Words = (
+            "wrong answers came in ", Strong(f"{error.rate:.2%}"), " of the runs at most (95% interval up ",
+            f"to {error.high:.2%}): in the scenario “{name}”.",
         )  # fmt: skip
+        if error.rate == 0:
+            found = (Strong("no"), f" wrong answer was given (95% interval up to {error.high:.2%} in each).")
+        tried: Words = ("In ", Strong(str(len(self.runs))), f" scenarios of {many} runs each, ")
+        return (*tried, *found, " The risk asked for is ", Strong(risk), ".")
 
     def notes(self) -> tuple[Words, ...]:
         cap = self.recipe.study.procedure.max_samples
@@ -130,15 +133,9 @@ class _Laid:
         for name, runs in self.runs.items():
             wrong = rate(runs.wrong)
             right = self.right_answer(name)
-            rows.append([name, right, wrong.rate, wrong.low, wrong.high, 1.0 - float(runs.stopped.mean())])
-        columns = [
-            "scenario",
-            "right answer",
-            "error",
-            "error, low",
-            "error, high",
-            "share undecided at the cap",
-        ]
+            interval = f"{wrong.low:.1%} to {wrong.high:.1%}"
+            rows.append([name, right, wrong.rate, interval, 1.0 - float(runs.stopped.mean())])
+        columns = ["scenario", "right answer", "error", "95% interval", "share at the cap"]
         return table("Wrong answers, with exact 95% intervals", columns, rows)
 
     def samples(self) -> Table:

@@ -14,7 +14,7 @@ from evenhand.report.figures.success import success
 from evenhand.report.rows import Duration, Estimate, Evidence, Share, Standing, Success, in_order
 from evenhand.report.sections import Field, Picture, table
 
-EVIDENCE_ROWS = 60  # a table that long is still a table; the drawing has every row
+EVIDENCE_ROWS = 24  # a table that long fits a page; the drawing has every row
 
 
 def floors_picture(
@@ -78,9 +78,8 @@ def evidence_picture(rows: Sequence[Evidence], what: str = "Evidence over time")
 def duration_picture(rows: Sequence[Duration], what: str = "How long it takes") -> Picture:
     """The distribution of samples to a decision."""
     chances = [chance for chance, _ in rows[0].quantiles]
-    halves = ", ".join(f"{row.name}: half of the runs end by {number(_median(row))}" for row in rows)
     return Picture(
-        "duration", what, f"{halves}.", partial(duration, rows),
+        "duration", what, _halves(rows), partial(duration, rows),
         table("Samples by which so many of the runs are done",
               ["procedure", *(f"{chance:.0%}" for chance in chances), "reached the cap", "nobody below"],
               [[row.name, *(q for _, q in row.quantiles), row.unfinished, row.bound] for row in rows]),
@@ -99,6 +98,15 @@ def success_picture(rows: Sequence[Success], what: str = "How often the answer i
               ["procedure", "samples", "right", "low", "high"],
               [[r.name, r.samples, r.rate, r.low, r.high] for r in rows]),
     )  # fmt: skip
+
+
+def _halves(rows: Sequence[Duration]) -> str:
+    """By when half of the runs have ended: each by its name, many by their range."""
+    if len(rows) <= 3:
+        halves = [f"{row.name}: half of the runs end by {number(_median(row))}" for row in rows]
+        return f"{', '.join(halves)}."
+    low, high = min(map(_median, rows)), max(map(_median, rows))
+    return f"Half of the runs end by {number(low)} at the fastest and by {number(high)} at the slowest."
 
 
 def _median(row: Duration) -> float:

@@ -49,14 +49,10 @@ def evidence(rows: Sequence[Evidence], width: int = WIDE) -> Canvas:
     canvas.line(xs, [up.clipped(row.evidence) for row in rows], BLUE, 2.2)
     last = rows[-1]
     canvas.dot(xs[-1], up.clipped(last.evidence), BLUE)
-    below = 14 if last.evidence >= last.needed or len(rows) < 3 else -14
-    canvas.text(
-        xs[-1] - 8,
-        up.clipped(last.evidence) + below,
-        f"evidence {number(last.evidence, 2)}",
-        size=SMALL,
-        anchor="right",
-    )
+    # beside "needed", above both lines: the curve itself may be anywhere below
+    above = min(up.clipped(last.evidence), up.clipped(last.needed)) - 12
+    said = f"evidence {number(last.evidence, 2)}"
+    canvas.text(xs[-1] + 8, above, said, size=SMALL, anchor="right")
     return canvas
 
 

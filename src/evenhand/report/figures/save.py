@@ -18,14 +18,13 @@ _COLOUR = re.compile("|".join(map(re.escape, _TOKEN_OF)), re.IGNORECASE)
 
 
 def svg(canvas: Canvas, name: str, themed: bool = False) -> str:
-    """The picture as SVG text. Themed: its colours are custom properties of the page that holds it."""
+    """The picture as SVG text, on white. Themed: on its page, in colours that the page defines."""
     target = io.StringIO()
     with rc_context(SETTINGS | {"svg.hashsalt": name}), warnings.catch_warnings():
         # a name in a script the measuring font lacks is still written as text, in the reader's font
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        canvas.figure.savefig(
-            target, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
-        )
+        paper = "none" if themed else "white"
+        canvas.figure.savefig(target, format="svg", facecolor=paper, metadata={"Date": None, "Creator": None})
     text = target.getvalue()
     body = re.sub(
         r"\s*<metadata>.*?</metadata>|\s*<defs>\s*<style.*?</style>\s*</defs>",

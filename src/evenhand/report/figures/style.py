@@ -63,7 +63,6 @@ class Canvas:
         with rc_context(SETTINGS):
             # 72 units an inch: one pixel of the layout is one unit of the SVG
             self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-            self.figure.patch.set_alpha(0.0)
             self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
             self.axes.set_xlim(0, width)
             self.axes.set_ylim(height, 0)

@@ -14,7 +14,7 @@ def success(rows: Sequence[Success], width: int = WIDE) -> Canvas:
     """A line per procedure with its band of uncertainty, named at its end."""
     names = list(dict.fromkeys(row.name for row in rows))
     roomy = width >= 560
-    right = width - (min(max(text_width(name, SMALL) for name in names) + 18, 190) if roomy else 24)
+    right = width - (min(max(text_width(name, SMALL) for name in names) + 24, 190) if roomy else 24)
     top = TOP + (0 if roomy else 20 * len(names))
     canvas = Canvas(width, HEIGHT + top - TOP)
     bottom = canvas.height - FOOT

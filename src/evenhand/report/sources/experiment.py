@@ -107,7 +107,7 @@ def _health(health: dict[str, Any]) -> tuple[Words, ...]:
 
 
 def _counts(status: dict[str, Any]) -> Table:
-    rows = [[name.replace("_", " "), count] for name, count in status["counts"].items()]
+    rows = [[name.replace("_", " "), count] for name, count in status["counts"].items() if count]
     return table("What the log holds", ["event", "how often"], rows)
 
 

@@ -133,14 +133,10 @@ def _summary(many: Mapping[str, Runs]) -> Table:
     rows: list[list[Field]] = []
     for name, runs in many.items():
         right, wrong = rate(runs.correct), rate(runs.wrong)
-        mean = float(runs.samples.mean())
-        error = standard_error(runs)
-        rows.append(
-            [name, runs.replications, mean, error, right.rate, right.low, right.high, wrong.rate, wrong.high]
-        )
+        mean, interval = float(runs.samples.mean()), f"{right.low:.1%} to {right.high:.1%}"
+        rows.append([name, mean, standard_error(runs), right.rate, interval, wrong.rate, wrong.high])
     columns = [
-        "procedure", "runs", "mean samples", "standard error", "right", "right, low", "right, high", "error",
-        "error, at most",
+        "procedure", "mean samples", "standard error", "right", "95% interval", "error", "error, at most",
     ]  # fmt: skip
     return table("Every rate with its exact interval", columns, rows)
 
