@@ -78,12 +78,23 @@ def test_what_an_event_is_filed_under_is_checked_too(copy: Path, statement: str)
     assert found.first_different_event == 9, found
 
 
-def test_reordered_and_inserted_events_are_found(copy: Path) -> None:
+def test_reordered_events_are_found(copy: Path) -> None:
     swap = [
         f"UPDATE evenhand_events SET seq = {new} WHERE seq = {old}"
         for old, new in ((9, -1), (10, 9), (-1, 10))
     ]
     assert changed(copy, *swap).first_different_event == 9
+
+
+def test_an_inserted_event_is_found(copy: Path) -> None:
+    found = changed(
+        copy,
+        "UPDATE evenhand_events SET seq = -seq - 1 WHERE seq > 9",
+        "UPDATE evenhand_events SET seq = -seq WHERE seq < 0",
+        "INSERT INTO evenhand_events (experiment, seq, body, hash) "
+        "SELECT experiment, 10, body, hash FROM evenhand_events WHERE seq = 9",
+    )
+    assert found.first_different_event == 10
 
 
 def test_an_event_beyond_the_head_is_found(copy: Path) -> None:

@@ -114,11 +114,7 @@ def versions() -> dict[str, str]:
     import llvmlite
     import numba
     import numpy as np
-    from llvmlite import binding
 
-    # logarithms and exponentials are the C library's, which has other code for other processors
-    features = numba.config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
-    processor = numba.config.CPU_NAME or binding.get_host_cpu_name()
     return {
         "evenhand": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -126,9 +122,22 @@ def versions() -> dict[str, str]:
         "numba": numba.__version__,
         "llvmlite": llvmlite.__version__,
         "machine": f"{platform.system()} {platform.machine()}",
-        "processor": f"{processor} {hashlib.sha256(features.encode()).hexdigest()[:8]}",
+        "processor": _processor(),  # logarithms have other code on other processors
         "c library": " ".join(platform.libc_ver()),
     }
+
+
+def _processor() -> str:
+    """What the kernels are compiled for: its name, and a digest of what it can do."""
+    import numba
+    from llvmlite import binding
+
+    try:
+        able = numba.config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
+    except RuntimeError:
+        able = ""  # not every system says
+    name = numba.config.CPU_NAME or binding.get_host_cpu_name()
+    return f"{name} {hashlib.sha256(able.encode()).hexdigest()[:8]}"
 
 
 def _check_size(problem: Problem) -> None:
