@@ -12,7 +12,17 @@ RUN = ("python", "console")
 WITH_CODE = [page for page in PAGES if any(block.language in RUN for block in blocks(page))]
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+# the tutorial lets a trial of fifty thousand patients run to its end
+SLOW = ROOT / "docs/tutorial.md"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page == SLOW else (), id=name_of(page))
+        for page in WITH_CODE
+    ],
+)
 def test_the_page_runs_as_printed(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
