@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from selenium import webdriver
 
 import evenhand as eh
 from evenhand.app.cli import main
@@ -21,16 +22,37 @@ EASY = Study(
 )
 
 
-def test_the_story_ends_with_a_certified_answer_and_a_page(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What was told, and the page."""
     told = io.StringIO()
-    page = tell_story(Console(file=told, width=110), EASY, tmp_path, patients=240, replications=10)
-    said = told.getvalue()
+    folder = tmp_path_factory.mktemp("demo")
+    page = tell_story(Console(file=told, width=110), EASY, folder, patients=240, replications=10)
+    return told.getvalue(), page
+
+
+def test_the_story_ends_with_a_certified_answer_and_a_page(story: tuple[str, Path]) -> None:
+    said, page = story
     assert "tempting has the best overall mean, and falls short in few." in said
     assert "Of those that do not, plain is the best." in said
     assert "plain is the answer: certified at risk 0.05" in said
     text = page.read_text(encoding="utf-8")
     for title in ("The experiment", "Procedures side by side", "The plan"):
         assert f">{title}</h2>" in text
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_its_page_opens_without_a_request_or_an_error(
+    story: tuple[str, Path], browser: webdriver.Chrome, width: int
+) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(story[1].as_uri())
+    loaded = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [name for name in loaded if not name.startswith("data:")] == []
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert len(browser.find_elements("css selector", "figure table")) == 7
 
 
 def test_a_folder_that_holds_anything_else_is_left_alone(
