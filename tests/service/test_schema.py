@@ -10,30 +10,41 @@ from typing import Any
 import hypothesis
 import pytest
 import schemathesis
-from litestar.testing import TestClient
+from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
-from evenhand.app.service.build import Settings, create_app
-from tests.service.running import STUDY
+import evenhand as eh
+from evenhand.app.service.keys import Keys
+from tests.service.running import STUDY, Running
 
-pytestmark = pytest.mark.filterwarnings("default")  # schemathesis warns of its own dependencies
+pytestmark = pytest.mark.slow
+# wrong keys are tried on every route in test_abuse; so many of them as here are rightly answered with 429;
+# that a table is no study, and a ticket was never handed out, only reading it tells
+ELSEWHERE = [ignored_auth, positive_data_acceptance]
+EXAMPLES = 50  # of each operation
 
 
 @pytest.fixture(scope="module")
 def api_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    journal = str(tmp_path_factory.mktemp("schema") / "journal.db")
-    app = create_app(Settings(journal))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        body = {"id": "main", "study": STUDY, "seed": 7}
-        assert client.post("/api/experiments", json=body).status_code == 201
-        yield schemathesis.openapi.from_asgi("/docs/openapi.json", app, base_url="http://127.0.0.1")
+    folder = tmp_path_factory.mktemp("schema")
+    journal = str(folder / "journal.db")
+    key = Keys(journal).create("admin", "me")
+    with Running(journal, folder / "log") as service:
+        eh.connect(service.url, key).create("main", STUDY, seed=7)
+        yield schemathesis.openapi.from_url(f"{service.url}/docs/openapi.json"), key
 
 
-schema = schemathesis.pytest.from_fixture("api_schema")
+def test_what_the_description_allows_gets_an_answer_that_it_describes(api_schema: tuple[Any, str]) -> None:
+    (schema, key), tried = api_schema, 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        tried += 1
 
+        @hypothesis.settings(max_examples=EXAMPLES)
+        @hypothesis.given(case=operation.as_strategy())
+        def answers(case: schemathesis.Case) -> None:
+            if len(str(case.body)) % 2:  # half the time an experiment that exists
+                case.path_parameters = dict.fromkeys(case.path_parameters, "main")
+            case.call_and_validate(headers={"Authorization": f"Bearer {key}"}, excluded_checks=ELSEWHERE)
 
-@schema.parametrize()
-@hypothesis.settings(max_examples=25)
-def test_what_the_description_allows_gets_an_answer_that_it_describes(case: schemathesis.Case) -> None:
-    if "name" in case.path_parameters and case.path_parameters["name"] != "main":
-        case.path_parameters["name"] = "main" if hash(str(case.body)) % 2 else case.path_parameters["name"]
-    case.call_and_validate()
+        answers()
+    assert tried >= 15
