@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.app import extras
-from evenhand.app.cli import group, main
+from evenhand.app.cli import main
 from evenhand.app.commands.doctor import examine, sqlite_health
-from evenhand.app.extras import installed_extras
 
 
 @pytest.fixture
@@ -57,35 +55,7 @@ def test_an_sqlite_that_fixed_it_is_not(version: str) -> None:
     assert sqlite_health(version)["wal_reset_fixed"]
 
 
-def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "version_of", lambda name: None if name == "uvicorn" else "1")
-    found = installed_extras()
-    assert found["service"] == {"installed": False, "missing": ["uvicorn"]}
-    assert found["live"]["installed"]
-
-
 def test_it_runs_as_a_module(empty_cache: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "evenhand", "doctor"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "sqlite" in done.stdout
-
-
-def test_a_command_whose_extra_is_missing_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def absent(*_: object, **__: object) -> None:
-        raise ModuleNotFoundError("No module named 'sqlalchemy'", name="sqlalchemy.pool")
-
-    monkeypatch.setattr(group, "main", absent)
-    monkeypatch.setattr(extras, "version_of", lambda name: None if name == "sqlalchemy" else "1")
-    assert main(["new", "a.db", "b.toml"]) == 2
-    assert "install evenhand[live]." in capsys.readouterr().err
-
-
-def test_a_module_of_ours_that_is_missing_is_not_blamed_on_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(*_: object, **__: object) -> None:
-        raise ModuleNotFoundError("No module named 'evenhand.gone'", name="evenhand.gone")
-
-    monkeypatch.setattr(group, "main", absent)
-    with pytest.raises(ModuleNotFoundError):
-        main(["doctor"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenhand.app.extras import installed_extras
 from evenhand.app.terminal import heat_map, progress, say, section, table, verdict
 from evenhand.judge.words import listed
 
@@ -25,13 +26,20 @@ OURS, EQUAL = "evenhand's rule", "equal groups"
 
 def tell_story(
     show: Console, study: Study, folder: Path, *, patients: int = 6_000, replications: int = 300
-) -> Path:
-    """Tell it about this study, step by step; the journal and the report go to the folder."""
-    from evenhand.report.document import report
+) -> Path | None:
+    """Tell it about this study, step by step; the journal and the report go to the folder.
 
+    A base install hears the first half, and what the second needs.
+    """
     _tempt(show, study)
     planned = _plan(show, study)
     compared = _simulate(show, study, patients, replications)
+    lacking = [name for name in ("live", "report") if not installed_extras()[name]["installed"]]
+    if lacking:
+        say(show, f"\nThe live run and the report need more: install evenhand[{','.join(lacking)}].")
+        return None
+    from evenhand.report.document import report
+
     with _run_live(show, study, folder / "trial.db") as trial:
         _step(show, "5. The report")
         return report(trial, compared, planned, title=study.title).save(folder / "report.html")

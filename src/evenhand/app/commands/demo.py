@@ -36,6 +36,9 @@ def command(out: str, serve: bool) -> None:
     folder, show = _fresh_folder(Path(out)), console()
     study = load(_put(folder))
     page = tell_story(show, study, folder)
+    if page is None:
+        say(show, f"Next: evenhand plan {folder / STUDY}")
+        return
     say(show, f"Open {page}", style="bold")
     journal = folder / "trial.db"
     say(show, f"Next: evenhand status {journal}")
