@@ -62,7 +62,7 @@ class Keys:
     def __init__(self, journal: str) -> None:
         shared = journal.startswith(("postgresql:", "postgres:"))
         address = "postgresql+psycopg:" + journal.split(":", 1)[1] if shared else f"sqlite:///{journal}.keys"
-        self._engine = sa.create_engine(address)
+        self._engine = sa.create_engine(address, poolclass=sa.NullPool)  # nothing is kept open between looks
         with self._explained():
             _make_table(self._engine)
 
