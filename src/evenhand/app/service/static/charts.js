@@ -2,7 +2,7 @@
 "use strict";
 
 const Charts = (() => {
-  const drawn = new Map();
+  const drawn = new Map(), redraw = new Map(); // by the element that holds the curve
 
   function colour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -22,7 +22,7 @@ const Charts = (() => {
   function put(target, options, columns) {
     drawn.get(target)?.destroy();
     target.replaceChildren();
-    const width = Math.min(720, target.clientWidth || 720);
+    const width = Math.min(720, target.parentElement.clientWidth);
     drawn.set(target, new uPlot({ width, ...options }, columns, target));
   }
 
@@ -60,6 +60,7 @@ const Charts = (() => {
   function evidence() {
     const target = document.getElementById("evidence"), source = document.getElementById("evidence-data");
     if (!target || !source) return;
+    redraw.set(target, evidence);
     const { samples, evidence: level, needed, weakest, names } = JSON.parse(source.dataset.columns);
     const most = Math.max(...needed, ...level), least = Math.max(Math.min(0, ...level), -0.5 * Math.max(...needed));
     put(target, {
@@ -77,6 +78,7 @@ const Charts = (() => {
   }
 
   function ended(target, points, bound) {
+    redraw.set(target, () => ended(target, points, bound));
     const line = (plot) => {
       if (!(bound > 0)) return;
       const { ctx, bbox } = plot, x = plot.valToPos(bound, "x", true);
@@ -98,5 +100,13 @@ const Charts = (() => {
     }, [points.map((point) => point[0]), points.map((point) => point[1])]);
   }
 
-  return { evidence, ended };
+  // For another width or colour scheme; curves that left the page are forgotten.
+  function again() {
+    for (const [target, draw] of redraw) {
+      if (target.isConnected) draw();
+      else redraw.delete(target);
+    }
+  }
+
+  return { evidence, ended, again };
 })();

@@ -76,5 +76,5 @@ const Page = {
 
 document.addEventListener("DOMContentLoaded", () => { Page.watch(); Page.buttons(); Page.logIn(); Planner.begin(); });
 document.addEventListener("htmx:config:request", (event) => { event.detail.ctx.request.headers["X-Evenhand"] = "page"; });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => Charts.evidence());
-addEventListener("resize", () => Charts.evidence());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", Charts.again);
+addEventListener("resize", Charts.again);
