@@ -119,13 +119,9 @@ class Report:
 
     def save(self, path: str | Path) -> Path:
         """Write the page; what it is written as follows from the name."""
-        path = Path(path)
-        made = {".html": self.html, ".htm": self.html, ".md": self.markdown, ".json": self.json}.get(
-            path.suffix.lower()
-        )
-        if made is None:
-            raise BadInput(f"a report is saved as .html, .md or .json; got {path.name!r}.")
-        content = made()
+        path = page_path(path)
+        forms = {".html": self.html, ".htm": self.html, ".md": self.markdown, ".json": self.json}
+        content = forms[path.suffix.lower()]()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
@@ -169,6 +165,14 @@ def report(*sources: Any, title: str | None = None) -> Report:
         or "Choosing one policy for everyone"
     )
     return Report(tuple(section for section, _ in found), studies, named)
+
+
+def page_path(name: str | Path) -> Path:
+    """Where a page can be written, by its name; to be asked before the work."""
+    path = Path(name)
+    if path.suffix.lower() not in (".html", ".htm", ".md", ".json"):
+        raise BadInput(f"a report is saved as .html, .md or .json; got {path.name!r}.")
+    return path
 
 
 def versions() -> list[tuple[str, str]]:

@@ -81,8 +81,10 @@ def read_recipe(path: str | Path) -> Recipe:
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadInput(f"{path} cannot be read: {problem}.") from None
+    except OSError as problem:
+        raise BadInput(f"{path} cannot be read: {problem.strerror}.") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is no text; give a study, or a dossier that evenhand made.") from None
     found = re.search(r'<script type="application/json" id="recipe">(.*?)</script>', text, flags=re.DOTALL)
     if found is None:
         raise BadInput(f"{path} carries no recipe; give a study, or a dossier that evenhand made.")

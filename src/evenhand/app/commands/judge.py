@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evenhand.app.commands.report import check_page
 from evenhand.app.options import json_option, print_json, seed_option, study_argument
 from evenhand.errors import BadInput
 
@@ -51,6 +52,8 @@ def command(
     from evenhand.judge.verdict import judge
     from evenhand.study import load
 
+    if page is not None:
+        check_page(page)
     loaded = _with_floor(load(study), floor)
     verdict = judge(
         loaded.problem, data, delta, loaded.procedure, missing=missing, columns=_columns(columns),

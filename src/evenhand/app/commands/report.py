@@ -56,15 +56,24 @@ def command(
     """
     if out is None and figures is None and not as_json:
         raise BadInput("say where the report goes: -o FILE.html, --figures DIR or --json.")
-    for needed in ("matplotlib", "jinja2", "narwhals"):
-        if find_spec(needed) is None:
-            raise BadInput(f"a report needs {needed}; install evenhand[report].")
+    check_page(out)
     if dossier:
         page = _dossier(sources, scenarios, replications, max_samples, seed)
     else:
         with ExitStack() as stack:
             page = _report(list(_opened(sources, missing, stack)), title)
     _deliver(page, out, figures, as_json)
+
+
+def check_page(out: str | None) -> None:
+    """Refuse before the work what would be refused after it."""
+    for needed in ("matplotlib", "jinja2", "narwhals"):
+        if find_spec(needed) is None:
+            raise BadInput(f"a report needs {needed}; install evenhand[report].")
+    if out is not None:
+        from evenhand.report.document import page_path
+
+        page_path(out)
 
 
 def _report(found: Sequence[Any], title: str | None) -> Report:

@@ -103,6 +103,7 @@ def _cell(
     """One group: its interval, dot, verdict, and how many samples stand behind them."""
     canvas.text(16, y, cell.group, colour=GREY, size=SMALL, room=page.left - 24)
     colour = VERDICT_COLOUR[cell.verdict]
+    alpha = 1.0 if cell.verdict == FAILED else alpha  # why the policy is faded stays plain to see
     low = scale.low if cell.low is None else cell.low
     high = scale.high if cell.high is None else cell.high
     if low < high and low <= scale.high and high >= scale.low:
