@@ -10,7 +10,7 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tools import reference  # noqa: E402 - found by the path above
+from tools import reference
 
 project = "evenhand"
 author = "the evenhand authors"
@@ -36,7 +36,7 @@ PAGES = {
 
 
 class FromCode(SphinxDirective):
-    """```{from-code} commands```: a reference page, written from the code while the documentation is built."""
+    """`{from-code} commands`: a reference page, written from the code while the documentation is built."""
 
     required_arguments = 1
 

@@ -9,6 +9,7 @@ from typing import get_args
 
 import click
 import pytest
+from click.shell_completion import ShellComplete, get_completion_class
 
 import evenhand as eh
 from evenhand.app.cli import group
@@ -161,6 +162,18 @@ def test_commands_that_pages_mention_exist_with_their_options() -> None:
 def options_of(path: tuple[str, ...]) -> set[str]:
     command = COMMANDS.get(path, group)
     return {name for option in command.params for name in option.opts} | {"--help", "--version"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_is_documented_and_there(shell: str) -> None:
+    page = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
+    assert f"_EVENHAND_COMPLETE={shell}_source evenhand" in page
+    assert get_completion_class(shell) is not None
+
+
+def test_completion_offers_the_commands() -> None:
+    complete = ShellComplete(group, {}, "evenhand", "_EVENHAND_COMPLETE")
+    assert [item.value for item in complete.get_completions([], "pl")] == ["plan"]
 
 
 def test_make_help_lists_every_target() -> None:
