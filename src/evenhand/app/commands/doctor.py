@@ -14,7 +14,7 @@ from evenhand.app.extras import installed_extras, version_of
 from evenhand.app.options import json_option, print_json
 
 PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
-# simulations and live experiments enter the compiled code here: where this is cached, so is all it calls
+# simulations enter the compiled code here: where this is cached, somebody has warmed up or run one
 ENTRANCE = "sim/engine.py"
 # SQLite's WAL-reset bug: in 3.7.0 to 3.51.2; fixed since, and in two older lines
 FIXED, FIXED_LINES = (3, 51, 3), {(3, 44): 6, (3, 50): 7}
