@@ -51,6 +51,7 @@ def test_bodies_without_end_are_refused_in_little_memory(tmp_path: Path) -> None
     post = b"POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with Running(str(tmp_path / "journal.db"), tmp_path / "log") as service:
         trial = eh.connect(service.url).create("main", ENDLESS, seed=7)
+        times_of_asks(trial, 5)  # the first ones wait for the kernels
         idle = share_of_time(times_of_asks(trial, 50), 0.99)
         before = service.memory
         part = b'"' + b"x" * 65_536

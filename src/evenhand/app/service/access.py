@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from litestar import Request
@@ -35,6 +36,11 @@ class Access:
         self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
         self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._lock = threading.Lock()
+
+    async def read_keys(self) -> None:
+        """Read the keys anew where that is due, off the event loop."""
+        if self._keys.is_due:
+            await asyncio.to_thread(self._keys.read)
 
     def who(self, connection: Connection) -> Key:
         """Whose request this is; refused without a good key, once any key exists."""
@@ -112,11 +118,16 @@ def _is_own_page(connection: Connection) -> bool:
     return origin.split("://", 1)[-1] == connection.headers.get("host", "")
 
 
-def role(needed: str) -> Callable[[Connection, BaseRouteHandler], None]:
-    """A guard that lets this role and those above it in, and remembers who it was."""
+def role(needed: str) -> Callable[[Connection, BaseRouteHandler], Awaitable[None]]:
+    """A guard that lets this role and those above it in, and remembers who it was.
 
-    def guard(connection: Connection, _: BaseRouteHandler) -> None:
-        key = connection.app.state.access.who(connection)
+    It runs on the event loop, which a thread for every look at a key would only slow down.
+    """
+
+    async def guard(connection: Connection, _: BaseRouteHandler) -> None:
+        access: Access = connection.app.state.access
+        await access.read_keys()
+        key = access.who(connection)
         connection.state.key = key
         if not key.may(needed):
             raise PermissionDeniedException(f"this needs the role {needed}; the key has {key.role}.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +43,7 @@ from evenhand.app.service.warming import warm
 from evenhand.errors import EvenhandError
 
 BODY_BYTES = 1_000_000
+AT_ONCE = 64  # requests at work; others wait their turn
 VIEW_SECONDS = 60.0
 log = logging.getLogger("evenhand.service")
 
@@ -79,6 +82,8 @@ def create_app(settings: Settings) -> Litestar:
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        # one thread for each request at work; they mostly wait for the writer, which commits for all at once
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
         if settings.warm:
             threading.Thread(target=warm, args=(studio,), daemon=True).start()
         try:
@@ -117,7 +122,7 @@ def _given(part: object) -> Provide:
     return Provide(lambda: part, sync_to_thread=False)
 
 
-def _known_host(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+async def _known_host(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
     connection.app.state.access.check_host(connection)
 
 

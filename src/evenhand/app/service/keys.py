@@ -132,12 +132,21 @@ class KnownKeys:
         """Has any key been made? Then nobody comes in without one."""
         return bool(self._fresh())
 
+    @property
+    def is_due(self) -> bool:
+        """Is what is known too old?"""
+        return time.monotonic() - self._read_at >= STALE_SECONDS
+
+    def read(self) -> None:
+        """Read the keys, unless somebody just did."""
+        with self._lock:
+            if self.is_due:
+                self._known = self._keys.digests()
+                self._read_at = time.monotonic()
+
     def _fresh(self) -> dict[str, tuple[Key, bytes]]:
-        if time.monotonic() - self._read_at >= STALE_SECONDS:
-            with self._lock:
-                if time.monotonic() - self._read_at >= STALE_SECONDS:
-                    self._known = self._keys.digests()
-                    self._read_at = time.monotonic()
+        if self.is_due:
+            self.read()
         return self._known
 
 

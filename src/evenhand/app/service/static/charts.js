@@ -46,6 +46,7 @@ const Charts = (() => {
       ctx.save();
       ctx.font = `${12 * ratio}px system-ui, sans-serif`;
       ctx.textBaseline = "middle";
+      ctx.textAlign = "left";
       stretches(plot.data[0], weakest).forEach(({ from, to, name }, place) => {
         const left = plot.valToPos(from, "x", true), right = plot.valToPos(to, "x", true);
         ctx.fillStyle = colour(place % 2 ? "rule" : "band");
@@ -70,7 +71,7 @@ const Charts = (() => {
       series: [
         { label: "after samples", value: last(thousands) },
         { label: "evidence", stroke: colour("blue"), width: 2, value: last((at) => level[at].toFixed(2)) },
-        { label: "needed", stroke: colour("orange"), width: 2, dash: [6, 4], value: last(digits) },
+        { label: "needed", stroke: colour("orange"), width: 2, dash: [6, 4], points: { show: false }, value: last(digits) },
         { label: "hardest comparison", paths: () => null, points: { show: false }, scale: "name", value: last((at) => names[weakest[at]]) },
       ],
       hooks: { draw: [strip(names, weakest)] },

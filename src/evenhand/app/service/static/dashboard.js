@@ -28,7 +28,10 @@ const Page = {
     const source = new EventSource(panel.dataset.stream);
     let first = true;
     source.addEventListener("drawn", () => {
-      if (!first && !document.hidden) panel.dispatchEvent(new Event("drawn"));
+      if (!first && !document.hidden) {
+        panel.dispatchEvent(new Event("drawn"));
+        document.querySelector("input[type=search]").dispatchEvent(new Event("refresh"));
+      }
       first = false;
     });
     document.addEventListener("visibilitychange", () => { if (!document.hidden) panel.dispatchEvent(new Event("drawn")); });
@@ -40,7 +43,6 @@ const Page = {
       if (now === state) return; // a reader of the screen hears the change of state, not every refresh
       state = now;
       document.getElementById("said").textContent = document.getElementById("sentence").textContent;
-      document.querySelector("input[type=search]").dispatchEvent(new Event("refresh"));
     });
     Charts.evidence();
   },
