@@ -94,8 +94,8 @@ def busy(pipe: Connection, address: str, workers: int, prefix: str) -> None:
         while True:
             called = time.monotonic()
             ask = trial.ask(worker=name)
-            if ask is None:
-                report("stopped", called, time.monotonic())
+            if ask is None:  # stopped, or all samples are in others' hands
+                report("stopped" if trial.status()["decided"] else "waiting", called, time.monotonic())
                 return
             report("asked", called, time.monotonic(), ask, name)
             called = time.monotonic()

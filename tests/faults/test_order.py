@@ -35,7 +35,7 @@ def histories_with_kills(folder: Path, count: int, pairs: int, kills: int) -> No
             give_up_the_dead(address)
         heard += live_until(address, "last worker ", 10**9)
         assert violations(address, heard) == 0
-        assert heard[-1][0] == "stopped"
+        assert any(word[0] == "stopped" for word in heard)
         assert audit(address).identical
         operations += len(heard)
     print(f"fault 14: {count} histories, {operations} operations, {count * kills} kills; 0 violations")
@@ -77,7 +77,7 @@ def violations(address: str, heard: list[tuple[Any, ...]]) -> int:
             elif isinstance(event, ev.Stopped):
                 places["stopped", 0] = row.record.seq
     spans, missing = [], 0
-    for kind, called, returned, *ask in heard:
+    for kind, called, returned, *ask in (word for word in heard if word[0] != "waiting"):
         number = int(ask[0].ticket[1:].partition("-")[0]) if ask else 0
         place = places.get((kind, number))
         missing += place is None

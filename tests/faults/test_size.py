@@ -47,16 +47,17 @@ def test_a_million_events_are_written_opened_and_audited_in_the_memory_of_a_thou
             grown = peak_memory() - memory
             # the disk has its moods: turn by turn, so that both journals meet the same ones
             rates = [(rate(few), rate(many)) for _ in range(3)]
-    begun = time.perf_counter()
+    # on the processor: what else runs on the machine would only add
+    begun = time.process_time()
     Experiment.open(long).leave()
-    opened = time.perf_counter() - begun
-    begun = time.perf_counter()
+    opened = time.process_time() - begun
+    begun = time.process_time()
     found = audit(long)
-    audited = time.perf_counter() - begun
+    audited = time.process_time() - begun
     store = open_journal(long, write=False)
-    begun = time.perf_counter()
+    begun = time.process_time()
     events = sum(1 for _ in verified((row.record for row in store.read("main")), genesis("main")))
-    chained = events / (time.perf_counter() - begun)
+    chained = events / (time.process_time() - begun)
     store.close()
     assert found.identical
     assert events == found.events >= EVENTS

@@ -21,7 +21,7 @@ from evenhand.errors import BadInput, StorageFailed
 from evenhand.live import tables
 from evenhand.live.chain import Head, Record, genesis
 from evenhand.live.points import reach
-from evenhand.live.turn import Entry, Row, Turn, find, in_pages, of_cell, page
+from evenhand.live.turn import Entry, Found, Row, Turn, find, in_pages, of_cell, page
 
 
 class Interrupted(StorageFailed):
@@ -102,7 +102,7 @@ class Journal:
         with self._explained(), self._writing.connect() as connection:
             self._prepare(connection)
             with connection.begin() as transaction:
-                turn = Turn(connection, find(connection, tables.lock, experiment))
+                turn = Turn(connection, self._locked(connection, experiment))
                 yield turn
                 with self._together(connection):
                     turn.flush()
@@ -150,6 +150,10 @@ class Journal:
 
     def _prepare(self, connection: sa.Connection) -> None:
         """Called before each turn."""
+
+    def _locked(self, connection: sa.Connection, experiment: str) -> Found:
+        """The experiment's row, nobody else's until the transaction ends."""
+        return find(connection, tables.lock, experiment)
 
     def _together(self, connection: sa.Connection) -> AbstractContextManager[object]:
         """Around the last statements of a turn and its commit."""

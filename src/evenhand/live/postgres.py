@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.rows import namedtuple_row
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import tables
 from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.schema import bring_up_to_date
+from evenhand.live.turn import Found, checked
 
+_LOCK = "SELECT number, name, seq, hash, snapshot FROM evenhand_experiments WHERE name = %s FOR UPDATE"
 # serialization failure, deadlock, lock timeout; shutdowns, crash, starting up, too many connections
 _REPEAT = ("40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300")
 _FULL_DISK = ("53100", "53000", "53200")
@@ -50,12 +54,18 @@ class PostgresJournal(Journal):
             engine.dispose()
             raise
 
+    def _locked(self, connection: sa.Connection, experiment: str) -> Found:
+        """The transaction begins and the row is locked on one way to the server and back."""
+        cursor = _driver(connection).cursor(row_factory=namedtuple_row)
+        with self._together(connection):
+            cursor.execute(_LOCK, (experiment,))
+        return checked(cast("Found | None", cursor.fetchone()), experiment)
+
     @contextmanager
     def _together(self, connection: sa.Connection) -> Iterator[None]:
         """Sent without waiting for each answer: one way to the server and back instead of three."""
-        driver: psycopg.Connection[object] = connection.connection.driver_connection  # type: ignore[assignment]
         try:
-            with driver.pipeline():
+            with _driver(connection).pipeline():
                 yield
         except BaseException as problem:
             connection.invalidate()  # half a transaction may be on it
@@ -81,6 +91,10 @@ class PostgresJournal(Journal):
                 f"the database refused an event that is there already: {_first_line(problem)}."
             )
         return StorageFailed(f"the database refused ({state}): {_first_line(problem)}; nothing was written.")
+
+
+def _driver(connection: sa.Connection) -> psycopg.Connection[object]:
+    return cast("psycopg.Connection[object]", connection.connection.driver_connection)
 
 
 def _refuse_careless_server(engine: sa.Engine) -> None:

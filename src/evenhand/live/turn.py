@@ -14,6 +14,7 @@ from evenhand.live.points import reach
 from evenhand.live.tables import Index
 
 Entry = tuple[bytes, Index]
+Found = sa.Row[int, str, int, bytes, int]  # an experiment's row
 PAGE = 20_000  # events read at a time: memory does not grow with the log
 
 
@@ -27,7 +28,7 @@ class Row(NamedTuple):
 class Turn:
     """One transaction on one experiment, with its row locked."""
 
-    def __init__(self, connection: sa.Connection, row: sa.Row[int, str, int, bytes, int]) -> None:
+    def __init__(self, connection: sa.Connection, row: Found) -> None:
         self._connection = connection
         self.number = int(row.number)
         self.head = Head(row.seq, row.hash)
@@ -99,11 +100,13 @@ def in_pages(next_page: Callable[[int], list[Row]], after: int, last: int) -> It
         after = found[-1].record.seq
 
 
-def find(
-    connection: sa.Connection, statement: sa.Select[int, str, int, bytes, int], name: str
-) -> sa.Row[int, str, int, bytes, int]:
+def find(connection: sa.Connection, statement: sa.Select[int, str, int, bytes, int], name: str) -> Found:
     """An experiment's row."""
-    row = connection.execute(statement, {"name": name}).one_or_none()
+    return checked(connection.execute(statement, {"name": name}).one_or_none(), name)
+
+
+def checked(row: Found | None, name: str) -> Found:
+    """The row of an experiment, if that is what it is."""
     if row is None:
         raise NotFound(f"the journal holds no experiment {name!r}.")
     if not isinstance(row.seq, int) or not isinstance(row.hash, bytes) or not isinstance(row.snapshot, int):
