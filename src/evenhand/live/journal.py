@@ -21,7 +21,7 @@ from evenhand.errors import BadInput, StorageFailed
 from evenhand.live import tables
 from evenhand.live.chain import Head, Record, genesis
 from evenhand.live.points import reach
-from evenhand.live.turn import Entry, Found, Row, Turn, find, in_pages, of_cell, page
+from evenhand.live.turn import Entry, Found, Row, Turn, Values, find, in_pages, of_cell, page
 
 
 class Interrupted(StorageFailed):
@@ -102,7 +102,7 @@ class Journal:
         with self._explained(), self._writing.connect() as connection:
             self._prepare(connection)
             with connection.begin() as transaction:
-                turn = Turn(connection, self._locked(connection, experiment))
+                turn = Turn(connection, self._locked(connection, experiment), self._write)
                 yield turn
                 with self._together(connection):
                     turn.flush()
@@ -137,7 +137,7 @@ class Journal:
                     )
                 first = {"name": experiment, "seq": start.seq, "hash": start.hash, "snapshot": 0}
                 connection.execute(sa.insert(tables.experiments), first)
-                turn = Turn(connection, find(connection, tables.lock, experiment))
+                turn = Turn(connection, find(connection, tables.lock, experiment), self._write)
                 turn.append([entry])
                 turn.flush()
             self._committed(turn)
@@ -154,6 +154,11 @@ class Journal:
     def _locked(self, connection: sa.Connection, experiment: str) -> Found:
         """The experiment's row, nobody else's until the transaction ends."""
         return find(connection, tables.lock, experiment)
+
+    def _write(self, connection: sa.Connection, events: list[Values], head: Values) -> None:
+        """Hand events to the database, with the head that they lead to."""
+        connection.execute(tables.insert, events)
+        connection.execute(tables.advance, head)
 
     def _together(self, connection: sa.Connection) -> AbstractContextManager[object]:
         """Around the last statements of a turn and its commit."""

@@ -19,9 +19,17 @@ from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import tables
 from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.schema import bring_up_to_date
-from evenhand.live.turn import Found, checked
+from evenhand.live.turn import Found, Values, checked
 
 _LOCK = "SELECT number, name, seq, hash, snapshot FROM evenhand_experiments WHERE name = %s FOR UPDATE"
+_COLUMNS = [column.name for column in tables.events.columns]
+_INSERT = (
+    f"INSERT INTO evenhand_events ({', '.join(_COLUMNS)}) VALUES ({', '.join(f'%({c})s' for c in _COLUMNS)})"
+)
+_INSERT_LAST = (
+    f"WITH last AS ({_INSERT}) UPDATE evenhand_experiments SET seq = %(to_seq)s, hash = %(to_hash)s, "
+    "snapshot = %(to_snapshot)s WHERE number = %(of)s"
+)
 # serialization failure, deadlock, lock timeout; shutdowns, crash, starting up, too many connections
 _REPEAT = ("40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300")
 _FULL_DISK = ("53100", "53000", "53200")
@@ -61,17 +69,31 @@ class PostgresJournal(Journal):
             cursor.execute(_LOCK, (experiment,))
         return checked(cast("Found | None", cursor.fetchone()), experiment)
 
+    def _write(self, connection: sa.Connection, events: list[Values], head: Values) -> None:
+        """By the driver itself, the head together with the last event: most turns have one."""
+        cursor, last = _driver(connection).cursor(), events[-1]
+        if len(events) > 1:
+            cursor.executemany(_INSERT, events[:-1])
+        cursor.execute(_INSERT_LAST, last | head)
+
     @contextmanager
     def _together(self, connection: sa.Connection) -> Iterator[None]:
         """Sent without waiting for each answer: one way to the server and back instead of three."""
         try:
             with _driver(connection).pipeline():
                 yield
-        except BaseException as problem:
+        except BaseException:
             connection.invalidate()  # half a transaction may be on it
-            if isinstance(problem, psycopg.Error):
-                raise sa.exc.DBAPIError.instance(None, None, problem, psycopg.Error) from problem
             raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What the driver says when it is called directly is explained like the rest."""
+        with super()._explained():
+            try:
+                yield
+            except psycopg.Error as problem:
+                raise sa.exc.DBAPIError.instance(None, None, problem, psycopg.Error) from problem
 
     def _explain(self, problem: sa.exc.DBAPIError) -> Exception:
         state = getattr(problem.orig, "sqlstate", None)

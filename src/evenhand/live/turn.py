@@ -15,6 +15,8 @@ from evenhand.live.tables import Index
 
 Entry = tuple[bytes, Index]
 Found = sa.Row[int, str, int, bytes, int]  # an experiment's row
+Values = dict[str, object]
+Write = Callable[[sa.Connection, list[Values], Values], None]  # events, and the head that they lead to
 PAGE = 20_000  # events read at a time: memory does not grow with the log
 
 
@@ -28,13 +30,14 @@ class Row(NamedTuple):
 class Turn:
     """One transaction on one experiment, with its row locked."""
 
-    def __init__(self, connection: sa.Connection, row: Found) -> None:
+    def __init__(self, connection: sa.Connection, row: Found, write: Write) -> None:
         self._connection = connection
+        self._write = write
         self.number = int(row.number)
         self.head = Head(row.seq, row.hash)
         self.snapshot = int(row.snapshot)
         self.wrote = False
-        self._waiting: list[dict[str, object]] = []
+        self._waiting: list[Values] = []
 
     def append(self, entries: Sequence[Entry]) -> list[Record]:
         """Add events; they are written at the latest when the turn ends."""
@@ -70,16 +73,9 @@ class Turn:
         if not self._waiting:
             return
         reach("before write")
-        self._connection.execute(tables.insert, self._waiting)
-        self._connection.execute(
-            tables.advance,
-            {
-                "of": self.number,
-                "to_seq": self.head.seq,
-                "to_hash": self.head.hash,
-                "to_snapshot": self.snapshot,
-            },
-        )
+        seq, hash_ = self.head
+        to = {"of": self.number, "to_seq": seq, "to_hash": hash_, "to_snapshot": self.snapshot}
+        self._write(self._connection, self._waiting, to)
         self._waiting.clear()
         self.wrote = True
         reach("after write")
