@@ -27,7 +27,7 @@ from evenhand.app.service.panels import Audited, Panels
 from evenhand.app.service.registry import Registry, blinded
 from evenhand.app.service.routes import note_view, study_of
 from evenhand.app.service.studio import Studio
-from evenhand.app.service.templating import page
+from evenhand.app.service.templating import page, render
 
 STATIC = Path(__file__).parent / "static"
 LOG_LINES = 50
@@ -55,7 +55,7 @@ def experiment(
     panels: NamedDependency[Panels],
 ) -> Response[str]:
     """One experiment."""
-    drawn = _drawn(name, request, registry, panels)
+    drawn = panels.of(name, _is_blind(name, request, registry))
     return page("experiment.html", key=key_of(request), id=name, **_shown(name, drawn, panels))
 
 
@@ -67,8 +67,11 @@ def panel(
     panels: NamedDependency[Panels],
 ) -> Response[str]:
     """The part of the page that changes."""
-    drawn = _drawn(name, request, registry, panels)
-    return page("panel.html", key=key_of(request), id=name, **_shown(name, drawn, panels))
+    blind = _is_blind(name, request, registry)
+    text = panels.text(
+        name, blind, lambda drawn: render("panel.html", id=name, **_shown(name, drawn, panels))
+    )
+    return Response(text, media_type=MediaType.HTML)
 
 
 @get("/experiments/{name:str}/log", guards=[role("operator")], sync_to_thread=True, include_in_schema=False)
@@ -176,11 +179,12 @@ def handlers() -> list[Any]:
     ]  # fmt: skip
 
 
-def _drawn(name: str, request: Asked, registry: Registry, panels: Panels) -> Drawn:
+def _is_blind(name: str, request: Asked, registry: Registry) -> bool:
+    """May this reader see enrolment only? Another one's look is written down."""
     blind = not key_of(request).may("analyst")
     if not blind:
         note_view(request, registry.get(name), "dashboard")
-    return panels.of(name, blind)
+    return blind
 
 
 def _shown(name: str, drawn: Drawn, panels: Panels) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -53,6 +53,9 @@ class _Panel:
     future: Future[Drawn] | None = None
     forecast: Forecast = NO_FORECAST
     forecasting: Future[dict[str, int]] | None = None
+    text: str = ""  # as HTML
+    shows: tuple[Drawn, Audited | None] | None = None  # what the text was written from
+    written: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -79,6 +82,14 @@ class Panels:
                 assert panel.drawn is not None
                 return panel.drawn
         return self._studio.quick.wait(first)
+
+    def text(self, name: str, blind: bool, write: Callable[[Drawn], str]) -> str:
+        """The latest drawing as HTML, written once for all who ask within a moment."""
+        drawn, panel = self.of(name, blind), self._panel(name, blind)
+        shows, is_old = (drawn, self.audits.get(name)), time.monotonic() - panel.written >= REDRAW_SECONDS
+        if is_old or panel.shows is None or any(a is not b for a, b in zip(panel.shows, shows, strict=True)):
+            panel.text, panel.shows, panel.written = write(drawn), shows, time.monotonic()
+        return panel.text
 
     def _panel(self, name: str, blind: bool) -> _Panel:
         self._registry.get(name)  # refuses what is no experiment
