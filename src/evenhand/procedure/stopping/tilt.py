@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 
 
 ROUNDS = 100  # of Newton's method: five are usual
-CLOSE = 1e-7  # bound and value this near: done
+CLOSE = 2e-10  # bound and value this near: done
 PLENTY = 60.0  # evidence beyond this is never needed, and its last digits cost most
 RIDGE = 1e-3  # relative curvature added while far from the minimum
 
