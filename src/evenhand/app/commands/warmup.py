@@ -16,21 +16,13 @@ def command() -> None:
     """
     from rich.console import Console
 
-    from evenhand._apart import fill_all
-    from evenhand.model.constraints import Floors
-    from evenhand.model.families import Bernoulli
-    from evenhand.model.problem import Problem
-    from evenhand.procedure.spec import Procedure
-    from evenhand.sim.simulate import simulate
-    from evenhand.theory.plan import plan
+    from evenhand.app.extras import installed_extras
+    from evenhand.app.kernels import load_all_kernels, load_live_kernels
 
     started = time.perf_counter()
-    problem = Problem(["a", "b"], {"x": 0.5, "y": 0.5}, Bernoulli(), Floors(0.3))
-    means = [[0.8, 0.7], [0.5, 0.6]]
     with Console(stderr=True).status("compiling"):
-        plan(problem, means)
-        simulate(problem, means, Procedure(max_samples=100), replications=1, seed=1)
-        # every kind of region, family and rule is a branch of these kernels
-        fill_all()
+        load_all_kernels()
+        if installed_extras()["live"]["installed"]:
+            load_live_kernels()
     click.echo(f"The kernels are compiled and cached ({time.perf_counter() - started:.1f} s).")
     click.echo("Next: evenhand plan STUDY.toml")
