@@ -130,6 +130,7 @@ def test_only_hashes_are_stored(tmp_path: Path) -> None:
     assert good.split("_", 2)[2].encode() not in Path(journal + ".keys").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_time_of_a_refusal_does_not_tell_how_much_of_a_key_fits(tmp_path: Path) -> None:
     """A leak would show every time; a busy machine shows something now and then."""
     keys = Keys(str(tmp_path / "journal.db"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures as futures
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, nullcontext
@@ -138,6 +139,8 @@ class DaskCluster(_Closing):
 
     def __init__(self, address: str, workers: int | None = None) -> None:
         distributed = _distributed()
+        if address != "local" and not re.fullmatch(r"((tcp|tls|ws|wss|ucx)://)?[^/]+:\d+", address):
+            raise _no_scheduler(address, "it is no such address")
         if address == "local":
             self._cluster = distributed.LocalCluster(
                 n_workers=workers or 2, threads_per_worker=1, processes=True, dashboard_address=None
@@ -147,10 +150,7 @@ class DaskCluster(_Closing):
         try:
             self._client = distributed.Client(self._cluster or address, timeout="5s", set_as_default=False)
         except (OSError, ValueError) as problem:
-            raise BadInput(
-                f"--dask must be the address of a running scheduler, such as tcp://host:8786, or 'local'; "
-                f"{address!r} did not answer: {problem}."
-            ) from None
+            raise _no_scheduler(address, f"it did not answer: {problem}") from None
         self._pool = self._client.get_executor(pure=False)
 
     @property
@@ -165,6 +165,13 @@ class DaskCluster(_Closing):
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+
+
+def _no_scheduler(address: str, why: str) -> BadInput:
+    return BadInput(
+        f"--dask must be the address of a running scheduler, such as tcp://host:8786, or 'local'; "
+        f"{address!r} is not: {why}."
+    )
 
 
 def _in_window(
