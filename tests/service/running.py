@@ -25,7 +25,7 @@ STUDY: dict[str, Any] = {
     },
     "procedure": {"delta": 0.1},
 }
-ENDLESS = STUDY | {"procedure": {"delta": 1e-12, "max_samples": 10_000_000}}
+ENDLESS = STUDY | {"procedure": {"delta": 1e-200, "max_samples": 10_000_000}}
 PATIENCE = 300.0  # a cold machine compiles first
 
 
