@@ -14,9 +14,9 @@ from evenhand.paper.contestants import Setting
 from evenhand.paper.curves import Axes, Point, curves
 from evenhand.paper.heat import allocation_pictures
 
-from evenhand.report.sections import Picture, Section, Strong, table
+from evenhand.report.sections import Picture, Section, Strong, Table, table
 from evenhand.sim.runs import Runs
-from evenhand.theory.plan import plan
+from evenhand.theory.plan import Plan, plan
 
 STEPS = len(published.HARD_AND_SOFT) * 4
 SWITCH = 3.0  # where the penalised means of a4 and a1 meet, so that T* is infinite
@@ -35,64 +35,59 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             setting,
             lambda name, gamma=gamma: tick(f"(c) {_label(gamma)}: {name}"),  # type: ignore[misc]
         )
-    names = list(found["hard"])
     times = {gamma: plan(*instances.hard_and_soft(gamma)) for gamma in published.HARD_AND_SOFT}
-    rows, right = [], []
-    for gamma, (answer, samples, error, _, correct) in published.HARD_AND_SOFT.items():
-        runs = found[_label(gamma)]
-        ratio = runs[contestants.DEFAULT].samples.mean() / samples
-        rows.append(
-            [
-                _label(gamma),
-                answer,
-                f"{samples:,} ± {error}",
-                *(contestants.mean_and_error(runs[n]) for n in names),
-                f"{ratio:.2f}",
-            ]
-        )
-        right.append([_label(gamma), f"{correct:.3f}", *(contestants.share(runs[n].correct) for n in names)])
-    printed = [
-        [_label(gamma), published.SOFT_TIMES.get(gamma), times[gamma].time_low, times[gamma].time_high]
-        for gamma in times
-    ]
-    problem, means = instances.hard_and_soft(None)
-    soft_problem, _ = instances.hard_and_soft(10.0)
+    ours = found["hard"][contestants.DEFAULT].samples.mean() / published.HARD_AND_SOFT[None][1]
     return Section(
         "runs",
         "(c) Hard floors and soft penalties",
         (
             "With hard floors evenhand needs ",
-            Strong(
-                f"{found['hard'][contestants.DEFAULT].samples.mean() / published.HARD_AND_SOFT[None][1]:.0%}"
-            ),
+            Strong(f"{ours:.0%}"),
             " of the published samples at the same threshold.",
         ),
         pictures=(
             _curve(times[None].time_low),
-            *allocation_pictures(
-                problem, means, {n: found["hard"][n] for n in names[2:]}, "with hard floors"
-            ),
-            *allocation_pictures(
-                soft_problem, means, {n: found["gamma = 10"][n] for n in names[2:]}, "with gamma = 10"
-            ),
+            *_allocations(None, found["hard"], "with hard floors"),
+            *_allocations(10.0, found["gamma = 10"], "with gamma = 10"),
         ),
-        tables=(
-            table(
-                "Mean samples ± standard error at risk 0.2",
-                ["requirement", "answer", "published", *names, "evenhand / published"],
-                rows,
-            ),
-            table("Share correct with its exact 95% interval", ["requirement", "published", *names], right),
-            table(
-                "T*: published and certified",
-                ["requirement", "published", "certified low", "certified high"],
-                printed,
-            ),
-        ),
+        tables=(*_run_tables(found), _time_table(times)),
         numbers={
             label: {n: contestants.numbers(r) for n, r in runs.items()} for label, runs in found.items()
         },
     )
+
+
+def _allocations(gamma: float | None, runs: dict[str, Runs], where: str) -> tuple[Picture, ...]:
+    """Where evenhand's own samples went."""
+    problem, means = instances.hard_and_soft(gamma)
+    ours = {name: runs[name] for name in (contestants.DEFAULT, contestants.CERTIFIED)}
+    return allocation_pictures(problem, means, ours, where)
+
+
+def _run_tables(found: dict[str, dict[str, Runs]]) -> tuple[Table, ...]:
+    """Samples and share correct, a row per requirement."""
+    names = list(found["hard"])
+    rows, right = [], []
+    for gamma, (answer, samples, error, _, correct) in published.HARD_AND_SOFT.items():
+        label, runs = _label(gamma), found[_label(gamma)]
+        means = [contestants.mean_and_error(runs[n]) for n in names]
+        ratio = runs[contestants.DEFAULT].samples.mean() / samples
+        rows.append([label, answer, f"{samples:,} ± {error}", *means, f"{ratio:.2f}"])
+        right.append([label, f"{correct:.3f}", *(contestants.share(runs[n].correct) for n in names)])
+    heads = ["requirement", "answer", "published", *names, "evenhand / published"]
+    return (
+        table("Mean samples ± standard error at risk 0.2", heads, rows),
+        table("Share correct with its exact 95% interval", ["requirement", "published", *names], right),
+    )
+
+
+def _time_table(times: dict[float | None, Plan]) -> Table:
+    rows = [
+        [_label(gamma), published.SOFT_TIMES.get(gamma), found.time_low, found.time_high]
+        for gamma, found in times.items()
+    ]
+    heads = ["requirement", "published", "certified low", "certified high"]
+    return table("T*: published and certified", heads, rows)
 
 
 def _curve(hard: float) -> Picture:
