@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from evenhand._apart import called_by, declare, share, stand_apart
+from evenhand._handover import hand_over_by_address
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,37 +35,46 @@ _ROOT = Path(__file__).parent
 @overload
 def kernel(function: F) -> F: ...
 @overload
-def kernel(*, apart: bool) -> Callable[[F], F]: ...
-def kernel(function: F | None = None, *, apart: bool = False) -> F | Callable[[F], F]:
+def kernel(*, apart: bool = False, inlined: bool = False) -> Callable[[F], F]: ...
+def kernel(function: F | None = None, *, apart: bool = False, inlined: bool = False) -> F | Callable[[F], F]:
     """Compile a function on first use; typed as the function itself.
 
     Kernels call a form of it without the code that unpacks Python's objects, which takes as long to compile
     as the kernel itself; a second form, with it, is compiled when Python calls. A private kernel (its name
     starts with an underscore) has only the first and must not be called from Python.
+
+    `inlined`: always copied into its callers, so that a loop around it can take many steps at once.
     """
     if function is None:
-        return lambda function: _compiled(function, apart)
-    return _compiled(function, apart)
+        return lambda function: _compiled(function, apart, inlined)
+    return _compiled(function, apart, inlined)
 
 
-def _compiled(function: F, apart: bool) -> F:
-    among = _dispatcher(function, for_python=False)
+def _compiled(function: F, apart: bool, inlined: bool) -> F:
+    among = _dispatcher(function, for_python=False, inlined=inlined)
     if apart:
         stand_apart(among)
     else:
         among.get_call_template = _without_literals(among.get_call_template)
     found: F = among
     if not function.__name__.startswith("_"):
-        found = _dispatcher(function, for_python=True)
+        found = _dispatcher(function, for_python=True, inlined=False)
         share(among, found)
     return found
 
 
-def _dispatcher(function: Callable[..., Any], for_python: bool) -> Any:
+def _dispatcher(function: Callable[..., Any], for_python: bool, inlined: bool) -> Any:
     """A function and its compiled forms, one for each set of argument types."""
     import numba
 
-    options = {"nogil": True, "error_model": "numpy", "fastmath": False, "_nrt": False}
+    hand_over_by_address()
+    options = {
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": False,
+        "_nrt": False,
+        "forceinline": inlined,
+    }
     wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": not for_python}
     compiled: Any = numba.njit(**options, **wrappers)(function)
     compiled._cache = _disk_cache(for_python)(function)

@@ -63,8 +63,20 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
         if k == work.sunk[OWNER]:
             sink(spec.code, work, g, k, n, mean, v)
         work.mean[g, k], work.v[g, k], work.told[g, k] = mean, v, n
+        effective = max(n, 1.0) / dispersion(spec, state, g, k)
+        work.middle[g, k], work.spread[g, k] = _reach(spec.code, mean, effective)
     work.margin[k] = margin(spec.region, k, work.mean)
     work.score[k] = score(spec.region, spec.shares, k, work.mean)
+
+
+@kernel
+def _reach(code: int, mean: float, n: float) -> tuple[float, float]:
+    """Middle and spread of a cell's posterior, where they bound a draw (see `posterior`)."""
+    if code == GAUSSIAN:
+        return mean, 1.0 / math.sqrt(n)
+    if code == BERNOULLI:
+        return (n * mean + 0.375) / (n + 0.75), 0.5 / math.sqrt(n + 0.5)
+    return mean, 0.0
 
 
 @kernel

@@ -12,16 +12,14 @@ import math
 import numpy as np
 
 from evenhand._kernel import kernel
-from evenhand.model.region import ROUNDING, margin
+from evenhand.model.region import BOX, ROUNDING, margin
 from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.estimates import dispersion
-from evenhand.procedure.randomness import DECISIONS, normal, philox
+from evenhand.procedure.randomness import DECISIONS, fill_words, normal
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import CURSOR, NONE, State, Work
+from evenhand.procedure.state import CURSOR, DRAWN_AT_ONCE, NONE, State, Work
 from evenhand.theory.inner import score
 
-# up to so many policies a posterior draw renews every cell; beyond, a window rolls over their latest draws
-DRAWN_AT_ONCE = 256
 # the first block of a decision's stream that holds posterior draws; the ones before are its coins
 FIRST_BLOCK = 8
 # a word's highest bits say below which normal it will be turned
@@ -35,17 +33,16 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
     policies = spec.phi.shape[1]
     if policies > DRAWN_AT_ONCE:
         return _rolling_leader(spec, state, work, seed, replication, decision)
-    # the leader by the estimates first: it sets a bar that most others cannot reach
-    start = max(work.lead[0], 0)
-    leader, best = NONE, -math.inf
-    for j in range(policies):
-        k = start if j == 0 else (j if j > start else j - 1)
-        if j > 0 and _highest_score(spec, state, work, k, seed, replication, decision) <= best:
-            continue
-        drawn = _drawn_score(spec, state, work, k, seed, replication, decision)
-        if drawn > best:
-            leader, best = k, drawn
-    return leader
+    fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
+    # whoever may score highest first: it sets a bar that most others cannot reach
+    leader = _bound_all(spec, state, work)
+    best = _drawn_score(spec, state, work, leader, leader)
+    for k in range(policies):
+        if k != leader and work.most[k] >= best:
+            drawn = _drawn_score(spec, state, work, k, k)
+            if drawn > best or (drawn == best and k < leader):
+                leader, best = k, drawn
+    return leader if best > -math.inf else NONE
 
 
 @kernel
@@ -56,9 +53,8 @@ def _rolling_leader(spec: Spec, state: State, work: Work, seed: int, replication
     if state.clock[CURSOR] > 0:  # 0: nobody has been drawn yet
         first, count = state.clock[CURSOR] - 1, DRAWN_AT_ONCE
     state.clock[CURSOR] = (first + count) % policies + 1
-    for j in range(count):
-        k = (first + j) % policies
-        work.drawn[k] = _drawn_score(spec, state, work, k, seed, replication, decision)
+    for j in range(0, count, DRAWN_AT_ONCE):
+        _draw_window(spec, state, work, first + j, min(DRAWN_AT_ONCE, count - j), seed, replication, decision)
     leader, best = NONE, -math.inf
     for k in range(policies):
         if math.isnan(work.drawn[k]):  # a fresh Work: the draw itself is part of the state
@@ -69,16 +65,28 @@ def _rolling_leader(spec: Spec, state: State, work: Work, seed: int, replication
 
 
 @kernel
-def _drawn_score(
-    spec: Spec, state: State, work: Work, k: int, seed: int, replication: int, decision: int
-) -> float:
-    """Draw policy k's means into state.theta, and score them; -inf where they miss the requirement."""
-    groups = spec.phi.shape[0]
-    for block in range((groups + 3) // 4):
-        words = philox(seed, decision, _block(groups, k, block), replication, DECISIONS)
-        for j in range(min(4, groups - 4 * block)):
-            g = 4 * block + j
-            state.theta[g, k] = _drawn(spec, state, work, k, g, normal(words[j]))
+def _draw_window(
+    spec: Spec, state: State, work: Work, first: int, count: int, seed: int, replication: int, decision: int
+) -> None:
+    """Draw so many policies afresh, round the corner after the last."""
+    policies, blocks = spec.phi.shape[1], _blocks(spec)
+    start = first % policies
+    ahead = min(count, policies - start)
+    for begin, end in ((start, start + ahead), (0, count - ahead)):
+        fill_words(seed, decision, FIRST_BLOCK + begin * blocks, replication, DECISIONS, work.words)
+        for k in range(begin, end):
+            work.drawn[k] = _drawn_score(spec, state, work, k, k - begin)
+
+
+@kernel
+def _drawn_score(spec: Spec, state: State, work: Work, k: int, place: int) -> float:
+    """Draw policy k's means into state.theta, and score them; -inf where they miss the requirement.
+
+    Its words are at this place in work.words.
+    """
+    first = place * _blocks(spec)
+    for g in range(spec.phi.shape[0]):
+        state.theta[g, k] = _drawn(spec, state, work, k, g, normal(work.words[g % 4, first + g // 4]))
     return _score(spec, state, k)
 
 
@@ -89,22 +97,32 @@ def _score(spec: Spec, state: State, k: int) -> float:
 
 
 @kernel
-def _highest_score(
-    spec: Spec, state: State, work: Work, k: int, seed: int, replication: int, decision: int
-) -> float:
-    """What policy k's drawn score cannot exceed: its words' classes, and penalties left out."""
-    groups, total = spec.phi.shape[0], 0.0
-    for block in range((groups + 3) // 4):
-        words = philox(seed, decision, _block(groups, k, block), replication, DECISIONS)
-        for j in range(min(4, groups - 4 * block)):
-            g = 4 * block + j
-            total += spec.shares[g] * _highest(spec, state, work, k, g, HIGHEST[words[j] >> CLASS_BITS])
-    return total
+def _bound_all(spec: Spec, state: State, work: Work) -> int:
+    """Write to work.most what no drawn score can exceed: by the words' classes, penalties left out.
+
+    -inf where the draw must miss a floor. Returns the policy that may score highest.
+    """
+    groups, policies = spec.phi.shape
+    blocks, first = _blocks(spec), 0
+    floors = spec.region.kind == BOX
+    for k in range(policies):
+        total = 0.0
+        for g in range(groups):
+            z = HIGHEST[work.words[g % 4, k * blocks + g // 4] >> CLASS_BITS]
+            highest = _highest(spec, state, work, k, g, z)
+            total += spec.shares[g] * highest
+            if floors and highest < spec.region.lo[g, k] - ROUNDING:
+                total = -math.inf
+        work.most[k] = total
+        if total > work.most[first]:
+            first = k
+    return first
 
 
 @kernel
-def _block(groups: int, k: int, block: int) -> int:
-    return FIRST_BLOCK + k * ((groups + 3) // 4) + block
+def _blocks(spec: Spec) -> int:
+    """Blocks of four words that hold a policy's draw."""
+    return (spec.phi.shape[0] + 3) // 4
 
 
 @kernel
@@ -130,8 +148,8 @@ def _highest(spec: Spec, state: State, work: Work, k: int, g: int, z: float) -> 
 
     The squared sine climbs at a rate of at most 1.
     """
-    if spec.code != BERNOULLI:
-        return _drawn(spec, state, work, k, g, z)
-    n = max(state.n[g, k], 1.0) / dispersion(spec, state, g, k)
-    middle = (n * work.mean[g, k] + 0.375) / (n + 0.75)
-    return middle + 0.5 * max(z, 0.0) / math.sqrt(n + 0.5) + ROUNDING
+    if spec.code == GAUSSIAN:
+        return work.middle[g, k] + work.spread[g, k] * (z + ROUNDING)
+    if spec.code == BERNOULLI:
+        return work.middle[g, k] + work.spread[g, k] * max(z, 0.0) + ROUNDING
+    return _drawn(spec, state, work, k, g, z)

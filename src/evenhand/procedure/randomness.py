@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 
@@ -31,7 +32,7 @@ _TO_UNIT_53 = 1.0 / 9007199254740992.0
 _TWO_PI, _SQRT_2 = 2.0 * math.pi, math.sqrt(2.0)
 
 
-@kernel
+@kernel(inlined=True)
 def philox(seed: int, a: int, b: int, c: int, d: int) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
     """The four 32-bit words at counter (a, b, c, d) under the 64-bit key `seed`."""
     x0, x1 = np.uint64(a) & _MASK, np.uint64(b) & _MASK
@@ -42,6 +43,13 @@ def philox(seed: int, a: int, b: int, c: int, d: int) -> tuple[np.uint64, np.uin
         x0, x1, x2, x3 = (p1 >> _SHIFT) ^ x1 ^ k0, p1 & _MASK, (p0 >> _SHIFT) ^ x3 ^ k1, p0 & _MASK
         k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
     return x0, x1, x2, x3
+
+
+@kernel
+def fill_words(seed: int, a: int, first: int, c: int, d: int, words: NDArray[np.uint64]) -> None:
+    """The words at counters (a, first + j, c, d), a column each: many counters advance at once."""
+    for j in range(words.shape[1]):
+        words[0, j], words[1, j], words[2, j], words[3, j] = philox(seed, a, first + j, c, d)
 
 
 @kernel

@@ -19,6 +19,10 @@ from evenhand.theory.inner import work_size
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+# up to so many policies a posterior draw renews every cell; beyond, a window rolls over their latest draws
+DRAWN_AT_ONCE = 256
 
 # what the entries of State.clock count
 TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, STARTED, PENDING, SHORT, EMPTY, STAGE = range(11)
@@ -61,6 +65,10 @@ class Work(NamedTuple):
     lam_i: Array  # (L,)
     lam_k: Array  # (L,)
     drawn: Array  # (K,) score of each policy's posterior draw, -inf where it is infeasible
+    most: Array  # (K,) what no policy's drawn score can exceed
+    middle: Array  # (L, K) middle of each cell's posterior
+    spread: Array  # (L, K) how far a posterior draw goes from there at most, per standard normal
+    words: Words  # (4, K ceil(L / 4)) the random words of a posterior draw, four groups to a column
     touched: Ints  # (K,) how often a policy's counts changed
     queue: Ints  # (K + 1,) how many policies wait to be estimated again (-1: all), and which
     lead: Ints  # (1,) the leader by the estimates
@@ -104,6 +112,10 @@ def new_work(spec: Spec) -> Work:
         lam_i=np.zeros(groups),
         lam_k=np.zeros(groups),
         drawn=np.full(policies, np.nan),
+        most=np.zeros(policies),
+        middle=np.zeros((groups, policies)),
+        spread=np.zeros((groups, policies)),
+        words=np.zeros((4, min(policies, DRAWN_AT_ONCE) * -(-groups // 4)), dtype=np.uint64),
         touched=np.zeros(policies, dtype=np.int64),
         queue=queue,
         lead=np.full(1, NONE, dtype=np.int64),

@@ -22,7 +22,8 @@ from evenhand.procedure.state import State, Work
 
 Array = NDArray[np.float64]
 
-HALVINGS = 60
+ROUNDS = 60  # of Newton's method: five are usual
+CLOSE = 1e-14
 
 
 @kernel(apart=True)
@@ -51,7 +52,7 @@ def weights_from_gaps(means: Array, w: Array) -> None:
     """The optimal weights of Gaussian arms with one variance, into w.
 
     Garivier and Kaufmann 2016, Theorem 5: x_k, the weight over the best arm's, is y / (gap_k^2 - y), where
-    the common cost y makes sum x_k^2 = 1; found by bisection below the smallest gap.
+    the common cost y makes sum x_k^2 = 1.
     """
     best, nearest = 0, math.inf
     for k in range(1, means.size):
@@ -62,20 +63,35 @@ def weights_from_gaps(means: Array, w: Array) -> None:
         w[k] = gap * gap
         if k != best:
             nearest = min(nearest, w[k])
-    low, high = 0.0, nearest
-    for _ in range(HALVINGS):
-        y = 0.5 * (low + high)
-        total = 0.0
-        for k in range(means.size):
-            if k != best:
-                total += (y / (w[k] - y)) ** 2
-        low, high = (y, high) if total < 1.0 else (low, y)
+    w[best] = math.inf
+    inverse = _inverse_cost(w, nearest)
     total = 0.0
     for k in range(means.size):
-        w[k] = low / (w[k] - low) if k != best else 1.0
+        w[k] = 1.0 / (w[k] * inverse - 1.0) if k != best else 1.0
         total += w[k]
     for k in range(means.size):
         w[k] /= total
+
+
+@kernel
+def _inverse_cost(squares: Array, nearest: float) -> float:
+    """z = 1/y of sum 1 / (gap_k^2 z - 1)^2 = 1.
+
+    That sum to the power -1/2 is concave and nearly straight in z, so Newton's method climbs to where it is
+    1 from the left, in a few rounds; at the start the nearest arm alone makes the sum 1.
+    """
+    z = 2.0 / nearest
+    for _ in range(ROUNDS):
+        total, slope = 0.0, 0.0
+        for k in range(squares.size):
+            x = 1.0 / (squares[k] * z - 1.0)
+            total += x * x
+            slope += squares[k] * (x * x * x) if squares[k] < math.inf else 0.0
+        step = (1.0 - 1.0 / math.sqrt(total)) * total * math.sqrt(total) / slope
+        z += step
+        if step <= CLOSE * z:
+            break
+    return z
 
 
 @kernel
