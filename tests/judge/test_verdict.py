@@ -89,7 +89,7 @@ def test_every_comparison_of_the_stroke_trial_is_a_sharp_bound_from_below() -> N
         for k in range(4):
             if i != k:
                 want = reference.ahead(N[i], S[i], N[k], S[k], q)
-                got = evidence.ahead(spec, state, work, i, k)
+                got = evidence.ahead(spec, state, work, i, k, math.inf)
                 assert got <= want + 1e-9
                 if S[i] / N[i] @ q > S[k] / N[k] @ q and want > 0:
                     assert got >= want - 1e-9

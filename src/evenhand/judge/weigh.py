@@ -105,7 +105,11 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
         if k == leader:
             continue
         fails = evidence.fails(spec, state, work, k) if whole[k] or spec.region.kind == BOX else -math.inf
-        ahead = evidence.ahead(spec, state, work, leader, k) if leader != NONE and whole[k] else -math.inf
+        ahead = (
+            evidence.ahead(spec, state, work, leader, k, math.inf)
+            if leader != NONE and whole[k]
+            else -math.inf
+        )
         against = max(float(np.logaddexp(ahead, fails)), LEAST)
         if against < value:
             value, piece = against, k

@@ -149,6 +149,8 @@ def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
 def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """The smallest certified evidence (ln e-value) over the pieces, and which piece it is."""
     policies = spec.phi.shape[1]
+    if spec.region.kind == PENALTY:
+        return _weakest_penalised(spec, state, work, leader)
     value, piece = math.inf, 0
     for k in range(policies):
         if k != leader:
@@ -160,6 +162,42 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
         if met < value:
             value, piece = met, policies + which
     return value, piece
+
+
+@kernel
+def _weakest_penalised(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
+    """The same with penalties, where a piece is costly and all are about the scores.
+
+    The one that seems weakest is weighed first; of each other it is enough to know that it is not weaker.
+    """
+    first = NONE
+    for k in range(spec.phi.shape[1]):
+        if k != leader and (first == NONE or work.ahead[k] < work.ahead[first]):
+            first = k
+    value, piece = math.inf, 0
+    if first != NONE:
+        value, piece = _ahead(spec, state, work, leader, first, math.inf), first
+    for k in range(spec.phi.shape[1]):
+        if k != leader and k != first:
+            mine = _ahead(spec, state, work, leader, k, value)
+            if mine < value:
+                value, piece = mine, k
+    return value, piece
+
+
+@kernel
+def _ahead(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
+    """That the leader is ahead of k: weighed unless it has been since anything it touches changed, and so far
+    that it is known to exceed `enough`.
+    """
+    owner = work.touched[leader]
+    if not _is_fresh(work.stamp_ahead, work, k, owner, leader) or (
+        work.up_to[k] < enough and work.ahead[k] >= work.up_to[k]
+    ):
+        work.ahead[k] = evidence.ahead(spec, state, work, leader, k, enough)
+        work.up_to[k] = enough
+        _stamp(work.stamp_ahead, work, k, owner, leader)
+    return work.ahead[k]
 
 
 @kernel(apart=True)
@@ -181,11 +219,7 @@ def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int)
         work.stamp_fails[k] = work.touched[k]
     if leader == NONE:
         return work.fails[k]
-    owner = work.touched[leader]
-    if not _is_fresh(work.stamp_ahead, work, k, owner, leader):
-        work.ahead[k] = evidence.ahead(spec, state, work, leader, k)
-        _stamp(work.stamp_ahead, work, k, owner, leader)
-    return float(np.logaddexp(work.ahead[k], work.fails[k]))
+    return float(np.logaddexp(_ahead(spec, state, work, leader, k, math.inf), work.fails[k]))
 
 
 @kernel(apart=True)

@@ -60,6 +60,7 @@ class Work(NamedTuple):
     score: Array  # (K,) overall mean (less penalty) of each policy's estimate
     glr: Array  # (K,) likelihood-ratio evidence against each rival (or of entering, where nobody is feasible)
     ahead: Array  # (K,) ln e-value that the leader is ahead of k
+    up_to: Array  # (K,) beyond this it was not weighed: it is at least what ahead[k] says
     fails: Array  # (K,) ln e-value that k fails its requirement
     probability: Array  # (L, K) the distribution the last cell was drawn from
     lam_i: Array  # (L,)
@@ -107,6 +108,7 @@ def new_work(spec: Spec) -> Work:
         score=np.zeros(policies),
         glr=np.zeros(policies),
         ahead=np.zeros(policies),
+        up_to=np.full(policies, np.inf),
         fails=np.zeros(policies),
         probability=np.zeros((groups, policies)),
         lam_i=np.zeros(groups),

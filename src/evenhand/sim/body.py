@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ Flags = NDArray[np.bool_]
 
 # shares are added up as whole multiples of this: sums of integers are the same in any order
 SHARE_UNIT = 2.0**-36
+LINE = 128  # bytes that processors fetch, and wait for, together
 
 
 class Rows(NamedTuple):
@@ -84,7 +85,32 @@ def new_body(spec: Spec, source: Source) -> Body:
         after=whole[2], first=whole[3], last=whole[4], drawn=np.zeros(spec.phi.shape, dtype=np.int64),
         mean=np.zeros(spec.phi.shape), clock=np.zeros(2, dtype=np.int64), peak=np.zeros(2),
     )  # fmt: skip
-    return Body(new_state(spec), new_state(spec), new_work(spec), desk)
+    return _in_one_piece(Body(new_state(spec), new_state(spec), new_work(spec), desk))
+
+
+def _in_one_piece(body: Body) -> Body:
+    """The same arrays, side by side in memory of their own.
+
+    Where threads' small arrays lie among each other's, a write of one makes the others wait.
+    """
+    size = sum(_lines(array) for part in body for array in part)
+    memory = np.zeros(size + LINE, dtype=np.uint8)
+    start = -memory.ctypes.data % LINE
+    parts: list[Any] = []
+    for part in body:
+        arrays = []
+        for array in part:
+            place = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+            place[...] = array
+            arrays.append(place)
+            start += _lines(array)
+        parts.append(type(part)(*arrays))
+    return Body(*parts)
+
+
+def _lines(array: NDArray[Any]) -> int:
+    """Bytes of the cache lines that hold it."""
+    return -(-array.nbytes // LINE) * LINE
 
 
 def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:

@@ -118,7 +118,7 @@ def simulate(
         for _ in range(horizon):
             k, g = _chosen(state, means)
             record(spec, state, work, k, g, draw(how, number, means[g, k]), False)
-            ahead = ahead or evidence.ahead(spec, state, work, 0, 1) >= level
+            ahead = ahead or evidence.ahead(spec, state, work, 0, 1, math.inf) >= level
             fails = fails or evidence.fails(spec, state, work, 1) >= level
             least, _ = evidence.meets(spec, state, work, 0)
             meets = meets or level <= least < math.inf

@@ -148,7 +148,7 @@ def test_evidence_is_never_nan_and_never_minus_infinity(
     told = {(k, g): data.draw(st.lists(OUTCOMES[family], max_size=12)) for k in range(2) for g in range(2)}
     state, work = heard(spec, told)
     found = [
-        evidence.ahead(spec, state, work, 0, 1),
+        evidence.ahead(spec, state, work, 0, 1, math.inf),
         evidence.fails(spec, state, work, 1),
         evidence.meets(spec, state, work, 0)[0],
     ]

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD, Region
+from evenhand.model.units import GAUSSIAN
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
-from evenhand.procedure.stopping import cells, mixture
+from evenhand.procedure.stopping import cells, mixture, penalised
 from evenhand.procedure.stopping.cells import atom_ceiling, cell_above, cell_below, threshold
 from evenhand.procedure.stopping.logs import NOTHING, add
 
@@ -33,9 +34,14 @@ Array = NDArray[np.float64]
 
 
 @kernel(apart=True)
-def ahead(spec: Spec, state: State, work: Work, i: int, k: int) -> float:
-    """Against {k scores at least what i does}: the leader i is ahead of its rival k."""
+def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -> float:
+    """Against {k scores at least what i does}: the leader i is ahead of its rival k.
+
+    Once it is known to exceed `enough`, how far does not matter.
+    """
     if spec.region.kind == PENALTY:
+        if spec.code == GAUSSIAN and not spec.unknown_variance:
+            return penalised.ahead(spec, state, i, k, enough, work.scratch)
         return mixture.beats(spec, state, work, spec.region, i, k, threshold(spec))
     return cells.ahead(spec, state, i, k, work.scratch)
 

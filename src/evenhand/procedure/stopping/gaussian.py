@@ -132,7 +132,7 @@ def solve(gap: float, one: Block, two: Block) -> tuple[float, float, float, floa
     z1, z2 = eta * c1, eta * c2  # exact where Phi(z) is 1
     p1, p2 = 0.0, 0.0
     for turn in range(ROUNDS):
-        m1, m2 = _mills(z1), _mills(z2)
+        m1, m2 = mills(z1), mills(z2)
         p1, p2 = z1 + m1, z2 + m2
         eta = (gap + p1 * one.gamma + p2 * two.gamma) / alpha
         pull = 1.0 / alpha if eta > 0.0 else 0.0
@@ -159,8 +159,8 @@ def psi(z: float) -> float:
 
 
 @kernel
-def _mills(z: float) -> float:
-    """phi(z) / Phi(z), so that psi'(z) = z + _mills(z)."""
+def mills(z: float) -> float:
+    """phi(z) / Phi(z), so that psi'(z) = z + mills(z)."""
     if z > 9.0:
         return 0.0
     return 2.0 * PEAK * math.exp(-0.5 * z * z) / math.erfc(-SQRT_HALF * z)
