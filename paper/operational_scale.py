@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from evenhand.paper import contestants, instances, published
-from evenhand.paper.contestants import DEFAULT, Setting
+from evenhand.paper.contestants import DEFAULT, MATCHED, Setting
 
 from evenhand.model.families import Bernoulli, Gaussian
 from evenhand.report.pictures import success_picture
@@ -18,7 +18,6 @@ from evenhand.sim.truths import Drawn
 BATCH, SUBGRADIENT_STEPS, INITIAL = 10, 3, 2
 CHECKPOINTS = 6
 STEPS = len(published.OPERATIONAL_SCALE) * 6
-MATCHED = "evenhand, Bernoulli model"
 MIX = (
     "The paper does not say how many policies come from each of its three ranges; here a third each, "
     "drawn anew for every replication, so the published shares are not directly comparable."

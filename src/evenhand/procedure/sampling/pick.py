@@ -17,7 +17,7 @@ GUARD = 0.5
 WRITTEN_OUT = 1024
 
 
-@kernel
+@kernel(inlined=True)
 def count(state: State, k: int, g: int) -> float:
     """Samples of a cell, those still out included."""
     return state.n[g, k] + state.out[g, k]

@@ -39,7 +39,7 @@ def span(spec: Spec, group: int) -> tuple[int, int]:
     return (group, group + 1) if spec.mode == PROPORTIONAL else (0, 1)
 
 
-@kernel
+@kernel(inlined=True)
 def amount(spec: Spec, table: Array, k: int, g: int) -> float:
     """A cell's entry, or its policy's total where groups are met afterwards."""
     if spec.mode != AGNOSTIC:
@@ -50,13 +50,13 @@ def amount(spec: Spec, table: Array, k: int, g: int) -> float:
     return total
 
 
-@kernel
+@kernel(inlined=True)
 def drawn(spec: Spec, state: State, k: int, g: int) -> float:
     """Samples of a cell, or of its policy where groups are met afterwards; those still out included."""
     return amount(spec, state.n, k, g) + amount(spec, state.out, k, g)
 
 
-@kernel
+@kernel(inlined=True)
 def even(spec: Spec, g: int) -> float:
     """The weight of a cell of group g when samples are spread as evenly as the mode allows."""
     groups, policies = spec.phi.shape

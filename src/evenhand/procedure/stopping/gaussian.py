@@ -38,6 +38,8 @@ N1 = 200.0  # and on shifts of 1/sqrt(N1) of each cell apart from the others
 ROUNDS = 20  # of Newton's method: three are usual
 CLOSE = 1e-4  # a step in z so small changes the bound by about its square
 FAR_LEFT = -30.0  # from here on the normal tail's series is exact to the last digit
+FAR_RIGHT = 9.0  # from here on Phi(z) is 1 to the last digit
+LOG_2 = math.log(2.0)
 SQRT_HALF = math.sqrt(0.5)
 PEAK = 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -153,6 +155,8 @@ def solve(gap: float, one: Block, two: Block) -> tuple[float, float, float, floa
 @kernel
 def psi(z: float) -> float:
     """z^2/2 + ln(2 Phi(z)): the log of the mean of exp(z |xi|), xi standard normal."""
+    if z > FAR_RIGHT:
+        return 0.5 * z * z + LOG_2
     if z > FAR_LEFT:
         return 0.5 * z * z + math.log(math.erfc(-SQRT_HALF * z))
     return math.log(2.0 * PEAK / -z) + math.log1p(_left_series(z))
@@ -161,7 +165,7 @@ def psi(z: float) -> float:
 @kernel
 def mills(z: float) -> float:
     """phi(z) / Phi(z), so that psi'(z) = z + mills(z)."""
-    if z > 9.0:
+    if z > FAR_RIGHT:
         return 0.0
     return 2.0 * PEAK * math.exp(-0.5 * z * z) / math.erfc(-SQRT_HALF * z)
 

@@ -152,8 +152,8 @@ def _peak(
         gain = gap * step + (one.along - z_i) * _slide(one, 0.0) + (two.along - z_k) * _slide(two, 0.0)
         if gain < CLOSE or best > enough:
             return best, -1
-        far = step > STRIDE * eta  # the cells of the rival that stay at the floor will not for long
-        step = min(step, STRIDE * eta)
+        far = step > STRIDE * eta > 0.0  # the cells of the rival that stay at the floor will not for long
+        step = STRIDE * eta if far else step
         turned = 0.5 if two.jump >= 0 else 1.0  # cells of the rival came to the floor or left it: overshot
         z_i, z_k, eta = z_i + _slide(one, step), z_k + turned * _slide(two, step), eta + step
         start[0], start[1], start[2] = eta, z_i, z_k
@@ -214,7 +214,7 @@ def _side(spec: Spec, state: State, k: int, turn: float, table: Array) -> Side:
     mean, sd, kappa = table[:size], table[size : 2 * size], table[2 * size : 3 * size]
     b, line, slope = table[3 * size : 4 * size], table[4 * size : 5 * size], table[5 * size :]
     line[:], slope[:] = EITHER, -1.0
-    used, total, logs = 0, 0.0, 0.0
+    used, total, logs, growth = 0, 0.0, 0.0, 1.0
     for g in range(size):
         used += spec.shares[g] > 0.0
     square = 1.0 / max(used, 1)  # u^2
@@ -226,10 +226,12 @@ def _side(spec: Spec, state: State, k: int, turn: float, table: Array) -> Side:
             mean[g] = state.s[g, k] / n
             b[g] = N1 * n / (n + N1)  # rho
             total += square * b[g]
-            logs += math.log1p(n / N1)
+            growth *= 1.0 + n / N1
+            if growth > 1e200:
+                logs, growth = logs + math.log(growth), 1.0
     for g in range(size):
         b[g] *= math.sqrt(square / (N0 + total))
-    return Side(turn, mean, sd, kappa, b, line, slope, 0.5 * (logs + math.log1p(total / N0)))
+    return Side(turn, mean, sd, kappa, b, line, slope, 0.5 * (logs + math.log(growth * (1.0 + total / N0))))
 
 
 @kernel
