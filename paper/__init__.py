@@ -19,7 +19,7 @@ from evenhand.paper import (
     three_treatments,
     trial_data,
 )
-from evenhand.paper.contestants import Setting
+from evenhand.paper.contestants import Setting, took
 
 from evenhand.errors import BadInput, nearest
 from evenhand.report.document import Report
@@ -35,7 +35,7 @@ EXPERIMENTS: dict[str, Any] = {
     "c": hard_and_soft,
     "ist": stroke_trial,
 }
-__all__ = ["EXPERIMENTS", "Setting", "chosen", "run", "steps", "trial_data"]
+__all__ = ["EXPERIMENTS", "Setting", "chosen", "run", "steps", "took", "trial_data"]
 TITLE = "The paper beside evenhand"
 
 
@@ -67,7 +67,12 @@ def run(names: Sequence[str], setting: Setting, out: Path, tick: Callable[[str],
             )
             (figures / f"{picture.name}.png").write_bytes(png(picture.draw(WIDE)))
     results = {name: dict(section.numbers) for name, section in zip(names, sections, strict=True)}
-    header = {"replications": setting.replications, "literal": setting.literal, "seed": setting.seed}
+    header = {
+        "replications": setting.replications,
+        "literal": setting.literal,
+        "seed": setting.seed,
+        "seconds": setting.seconds,
+    }
     (out / "results.json").write_text(
         json.dumps(header | results, indent=1, allow_nan=False) + "\n", encoding="utf-8"
     )

@@ -6,7 +6,7 @@ The paper's algorithm to the letter and with a step that converges, and evenhand
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evenhand.paper.trial_data import Trial
@@ -38,6 +38,7 @@ class Setting:
     seed: int = 1
     workers: int | None = None
     trial: Trial | None = None  # the stroke trial rebuilt from its public file
+    seconds: dict[str, float] = field(default_factory=dict)  # what each contestant took, in all experiments
 
 
 def fixed_confidence(delta: float) -> dict[str, Procedure]:
@@ -76,8 +77,20 @@ def run(
     for name, procedure in procedures.items():
         count = min(setting.literal, setting.replications) if name in FEWER else setting.replications
         found[name] = simulate(problem, truth, procedure, count, setting.seed, checkpoints, setting.workers)
+        setting.seconds[name] = setting.seconds.get(name, 0.0) + found[name].seconds
         tick(name)
     return found
+
+
+def took(setting: Setting) -> tuple[float, float]:
+    """Seconds of evenhand's rows and the baselines, and of Algorithm 1 with either step."""
+    theirs = sum(setting.seconds.get(name, 0.0) for name in (LITERAL, CONVERGING))
+    return sum(setting.seconds.values()) - theirs, theirs
+
+
+def headings(found: dict[str, Runs]) -> list[str]:
+    """The contestants as column heads, with the number of runs where it is not that of the rest."""
+    return [f"{name} ({runs.replications:,} runs)" if name in FEWER else name for name, runs in found.items()]
 
 
 def numbers(runs: Runs) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             problem, means, contestants.fixed_confidence(delta), setting, partial(_named, tick, delta)
         )
     planned = plan(problem, means)
-    names = list(found[0.2])
+    names, heads = list(found[0.2]), contestants.headings(found[0.2])
     rows = [
         [
             f"{delta:g}",
@@ -60,9 +60,9 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
         ),
         tables=(
             table(
-                "Mean samples ± standard error", ["risk", "published", *names, "evenhand / published"], rows
+                "Mean samples ± standard error", ["risk", "published", *heads, "evenhand / published"], rows
             ),
-            table("Share correct with its exact 95% interval", ["risk", "published", *names], right),
+            table("Share correct with its exact 95% interval", ["risk", "published", *heads], right),
         ),
         numbers={
             "time": [planned.time_low, planned.time_high],

@@ -31,7 +31,7 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             setting,
             lambda name, gap=gap: tick(f"(a') gap {gap:g}: {name}"),  # type: ignore[misc]
         )
-        names = list(found)
+        names = contestants.headings(found)
         points.append(Point("published", planned.time_low, ratio, ratio - 2 * error, ratio + 2 * error))
         points += [
             Point(name, planned.time_low, float(runs.samples.mean()) / nats) for name, runs in found.items()

@@ -66,7 +66,7 @@ def _allocations(gamma: float | None, runs: dict[str, Runs], where: str) -> tupl
 
 def _run_tables(found: dict[str, dict[str, Runs]]) -> tuple[Table, ...]:
     """Samples and share correct, a row per requirement."""
-    names = list(found["hard"])
+    names, shown = list(found["hard"]), contestants.headings(found["hard"])
     rows, right = [], []
     for gamma, (answer, samples, error, _, correct) in published.HARD_AND_SOFT.items():
         label, runs = _label(gamma), found[_label(gamma)]
@@ -74,10 +74,10 @@ def _run_tables(found: dict[str, dict[str, Runs]]) -> tuple[Table, ...]:
         ratio = runs[contestants.DEFAULT].samples.mean() / samples
         rows.append([label, answer, f"{samples:,} ± {error}", *means, f"{ratio:.2f}"])
         right.append([label, f"{correct:.3f}", *(contestants.share(runs[n].correct) for n in names)])
-    heads = ["requirement", "answer", "published", *names, "evenhand / published"]
+    heads = ["requirement", "answer", "published", *shown, "evenhand / published"]
     return (
         table("Mean samples ± standard error at risk 0.2", heads, rows),
-        table("Share correct with its exact 95% interval", ["requirement", "published", *names], right),
+        table("Share correct with its exact 95% interval", ["requirement", "published", *shown], right),
     )
 
 

@@ -30,7 +30,7 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
     names: list[str] = []
     for policies, (samples, ours, baseline) in published.OPERATIONAL_SCALE.items():
         found = _run(policies, samples, setting, tick)
-        names = list(found)
+        names = contestants.headings(found)
         curve = [
             Success(name, at, *runs.at_checkpoint(number))
             for name, runs in found.items()

@@ -60,7 +60,13 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             *rebuilt,
             table(
                 "Share correct, with its exact 95% interval",
-                ["patients", "T-a-S-CS, published", "T-a-S, published", "uniform, published", *order],
+                [
+                    "patients",
+                    "T-a-S-CS, published",
+                    "T-a-S, published",
+                    "uniform, published",
+                    *contestants.headings({n: found[n] for n in order}),
+                ],
                 rows,
             ),
         ),

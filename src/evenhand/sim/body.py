@@ -98,7 +98,7 @@ def _in_one_piece(body: Body) -> Body:
     start = -memory.ctypes.data % LINE
     parts: list[Any] = []
     for part in body:
-        arrays = []
+        arrays: list[Any] = []
         for array in part:
             place = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
             place[...] = array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 
@@ -25,7 +26,7 @@ from evenhand.errors import BadInput
 @click.option(
     "--literal",
     type=click.IntRange(min=2),
-    help="Replications of Algorithm 1's constant step; a tenth unless given.",
+    help="Replications of Algorithm 1's constant step and of (b)'s Bernoulli model; a tenth unless given.",
 )
 @click.option(
     "-o",
@@ -81,6 +82,8 @@ def command(
     show = console()
     for section in sections:
         say(show, "".join(part if isinstance(part, str) else part.text for part in section.lead))
+    ours, theirs = (str(timedelta(seconds=round(part))) for part in room.took(setting))
+    say(show, f"evenhand's rows and the baselines took {ours}, Algorithm 1 {theirs} (hours:minutes:seconds).")
     say(show, f"Open {folder / 'index.html'}.")
 
 
