@@ -96,6 +96,19 @@ def test_a_turn_finds_what_it_has_just_appended(journal: Journal) -> None:
     assert [record.seq for record in journal.by_cell("one", 4, 3)] == [3]
 
 
+def test_keys_looked_up_together_are_those_looked_up_alone(journal: Journal) -> None:
+    head = journal.create("one", entries(1)[0])
+    parts = [(b'{"p":%d}' % part, Index(key="k", part=part)) for part in range(2)]
+    journal.append("one", [*parts, (b"{}", Index(key="other", part=0))], head)
+    with journal.turn("one") as turn:
+        alone = {key: turn.by_key(key) for key in ("k", "other", "new")}
+        assert [len(found) for found in alone.values()] == [2, 1, 0]
+        turn.look_up(list(alone))
+        assert {key: turn.by_key(key) for key in alone} == alone
+        [record] = turn.append([(b'{"p":2}', Index(key="k", part=2))])
+        assert turn.by_key("k") == [*alone["k"], record]
+
+
 def test_experiments_do_not_see_each_other(journal: Journal) -> None:
     one, two = journal.create("one", entries(1)[0]), journal.create("two", entries(1)[0])
     assert one.hash != two.hash

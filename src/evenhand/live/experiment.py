@@ -143,7 +143,7 @@ class Experiment:
         worker, key = optional_text(worker, "worker"), optional_text(key, "key")
         ours = key is None and worker is None and self._journal.shared
         request = Request(count, group, worker, secrets.token_hex(8) if ours else key, lease, ours)
-        asks = self._writer.submit(partial(asking.ask, request=request))
+        asks = self._writer.submit(partial(asking.ask, request=request), None if ours else key)
         return asks if n is not None else next(iter(asks), None)
 
     def tell(self, ticket: Ask | str, outcome: float, *, group: str | None = None) -> Receipt:

@@ -80,6 +80,11 @@ page = (
 )  # fmt: skip
 by_ticket = sa.select(*_record).where(_of, events.c.ticket == sa.bindparam("what")).order_by(events.c.seq)
 by_key = sa.select(*_record).where(_of, events.c.key == sa.bindparam("what")).order_by(events.c.part)
+by_keys = (
+    sa.select(events.c.key, *_record)
+    .where(_of, events.c.key.in_(sa.bindparam("what", expanding=True)))
+    .order_by(events.c.part)
+)
 by_cell = (
     sa.select(*_record)
     .where(_of, events.c.cell == sa.bindparam("what"), events.c.seq <= sa.bindparam("until"))

@@ -38,12 +38,15 @@ class Turn:
         self.snapshot = int(row.snapshot)
         self.wrote = False
         self._waiting: list[Values] = []
+        self._of_keys: dict[str, list[Record]] = {}  # of those looked up beforehand
 
     def append(self, entries: Sequence[Entry]) -> list[Record]:
         """Add events; they are written at the latest when the turn ends."""
         records = extend(self.head, [body for body, _ in entries])
         for record, (_, index) in zip(records, entries, strict=True):
             self._waiting.append({"experiment": self.number, **record._asdict(), **index._asdict()})
+            if index.key in self._of_keys:
+                self._of_keys[index.key].append(record)
         if records:
             self.head = Head(records[-1].seq, records[-1].hash)
         return records
@@ -55,8 +58,16 @@ class Turn:
     def by_ticket(self, ticket: int) -> list[Record]:
         return self._found(tables.by_ticket, ticket)
 
+    def look_up(self, keys: Sequence[str]) -> None:
+        """Fetch what there is of all these keys at once, for `by_key`."""
+        self._of_keys = {key: [] for key in keys}
+        rows = self._connection.execute(tables.by_keys, {"of": self.number, "what": list(self._of_keys)})
+        for key, seq, body, hash_ in rows:
+            self._of_keys[key].append(Record(seq, body, hash_))
+
     def by_key(self, key: str) -> list[Record]:
-        return self._found(tables.by_key, key)
+        known = self._of_keys.get(key)
+        return self._found(tables.by_key, key) if known is None else list(known)
 
     def by_cell(self, cell: int, until: int | None = None) -> list[Record]:
         """The events by which outcomes of a cell count (told, imported, amended), up to one."""

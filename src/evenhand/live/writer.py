@@ -33,8 +33,9 @@ _PAUSES = (0.0, 0.05, 0.1, 0.2)  # seconds before trying again; then always the 
 class _Call:
     """Somebody's wish, and what came of it."""
 
-    def __init__(self, work: Callable[[Session], Any]) -> None:
+    def __init__(self, work: Callable[[Session], Any], key: str | None) -> None:
         self.work = work
+        self.key = key
         self.done = False
         self.leads = False  # its caller is the one to write now
         self.value: Any = None
@@ -72,9 +73,9 @@ class Writer:
         with self._lock:
             self._insist(lambda _again: self._known_fold())
 
-    def submit(self, work: Callable[[Session], T]) -> T:
-        """Do it, and return when it is on the disk."""
-        call = _Call(work)
+    def submit(self, work: Callable[[Session], T], key: str | None = None) -> T:
+        """Do it, and return when it is on the disk. `key`: one that the work will look up."""
+        call = _Call(work, key)
         with self._door:
             self._queue.append(call)
             call.leads = not self._has_leader
@@ -152,6 +153,8 @@ class Writer:
         with self._journal.turn(self._experiment) as turn:
             if turn.head != fold.head:
                 self._follow(fold, turn)
+            if keys := [call.key for call in calls if call.key is not None]:
+                turn.look_up(keys)  # once for all, and before anything waits to be written
             session = Session(turn, fold, self._clock, self._leases, again)
             session.give_up_overdue()
             for call in calls:

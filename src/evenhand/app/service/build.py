@@ -28,6 +28,7 @@ from evenhand.app.service.access import Access
 from evenhand.app.service.description import description
 from evenhand.app.service.jobs import Jobs
 from evenhand.app.service.keys import Keys, KnownKeys
+from evenhand.app.service.looks import Views
 from evenhand.app.service.manners import (
     checked_body,
     refuse_http,
@@ -44,7 +45,6 @@ from evenhand.errors import EvenhandError
 
 BODY_BYTES = 1_000_000
 AT_ONCE = 64  # requests at work; others wait their turn
-VIEW_SECONDS = 60.0
 log = logging.getLogger("evenhand.service")
 
 
@@ -55,23 +55,6 @@ class Settings:
     journal: str
     hosts: tuple[str, ...] = ()
     warm: bool = False  # load kernels and start helpers right away, not on first use
-
-
-class Views:
-    """Who looked at what within the last minute, so that a page that refreshes is one look."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, str], float] = {}
-        self._lock = threading.Lock()
-
-    def is_new(self, experiment: str, who: str, what: str) -> bool:
-        now, key = time.monotonic(), (experiment, who, what)
-        with self._lock:
-            fresh = now - self._seen.get(key, -VIEW_SECONDS) >= VIEW_SECONDS
-            if fresh:
-                self._seen = {k: at for k, at in self._seen.items() if now - at < VIEW_SECONDS}
-                self._seen[key] = now
-            return fresh
 
 
 def create_app(settings: Settings) -> Litestar:

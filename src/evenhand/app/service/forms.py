@@ -6,6 +6,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from evenhand.app.service.jobs import MOST_CELLS
+from evenhand.errors import BadInput
+from evenhand.study import Study
+
 Text = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Ticket = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -88,3 +92,19 @@ class LogIn(Struct, forbid_unknown_fields=True):
     """A key, for a browser's session."""
 
     key: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+def study_of(table: dict[str, Any]) -> Study:
+    """The study that a request holds; one that is too large, or names files, is refused first."""
+    problem = table.get("problem")
+    if isinstance(problem, dict):
+        parts = (problem.get("policies"), problem.get("groups"))
+        sizes = [len(part) for part in parts if isinstance(part, (list, dict))]
+        if len(sizes) == 2 and sizes[0] * sizes[1] > MOST_CELLS:
+            raise BadInput(
+                f"the service takes at most {MOST_CELLS:,} cells; this has {sizes[0] * sizes[1]:,}."
+            )
+    truth = table.get("truth")
+    if isinstance(truth, dict) and ("cells" in truth or "data" in truth):
+        raise BadInput("the service opens no files: give the truth as means.")
+    return Study.from_dict(table)

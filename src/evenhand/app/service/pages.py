@@ -22,10 +22,10 @@ from litestar.static_files import create_static_files_router
 from evenhand.app.service import tasks
 from evenhand.app.service.access import key_of, role
 from evenhand.app.service.drawn import Drawn
-from evenhand.app.service.forms import SaveForm
+from evenhand.app.service.forms import SaveForm, study_of
+from evenhand.app.service.looks import note_view
 from evenhand.app.service.panels import Audited, Panels
 from evenhand.app.service.registry import Registry, blinded
-from evenhand.app.service.routes import note_view, study_of
 from evenhand.app.service.studio import Studio
 from evenhand.app.service.templating import page, render
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
-from litestar import MediaType, Request, Response, Router, get, post
+from litestar import MediaType, Response, Router, get, post
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParameter
@@ -26,17 +26,16 @@ from evenhand.app.service.forms import (
     Refusal,
     SimulateForm,
     TellForm,
+    study_of,
 )
-from evenhand.app.service.jobs import MOST_CELLS, PLAN_SECONDS, Jobs
+from evenhand.app.service.jobs import PLAN_SECONDS, Jobs
+from evenhand.app.service.looks import Asked, note_view, seen_by
 from evenhand.app.service.registry import Registry, blinded
 from evenhand.app.service.studio import Studio
 from evenhand.errors import BadInput, Conflict
-from evenhand.live.experiment import Experiment
-from evenhand.study import Study
 
 PAGE = 1_000  # events in one answer
 ID = "^[A-Za-z0-9_-]{1,64}$"
-Asked = Request[Any, Any, Any]
 IdempotencyKey = Annotated[
     str | None, HeaderParameter(name="Idempotency-Key", min_length=1, max_length=200, pattern="^[!-~]+$")
 ]
@@ -277,34 +276,3 @@ _handlers: list[Any] = [
     simulation, healthz, prometheus,
 ]  # fmt: skip
 router = Router("/", route_handlers=_handlers)
-
-
-def seen_by(request: Asked, trial: Experiment, what: str) -> dict[str, Any]:
-    """The status as this key may see it; an unblinded look is written down first."""
-    if not key_of(request).may("analyst"):
-        return blinded(trial.status())
-    note_view(request, trial, what)
-    return trial.status()
-
-
-def note_view(request: Asked, trial: Experiment, what: str) -> None:
-    """Looking at outcomes before the end is an event; once a minute for each who looks at the same thing."""
-    who = key_of(request)
-    if request.app.state.views.is_new(trial.protocol.experiment, who.id, what):
-        trial.view(who.name, what)
-
-
-def study_of(table: dict[str, Any]) -> Study:
-    """The study that a request holds; one that is too large, or names files, is refused first."""
-    problem = table.get("problem")
-    if isinstance(problem, dict):
-        parts = (problem.get("policies"), problem.get("groups"))
-        sizes = [len(part) for part in parts if isinstance(part, (list, dict))]
-        if len(sizes) == 2 and sizes[0] * sizes[1] > MOST_CELLS:
-            raise BadInput(
-                f"the service takes at most {MOST_CELLS:,} cells; this has {sizes[0] * sizes[1]:,}."
-            )
-    truth = table.get("truth")
-    if isinstance(truth, dict) and ("cells" in truth or "data" in truth):
-        raise BadInput("the service opens no files: give the truth as means.")
-    return Study.from_dict(table)
