@@ -44,6 +44,7 @@ from evenhand.app.service.warming import warm
 from evenhand.errors import EvenhandError
 
 BODY_BYTES = 1_000_000
+WARM_AFTER = 0.5  # seconds: the first answers go first
 AT_ONCE = 64  # requests at work; others wait their turn
 log = logging.getLogger("evenhand.service")
 
@@ -68,7 +69,9 @@ def create_app(settings: Settings) -> Litestar:
         # one thread for each request at work; they mostly wait for the writer, which commits for all at once
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
         if settings.warm:
-            threading.Thread(target=warm, args=(studio,), daemon=True).start()
+            later = threading.Timer(WARM_AFTER, warm, args=(studio,))
+            later.daemon = True
+            later.start()
         try:
             yield
         finally:
