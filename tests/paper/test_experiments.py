@@ -1,0 +1,56 @@
+"""The paper's experiments with a handful of runs: who is in which table and picture, with how many runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evenhand.app.commands.paper import paper_room
+
+SAME, CERTIFIED = "evenhand, same threshold", "evenhand, certified"
+CONSTANT, CONVERGING = "Algorithm 1, constant step", "Algorithm 1, converging step"
+
+
+@pytest.fixture(scope="module")
+def room() -> Any:
+    return paper_room()
+
+
+@pytest.fixture(scope="module")
+def hard_and_soft(room: Any) -> Any:
+    """Experiment (c), with four runs each and two of the constant step."""
+    return room.EXPERIMENTS["c"].section(room.Setting(4, 2, 1, 2), lambda _: None)
+
+
+def test_pictures_of_c_show_where_evenhands_own_samples_went(hard_and_soft: Any) -> None:
+    names = [picture.name for picture in hard_and_soft.pictures if picture.name.startswith("allocation")]
+    assert names == [
+        f"allocation-{where}-{who}"
+        for where in ("with-hard-floors", "with-gamma-10")
+        for who in ("evenhand-same-threshold", "evenhand-certified")
+    ]
+
+
+def test_the_heat_map_holds_the_shares_of_its_contestant(room: Any, hard_and_soft: Any) -> None:
+    picture = next(p for p in hard_and_soft.pictures if p.name.endswith("hard-floors-evenhand-certified"))
+    kept = hard_and_soft.numbers["hard"][CERTIFIED]["allocation"]
+    shares = {(row[0], row[1]): row[2] for row in picture.table.rows}
+    policies = [f"a{k}" for k in range(1, 11)]
+    for k, policy in enumerate(policies):
+        for g in range(3):
+            assert shares[policy, f"group {g + 1}"] == pytest.approx(kept[k][g])
+
+
+def test_columns_say_who_ran_fewer_replications(hard_and_soft: Any) -> None:
+    samples = hard_and_soft.tables[0]
+    assert samples.columns[3:7] == (SAME, CERTIFIED, CONVERGING, f"{CONSTANT} (2 runs)")
+    counts = {name: kept["replications"] for name, kept in hard_and_soft.numbers["gamma = 5"].items()}
+    assert counts == {SAME: 4, CERTIFIED: 4, CONVERGING: 4, CONSTANT: 2}
+
+
+def test_algorithm_1_is_timed_apart_from_the_rest(room: Any) -> None:
+    setting = room.Setting(
+        2, 2, seconds={SAME: 1.0, CERTIFIED: 2.0, "uniform": 4.0, CONSTANT: 8.0, CONVERGING: 16.0}
+    )
+    assert room.took(setting) == (7.0, 24.0)
