@@ -184,8 +184,13 @@ def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:
             rows = Rows(*(file[name] for name in Rows._fields))
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; give one that `simulate --save` wrote.") from None
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as problem:
-        raise BadInput(f"{path} must be runs saved by evenhand; it cannot be read: {problem}.") from None
+    except OSError as problem:
+        raise BadInput(f"{path} cannot be read: {problem}.") from None
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        # the libraries' own words would advise to load it unsafely
+        raise BadInput(
+            f"{path} must be runs that `simulate --save` wrote; it is another file, or damaged."
+        ) from None
     if header.get("format") != FORMAT:
         raise BadInput(f"{path} has format {header.get('format')}; this version reads format {FORMAT}.")
     return header, rows
