@@ -24,6 +24,7 @@ from evenhand.theory.inner import score
 FIRST_BLOCK = 8
 # a word's highest bits say below which normal it will be turned
 CLASS_BITS = np.uint64(24)
+HOPELESS = 1e300  # taken off the score of a draw that must miss a floor
 HIGHEST = np.array([normal.py_func((c << 24) | 0xFFFFFF) for c in range(256)])  # type: ignore[attr-defined]
 
 
@@ -100,23 +101,48 @@ def _score(spec: Spec, state: State, k: int) -> float:
 def _bound_all(spec: Spec, state: State, work: Work) -> int:
     """Write to work.most what no drawn score can exceed: by the words' classes, penalties left out.
 
-    -inf where the draw must miss a floor. Returns the policy that may score highest.
+    Far below all scores where the draw must miss a floor. Returns the policy that may score highest.
     """
-    groups, policies = spec.phi.shape
-    blocks, first = _blocks(spec), 0
-    floors = spec.region.kind == BOX
-    for k in range(policies):
-        total = 0.0
-        for g in range(groups):
-            z = HIGHEST[work.words[g % 4, k * blocks + g // 4] >> CLASS_BITS]
-            highest = _highest(spec, state, work, k, g, z)
-            total += spec.shares[g] * highest
-            if floors and highest < spec.region.lo[g, k] - ROUNDING:
-                total = -math.inf
-        work.most[k] = total
-        if total > work.most[first]:
+    policies = spec.phi.shape[1]
+    work.most[:] = 0.0
+    for g in range(spec.phi.shape[0]):
+        if spec.code == GAUSSIAN or spec.code == BERNOULLI:
+            _bound_by_line(spec, work, g)
+        else:
+            _bound_by_draw(spec, state, work, g)
+    first = 0
+    for k in range(1, policies):
+        if work.most[k] > work.most[first]:
             first = k
     return first
+
+
+@kernel
+def _bound_by_line(spec: Spec, work: Work, g: int) -> None:
+    """Add what group g may score at most; without branches, so that many policies are done at once.
+
+    A Gaussian draw is linear in its normal. A Bernoulli one is a squared sine, which climbs at a rate of at
+    most 1 from the middle.
+    """
+    most, middle, spread, floor = work.most, work.middle[g], work.spread[g], spec.region.lo[g]
+    words, blocks, first, share = work.words[g % 4], _blocks(spec), g // 4, spec.shares[g]
+    lowest = 0.0 if spec.code == BERNOULLI else -math.inf
+    slack = ROUNDING if spec.region.kind == BOX else math.inf
+    for k in range(most.size):
+        z = max(HIGHEST[words[k * blocks + first] >> CLASS_BITS], lowest)
+        highest = middle[k] + spread[k] * (z + ROUNDING) + ROUNDING
+        most[k] += share * highest - (HOPELESS if highest < floor[k] - slack else 0.0)
+
+
+@kernel
+def _bound_by_draw(spec: Spec, state: State, work: Work, g: int) -> None:
+    """The same for the other families: the draw with the highest normal of the class."""
+    blocks, share = _blocks(spec), spec.shares[g]
+    for k in range(work.most.size):
+        z = HIGHEST[work.words[g % 4, k * blocks + g // 4] >> CLASS_BITS]
+        highest = _drawn(spec, state, work, k, g, z)
+        missed = spec.region.kind == BOX and highest < spec.region.lo[g, k] - ROUNDING
+        work.most[k] += share * highest - (HOPELESS if missed else 0.0)
 
 
 @kernel
@@ -140,16 +166,3 @@ def _drawn(spec: Spec, state: State, work: Work, k: int, g: int, z: float) -> fl
     if spec.code == POISSON:
         return max(math.sqrt(mean + 0.375 / n) + 0.5 * z / math.sqrt(n), 0.0) ** 2
     return mean * math.exp(z / math.sqrt(n))
-
-
-@kernel
-def _highest(spec: Spec, state: State, work: Work, k: int, g: int, z: float) -> float:
-    """No mean drawn with a normal up to z exceeds this; cheap where `_drawn` is not.
-
-    The squared sine climbs at a rate of at most 1.
-    """
-    if spec.code == GAUSSIAN:
-        return work.middle[g, k] + work.spread[g, k] * (z + ROUNDING)
-    if spec.code == BERNOULLI:
-        return work.middle[g, k] + work.spread[g, k] * max(z, 0.0) + ROUNDING
-    return _drawn(spec, state, work, k, g, z)

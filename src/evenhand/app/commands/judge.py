@@ -46,8 +46,8 @@ def command(
     """Judge DATA (CSV or Parquet: policy, group, outcome; or policy, group, n, mean or successes).
 
     Every cell and policy is met, failed or undecided, by the study's own stopping rule: verdicts, intervals
-    and decision never contradict it. Ends with code 0 when decided and 3 when not, so that it can stand as a
-    gate in a pipeline.
+    and decision never contradict it. Ends with code 0 when decided and 3 when not; "none
+    of them" is a decision too, so a gate in a pipeline asks for the answer in --json as well.
     """
     from evenhand.judge.verdict import judge
     from evenhand.study import load
