@@ -87,7 +87,11 @@ def _cells() -> Table:
         ]
         for k, name in enumerate(problem.policies)
     ]
-    return table("Patients without death, another stroke or a bleed in 14 days", ["policy", *problem.group_names, "overall", "verdict"], rows)
+    return table(
+        "Patients without death, another stroke or a bleed in 14 days",
+        ["policy", *problem.group_names, "overall", "verdict"],
+        rows,
+    )
 
 
 def _named(tick: Callable[[str], None], name: str) -> None:
