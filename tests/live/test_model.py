@@ -36,6 +36,7 @@ class Ticket:
     outcome: int | None = None  # the first told
     latest: int | None = None  # after corrections
     refused: set[int] = field(default_factory=set)
+    given_up: bool = False  # dropped or expired before any outcome came
 
 
 class Model:
@@ -51,7 +52,7 @@ class Model:
     def expire(self) -> None:
         for ticket in self.tickets:
             if ticket.state == "out" and ticket.deadline <= self.time:
-                ticket.state = "expired"
+                ticket.state, ticket.given_up = "expired", True
                 self.events += 1
 
     def held(self, worker: str | None) -> list[Ticket]:
@@ -78,10 +79,11 @@ class Model:
         ticket.latest = outcome
 
     def drop(self, ticket: Ticket) -> bool:
+        """Is it given up, now or before? Saying so again is no harm, even when an outcome came late."""
         if ticket.state == "out":
-            ticket.state = "dropped"
+            ticket.state, ticket.given_up = "dropped", True
             self.events += 1
-        return ticket.outcome is None
+        return ticket.given_up
 
     def cells(self) -> dict[tuple[str, str], tuple[int, int]]:
         """Counts and sums by cell."""
