@@ -1,4 +1,4 @@
-"""A base install, without the extras: what it can still do, and what it says of the rest."""
+"""An install without the packages of the extras: what it can still do, and what it says of the rest."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def tell_story(
 ) -> Path | None:
     """Tell it about this study, step by step; the journal and the report go to the folder.
 
-    A base install hears the first half, and what the second needs.
+    An install without all dependencies hears the first half, and what the second needs.
     """
     _tempt(show, study)
     planned = _plan(show, study)

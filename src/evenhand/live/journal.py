@@ -168,8 +168,8 @@ class Journal:
         """Called after each commit."""
 
     def _explain(self, problem: sa.exc.DBAPIError) -> Exception:
-        """What an error of the database means here."""
-        raise NotImplementedError
+        """What an error of the database means; a storage that knows more of its errors says more."""
+        return StorageFailed(f"the database refused: {problem.orig}; nothing was written.")
 
     @contextmanager
     def _read(self) -> Iterator[sa.Connection]:

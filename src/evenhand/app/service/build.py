@@ -68,13 +68,14 @@ def create_app(settings: Settings) -> Litestar:
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
         # one thread for each request at work; they mostly wait for the writer, which commits for all at once
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
+        warming = threading.Timer(WARM_AFTER, warm, args=(studio,))
+        warming.daemon = True
         if settings.warm:
-            later = threading.Timer(WARM_AFTER, warm, args=(studio,))
-            later.daemon = True
-            later.start()
+            warming.start()
         try:
             yield
         finally:
+            warming.cancel()  # a service that is stopped at once starts no helpers any more
             jobs.close()
             studio.close()
             registry.close()
