@@ -23,8 +23,7 @@ from evenhand.paper.contestants import Setting, took
 
 from evenhand.errors import BadInput, nearest
 from evenhand.report.document import Report
-from evenhand.report.figures.save import png, svg
-from evenhand.report.figures.style import WIDE
+from evenhand.report.files import save_picture
 from evenhand.report.sections import Section
 
 EXPERIMENTS: dict[str, Any] = {
@@ -62,10 +61,7 @@ def run(names: Sequence[str], setting: Setting, out: Path, tick: Callable[[str],
     figures.mkdir(parents=True, exist_ok=True)
     for section in sections:
         for picture in section.pictures:
-            (figures / f"{picture.name}.svg").write_text(
-                svg(picture.draw(WIDE), picture.name), encoding="utf-8"
-            )
-            (figures / f"{picture.name}.png").write_bytes(png(picture.draw(WIDE)))
+            save_picture(picture, figures, picture.name)
     results = {name: dict(section.numbers) for name, section in zip(names, sections, strict=True)}
     header = {
         "replications": setting.replications,

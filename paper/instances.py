@@ -67,18 +67,21 @@ def operational_scale(policies: int, family: Bernoulli | Gaussian) -> Problem:
 class OperationalMeans:
     """Means of the operational-scale instance, drawn anew for each replication by its address.
 
-    The paper gives the ranges and not how many policies come from each: a third each here. Policy 1 is
-    (0.45, 0.45, 0.45).
+    The paper gives three ranges and not the share of policies in each: a third here, or those in `mix`, the
+    rest in the third range. Policy 1 is (0.45, 0.45, 0.45).
     """
 
-    def __init__(self, policies: int) -> None:
+    def __init__(self, policies: int, mix: tuple[float, float] = (1 / 3, 1 / 3)) -> None:
         self.policies = policies
+        feasible, good = mix
+        self.ends = round(feasible * (policies - 1)), round((feasible + good) * (policies - 1))
 
     def __call__(self, seed: int, replication: int) -> Array:
         means = np.full((self.policies, 3), 0.45)
         for k in range(1, self.policies):
+            kind = sum(k > end for end in self.ends)
             for g in range(3):
-                low, high = _range(k % 3, g)
+                low, high = _range(kind, g)
                 means[k, g] = low + (high - low) * uniform(seed, 3 * k + g, 0, replication, SCENARIOS)
         return means
 

@@ -9,6 +9,7 @@ from evenhand.paper import contestants, instances, published
 from evenhand.paper.contestants import DEFAULT, MATCHED, Setting
 
 from evenhand.model.families import Bernoulli, Gaussian
+from evenhand.procedure.spec import Procedure
 from evenhand.report.pictures import success_picture
 from evenhand.report.rows import Success
 from evenhand.report.sections import Section, Strong, table
@@ -63,21 +64,26 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
     )
 
 
+def procedures(samples: int) -> dict[str, Procedure]:
+    """The contestants with this budget."""
+    return contestants.fixed_budget(samples, BATCH, SUBGRADIENT_STEPS, INITIAL)
+
+
 def _run(policies: int, samples: int, setting: Setting, tick: Callable[[str], None]) -> dict[str, Runs]:
     means = instances.OperationalMeans(policies)
     checkpoints = [samples * step // CHECKPOINTS for step in range(1, CHECKPOINTS + 1)]
-    procedures = contestants.fixed_budget(samples, BATCH, SUBGRADIENT_STEPS, INITIAL)
+    all_of_them = procedures(samples)
     say = partial(_named, tick, policies)
     found = contestants.run(
         instances.operational_scale(policies, Gaussian(1.0)),
         Drawn(means, outcomes="bernoulli"),
-        procedures,
+        all_of_them,
         setting,
         say,
         checkpoints,
     )
     matched = instances.operational_scale(policies, Bernoulli())
-    own = {MATCHED: procedures[DEFAULT]}
+    own = {MATCHED: all_of_them[DEFAULT]}
     return found | contestants.run(matched, Drawn(means), own, setting, say, checkpoints)
 
 

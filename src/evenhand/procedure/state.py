@@ -61,6 +61,7 @@ class Work(NamedTuple):
     glr: Array  # (K,) likelihood-ratio evidence against each rival (or of entering, where nobody is feasible)
     ahead: Array  # (K,) ln e-value that the leader is ahead of k
     up_to: Array  # (K,) beyond this it was not weighed: it is at least what ahead[k] says
+    last: Array  # (K, 3) where the search for ahead[k] ended, see `stopping.penalised`
     fails: Array  # (K,) ln e-value that k fails its requirement
     probability: Array  # (L, K) the distribution the last cell was drawn from
     lam_i: Array  # (L,)
@@ -109,6 +110,7 @@ def new_work(spec: Spec) -> Work:
         glr=np.zeros(policies),
         ahead=np.zeros(policies),
         up_to=np.full(policies, np.inf),
+        last=np.zeros((policies, 3)),
         fails=np.zeros(policies),
         probability=np.zeros((groups, policies)),
         lam_i=np.zeros(groups),

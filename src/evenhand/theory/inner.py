@@ -87,7 +87,7 @@ def beat(
     if r.kind == QUOTA:
         return quota.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     if r.kind == PENALTY:
-        return penalty.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+        return penalty.beat(code, r, q, i, k, v, mu, math.inf, lam_i, lam_k, work)
     if r.kind == SPREAD:
         return spread.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     if r.kind == DISPERSION:

@@ -75,7 +75,7 @@ def root(duel: Duel, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
     """The pulls on either side of the surplus's root; both policies placed at the lower; the surplus."""
     if duel.code != GAUSSIAN:
         return search(duel, False, lam_i, lam_k)
-    below, above = walk(duel)
+    below, above, _ = walk(duel)
     surplus, _ = place(duel, False, below, lam_i, lam_k)
     return below, above, surplus
 

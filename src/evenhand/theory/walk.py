@@ -3,7 +3,7 @@
 A rival's cell rests at its floor and departs when the pull carries it beyond, until it arrives at its cap;
 with a penalty it climbs steeply, rests at its floor, and departs. Policy i's cell falls, and with a penalty
 jumps to its steep line once. So walk from one such pull to the next, until the line in between has its root
-there, or a jump passes 0.
+there, or a jump passes 0. The dual Psi falls at the rate of the surplus, so its value adds up on the way.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ BESIDE = 4e-16  # relative distance to either side of a jump
 
 
 @kernel
-def walk(duel: Duel) -> tuple[float, float]:
-    """The pulls just below and above the root of a Gaussian duel's surplus; equal where it does not jump."""
-    eta = 0.0
+def walk(duel: Duel) -> tuple[float, float, float]:
+    """The pulls just below and above the root of a Gaussian duel's surplus, equal where it does not jump; and
+    Psi there, which no meeting costs less than.
+    """
+    eta, psi = 0.0, 0.0
     for _ in range(3 * duel.q.size + 1):
         level, slope, upcoming = 0.0, 0.0, math.inf
         for g in range(duel.q.size):
@@ -41,11 +43,12 @@ def walk(duel: Duel) -> tuple[float, float]:
             level, slope, upcoming = level + q * score, slope + q * growth, min(upcoming, change)
         root = -level / slope
         if root < eta:
-            return eta * (1.0 - BESIDE), eta * (1.0 + BESIDE)
-        if root <= upcoming:
-            return root, root
-        eta = upcoming
-    return eta, eta
+            return eta * (1.0 - BESIDE), eta * (1.0 + BESIDE), psi
+        last, eta = eta, min(root, upcoming)
+        psi -= (eta - last) * (level + 0.5 * slope * (eta + last))
+        if eta == root:
+            break
+    return eta, eta, psi
 
 
 @kernel

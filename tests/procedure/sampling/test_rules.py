@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import binom
 
-from evenhand.model.constraints import Floors, Gap, NoConstraint
+from evenhand.model.constraints import Floors, Gap, NoConstraint, Penalty
 from evenhand.model.families import Gaussian
 from evenhand.model.problem import Problem
 from evenhand.procedure.estimates import refresh
@@ -15,6 +15,7 @@ from evenhand.procedure.sampling.ascent import effective, pieces_at
 from evenhand.procedure.sampling.nobody_feasible import weigh
 from evenhand.procedure.sampling.policy_track_and_stop import weights_from_gaps
 from evenhand.procedure.spec import Budget, Procedure
+from evenhand.theory import inner
 from evenhand.theory.plan import plan
 from tests.procedure.sampling.body import MEANS, SHARES, Body, body, problem
 
@@ -24,7 +25,7 @@ def worth(run: Body, w: np.ndarray) -> float:
     leader = refresh(run.spec, run.state, run.work, True)
     v, values = np.empty_like(w), np.empty(w.shape[1])
     effective(run.spec, run.state, np.ascontiguousarray(w), v)
-    return float(values[pieces_at(run.spec, run.work, leader, v, values)])
+    return float(values[pieces_at(run.spec, run.work, leader, v, 0.0, values)])
 
 
 def settled(rule: str, mode: str = "active", steps: int = 1500) -> Body:
@@ -215,3 +216,26 @@ def test_floors_for_every_policy_of_its_own_are_respected_by_the_closed_form() -
     w, v = np.empty((3, 4)), np.empty((3, 4))
     weigh(run.spec, run.state, run.work, w, v)
     assert [int(g) for g in w.argmax(axis=0)] == [0, 2, 0, 1]
+
+
+def test_under_penalties_the_cheapest_piece_is_found_without_solving_them_all() -> None:
+    rng = np.random.default_rng(5)
+    soft = Problem(tuple("abcdefgh"), SHARES, Gaussian(0.5), Penalty(0.2, 5.0))
+    run = Body(soft, Procedure(sampling="track-and-stop", initial=4), rng.uniform(0.0, 0.8, (8, 3)))
+    run.start()
+    leader = refresh(run.spec, run.state, run.work, True)
+    lam_i, lam_k = np.empty(3), np.empty(3)
+    remembered = np.zeros(8)
+    for _ in range(40):
+        v = rng.gamma(1.0, size=(3, 8)) + 0.01
+        each = np.array([
+            inner.beat(run.spec.code, run.spec.region, run.spec.shares, leader, k, v, run.work.mean,
+                       lam_i, lam_k, run.work.scratch)[1] if k != leader else np.inf
+            for k in range(8)
+        ])  # fmt: skip
+        for slack in (0.0, 0.3):
+            found = pieces_at(run.spec, run.work, leader, v, slack, remembered)
+            assert found == each.argmin()
+            near = each <= each.min() + slack
+            assert np.array_equal(remembered[near], each[near])
+            assert np.all(remembered[~near] > each.min())

@@ -12,6 +12,7 @@ from evenhand.model import region as regions
 from evenhand.model.region import Region
 from evenhand.model.units import EXPONENTIAL, GAUSSIAN, POISSON
 from evenhand.theory import inner
+from evenhand.theory.regions import penalty as regions_penalty
 from tests.oracles import Cells, beaten, daqp_value, divergence, scip_value, slsqp_value
 from tests.theory.regions.instances import (
     CONVEX,
@@ -106,6 +107,24 @@ def test_the_gaussian_agrees_with_trying_every_choice_of_lines(seed: int) -> Non
     assert certified(value, lower, 1e-11)
     expected = daqp_value(stacked(GAUSSIAN, v, mu), beaten(r, q, 0, 1))
     assert value == pytest.approx(expected, rel=1e-7, abs=1e-9)
+
+
+@few
+@given(seed=seeds())
+def test_a_search_that_ends_early_says_that_the_rival_is_dearer_and_never_else(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups = int(rng.integers(1, 6))
+    r, q, v = a_penalty(rng, GAUSSIAN, groups), shares(rng, groups), weights(rng, (groups, 2))
+    mu = leader_first(r, q, means(rng, GAUSSIAN, (groups, 2)))
+    value, lower, _, _ = beat(GAUSSIAN, r, q, v, mu)
+    for part in (0.2, 0.99, 1.01, 3.0):
+        lam_i, lam_k = np.empty(groups), np.empty(groups)
+        work = np.full(inner.work_size(groups, 0), np.nan)
+        _, short = regions_penalty.beat(GAUSSIAN, r, q, 0, 1, v, mu, part * value, lam_i, lam_k, work)
+        if part > 1.0:
+            assert short == lower
+        else:
+            assert part * value <= short <= lower
 
 
 @pytest.mark.parametrize("seed", range(4))

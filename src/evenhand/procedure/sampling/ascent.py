@@ -21,6 +21,7 @@ from evenhand.procedure.spec import ACTIVE, PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
 from evenhand.theory.bulk import beat_all
+from evenhand.theory.regions import penalty
 
 Array = NDArray[np.float64]
 
@@ -38,22 +39,45 @@ def effective(spec: Spec, state: State, w: Array, v: Array) -> None:
 
 
 @kernel(apart=True)
-def pieces_at(spec: Spec, work: Work, leader: int, v: Array, values: Array) -> int:
-    """The cost of every piece at weights v, into values (K,); returns the cheapest. alg:internal."""
+def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> int:
+    """The cost of every piece at weights v, into values (K,); returns the cheapest. alg:internal.
+
+    Of pieces that cost more than the cheapest and `slack` it is enough to know that they do.
+    """
     policies = spec.phi.shape[1]
     r, mean = spec.region, work.mean
     if leader == NONE:
         for k in range(policies):
             values[k], _ = inner.enter(spec.code, r, k, v, mean, work.lam_k, work.scratch)
+    elif r.kind == PENALTY:
+        _penalised_rivals(spec, work, leader, v, slack, values)
     else:
         beat_all(
             spec.code, r, spec.shares, leader, v, mean, values, work.lam_i, work.lam_k, work.scratch
         )  # fmt: skip
-        values[leader] = math.inf
-        if r.kind != PENALTY:
-            values[leader], _, _ = inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
+        values[leader], _, _ = inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
+    return _cheapest(values)
+
+
+@kernel
+def _penalised_rivals(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> None:
+    """Every rival's cost; the one that was cheapest last time goes first and shortens the others' search."""
+    values[leader] = math.inf
+    first, least = _cheapest(values), math.inf
+    for turn in range(values.size):
+        k = (first + turn) % values.size
+        if k != leader:
+            _, values[k] = penalty.beat(
+                spec.code, spec.region, spec.shares, leader, k, v, work.mean, least + slack,
+                work.lam_i, work.lam_k, work.scratch,
+            )  # fmt: skip
+            least = min(least, values[k])
+
+
+@kernel
+def _cheapest(values: Array) -> int:
     best = 0
-    for k in range(1, policies):
+    for k in range(1, values.size):
         if values[k] < values[best]:
             best = k
     return best

@@ -53,7 +53,8 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
         add(x, state.track)
         normalise(x)
         effective(spec, state, x, x)
-        bar = values[pieces_at(spec, work, leader, x, values)] + t**-0.9 / spec.phi.size
+        slack = t**-0.9 / spec.phi.size
+        bar = values[pieces_at(spec, work, leader, x, slack, values)] + slack
         for k in range(spec.phi.shape[1]):
             if values[k] <= bar and players < PLAYERS:
                 slopes(spec, state, work, leader, k, x, work.spare[FIRST + players])

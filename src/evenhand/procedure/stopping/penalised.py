@@ -47,6 +47,8 @@ TOGETHER = 10  # rounds of Newton's method for eta and both z: four are usual
 ROUNDS = 60  # for eta, and for each z, where that fails
 CLOSE = 1e-6  # what another round would add to the evidence
 LOOKS = 64  # choices of lines that are settled one by one; beyond, the bound is less close
+FEW = 6  # groups whose choices of lines are all settled
+CLEAR = 1e-2  # more than the bounds of one evidence, found from two starts, can differ
 
 
 class Tangent(NamedTuple):
@@ -58,10 +60,11 @@ class Tangent(NamedTuple):
 
 
 @kernel(apart=True)
-def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, work: Array) -> float:
+def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, work: Array) -> float:
     """ln e-value against {k scores at least what i does}, penalties included. A lower bound.
 
-    More than `plenty` is never needed.
+    More than `plenty` is never needed. `last` remembers where the search ended (eta and both z): what is
+    clearly more than plenty there needs no other. It is no start, or the evidence would have a history.
     """
     groups = spec.shares.size
     for g in range(groups):
@@ -69,10 +72,14 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, work: Array) 
             return NOTHING
     leader = side_of(spec, state, i, -1.0, work[: 6 * groups])
     rival = side_of(spec, state, k, 1.0, work[6 * groups : 12 * groups])
+    if groups <= FEW and last[0] > 0.0:
+        known = _bound_at(spec, leader, rival, last)
+        if known > plenty + CLEAR:
+            return known
     waiting, size = work[12 * groups :], 3 + groups
     waiting[0], waiting[1], waiting[2] = _start(spec, leader, rival)
     waiting[3:size] = EITHER
-    least, choices, looks = plenty, 1, 0
+    least, weakest, choices, looks = plenty, math.inf, 1, 0
     while choices > 0:
         choices -= 1
         choice = waiting[choices * size : (choices + 1) * size]
@@ -80,6 +87,8 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, work: Array) 
             leader.line[g] = choice[3 + g]
         value, jump = _peak(spec, leader, rival, choice[:3], least, looks == LOOKS)
         if jump < 0:
+            if value < weakest:
+                weakest, last[0], last[1], last[2] = value, choice[0], choice[1], choice[2]
             least = min(least, value)
             continue
         looks += 1
@@ -89,6 +98,15 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, work: Array) 
         choice[3 + jump], other[3 + jump] = PLAIN, STEEP
         choices += 2
     return least
+
+
+@kernel
+def _bound_at(spec: Spec, leader: Side, rival: Side, at: Array) -> float:
+    """The bound at eta and both z, over all lines at once."""
+    found = bound(leader, stand_of(spec, leader, at[0], at[1]))
+    found += bound(rival, stand_of(spec, rival, at[0], at[2]))
+    leader.slope[:], rival.slope[:] = -1.0, -1.0
+    return found
 
 
 @kernel

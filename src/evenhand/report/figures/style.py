@@ -45,8 +45,9 @@ DASHES: Final[tuple[tuple[float, ...] | None, ...]] = (None, (5, 2), (1.5, 1.5),
 VERDICT_COLOUR = {"met": BLUE, "failed": VERMILLION, "undecided": GREY}
 
 TEXT, SMALL = 13.0, 11.5
+FONT = "DejaVu Sans"
 SETTINGS: Final[Any] = {
-    "font.family": "DejaVu Sans",
+    "font.family": FONT,
     "text.parse_math": False,  # a name with two dollar signs is a name
     "svg.fonttype": "none",  # words stay words: selectable, searchable, set in the reader's own font
     "path.simplify": False,
@@ -74,11 +75,10 @@ class Canvas:
     ) -> None:  # fmt: skip
         """Words centred vertically on y; shortened with an ellipsis where they do not fit the room."""
         shown = printable(words) if room is None else shortened(printable(words), room, size, bold)
-        with rc_context(SETTINGS):
-            self.axes.text(
-                x, y, shown, color=colour, fontsize=size, fontweight="bold" if bold else "normal",
-                ha=anchor, va="center_baseline", rotation=rotation,
-            )  # fmt: skip
+        self.axes.text(
+            x, y, shown, color=colour, fontsize=size, fontweight="bold" if bold else "normal", ha=anchor,
+            va="center_baseline", rotation=rotation, fontfamily=FONT, parse_math=False,
+        )  # fmt: skip
 
     def line(
         self, xs: Sequence[float], ys: Sequence[float], colour: str, width: float = 1.0,
@@ -199,7 +199,7 @@ def shortened(words: str, room: float, size: float, bold: bool = False) -> str:
 @lru_cache(maxsize=4096)
 def text_width(words: str, size: float, bold: bool = False) -> float:
     """How wide the words are, in pixels, without drawing them."""
-    font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
+    font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
     with warnings.catch_warnings():
         # a glyph the measuring font lacks is measured as its box; the reader's font will have it
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import Region
-from evenhand.model.units import EXPONENTIAL, edge_high, edge_low
+from evenhand.model.units import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
 from evenhand.theory.duel import Duel
-from evenhand.theory.meeting import between, cost, root, search
+from evenhand.theory.meeting import between, cost, place, search
 from evenhand.theory.pulls import EITHER, PLAIN, STEEP
+from evenhand.theory.walk import walk
 
 Array = NDArray[np.float64]
 
@@ -52,9 +53,12 @@ def leave(
 @kernel(apart=True)
 def beat(
     code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
-    lam_i: Array, lam_k: Array, work: Array,
+    enough: float, lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext2: the cheapest way for rival k to reach the penalised score of policy i."""
+    """eq:f_mu_opt_ext2: the cheapest way for rival k to reach the penalised score of policy i.
+
+    Where the lower bound comes to be `enough` the value is infinite, or whatever was found until then.
+    """
     n = q.size
     low, high, floor = work[:n], work[n : 2 * n], work[2 * n : 3 * n]
     line, slope, rest = work[3 * n : 4 * n], work[4 * n : 5 * n], work[5 * n :]
@@ -77,11 +81,11 @@ def beat(
         if below < math.inf:
             between(duel, True, surplus, above, lam_i, lam_k, rest)
             return 0.0, 0.0
-    return _choose_lines(duel, lam_i, lam_k, rest)
+    return _choose_lines(duel, enough, lam_i, lam_k, rest)
 
 
 @kernel
-def _choose_lines(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
+def _choose_lines(duel: Duel, enough: float, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
     """The cheapest meeting over all choices of lines, and a lower bound, by branch and bound."""
     n = duel.q.size
     now_i, now_k, scratch = work[:n], work[n : 2 * n], work[2 * n : 4 * n]
@@ -95,19 +99,19 @@ def _choose_lines(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[
     while choices > 0:
         choices -= 1
         choice = waiting[choices * size : (choices + 1) * size]
-        if choice[0] >= value * (1.0 - ENOUGH) or looks == LOOKS:
+        if choice[0] >= min(value * (1.0 - ENOUGH), enough) or looks == LOOKS:
             lower = min(lower, choice[0])
             continue
         looks += 1
-        found, bound, jump = _settle(_on(duel, choice[1:]), now_i, now_k, sides, scratch)
+        found, bound, jump = _settle(_on(duel, choice[1:]), min(value, enough), now_i, now_k, sides, scratch)
         value = _keep(found, value, now_i, now_k, lam_i, lam_k)
         choice[0] = max(choice[0], bound)
         if jump >= 0:
             for side in range(2):
                 tried = _on(duel, sides[side * n : (side + 1) * n])
-                found, _, _ = _settle(tried, now_i, now_k, unused, scratch)
+                found, _, _ = _settle(tried, min(value, enough), now_i, now_k, unused, scratch)
                 value = _keep(found, value, now_i, now_k, lam_i, lam_k)
-        if jump < 0 or choice[0] >= value * (1.0 - ENOUGH):
+        if jump < 0 or choice[0] >= min(value * (1.0 - ENOUGH), enough):
             lower = min(lower, choice[0])
         else:
             _fork(waiting, choices, size, jump)
@@ -116,14 +120,23 @@ def _choose_lines(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[
 
 
 @kernel
-def _settle(duel: Duel, lam_i: Array, lam_k: Array, sides: Array, work: Array) -> tuple[float, float, int]:
+def _settle(
+    duel: Duel, enough: float, lam_i: Array, lam_k: Array, sides: Array, work: Array
+) -> tuple[float, float, int]:
     """The cheapest meeting on the lines allowed: value, lower bound, and the group whose line jumps or -1.
 
     Where one jumps the value is far from the bound; `sides` holds the choices just below and above the jump.
+    Where the bound is `enough` the value stays unknown.
     """
     n = duel.q.size
-    below, above, surplus = root(duel, lam_i, lam_k)
-    lower = cost(duel, lam_i, lam_k) - below * surplus
+    if duel.code == GAUSSIAN:
+        below, above, lower = walk(duel)
+        if lower >= enough:
+            return math.inf, lower, -1
+        surplus, _ = place(duel, False, below, lam_i, lam_k)
+    else:
+        below, above, surplus = search(duel, False, lam_i, lam_k)
+        lower = cost(duel, lam_i, lam_k) - below * surplus
     jump = -1
     if above > below:
         _lines(duel, sides[:n])
@@ -134,8 +147,9 @@ def _settle(duel: Duel, lam_i: Array, lam_k: Array, sides: Array, work: Array) -
             drop = duel.q[g] * duel.gamma[g] * abs(duel.mu[g, duel.i] - duel.floor[g])
             if sides[g] != sides[n + g] and drop > widest:
                 widest, jump = drop, g
-    value = cost(duel, lam_i, lam_k)
-    return value, max(min(lower, value), 0.0), jump
+    # whoever ends early and whoever does not must have the same bound, to the last bit
+    lower = max(lower, 0.0)
+    return max(cost(duel, lam_i, lam_k), lower), lower, jump
 
 
 @kernel
