@@ -104,9 +104,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, 
 def _bound_at(spec: Spec, leader: Side, rival: Side, at: Array) -> float:
     """The bound at eta and both z, over all lines at once."""
     found = bound(leader, stand_of(spec, leader, at[0], at[1]))
-    found += bound(rival, stand_of(spec, rival, at[0], at[2]))
-    leader.slope[:], rival.slope[:] = -1.0, -1.0
-    return found
+    return found + bound(rival, stand_of(spec, rival, at[0], at[2]))
 
 
 @kernel
@@ -129,6 +127,7 @@ def _peak(
     fro between its lines is better settled either way, unless all is wanted at once.
     """
     eta, z_i, z_k = start
+    leader.slope[:], rival.slope[:] = -1.0, -1.0  # where cells were before is of another search
     one, two = stand_of(spec, leader, eta, z_i), stand_of(spec, rival, eta, z_k)
     best = NOTHING
     for _ in range(TOGETHER):
