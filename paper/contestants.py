@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from evenhand.paper import published
 from evenhand.paper.trial_data import Trial
 
 from evenhand.model.problem import Problem
@@ -26,6 +27,7 @@ CERTIFIED = "evenhand, certified"
 POLICY_LEVEL = "policy-level Track-and-Stop"
 UNIFORM = "uniform"
 MATCHED = "evenhand, Bernoulli model"
+LESS_RIGHT = "evenhand less right: p"  # the head of a column of `less_right`
 FEWER = (LITERAL, MATCHED)  # one often does not stop; the other is beside the paper's question
 
 
@@ -115,3 +117,12 @@ def share(hits: Any) -> str:
     """A share with its exact 95% interval: 0.787 [0.768, 0.805]."""
     found = rate(hits)
     return f"{found.rate:.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
+def less_right(runs: Runs, printed: float) -> str:
+    """How likely so many errors are, were we as right as the paper: Fisher's exact test, one-sided."""
+    from scipy.stats import hypergeom
+
+    ours, theirs = int((~runs.correct).sum()), round((1.0 - printed) * published.REPLICATIONS)
+    all_runs = runs.replications + published.REPLICATIONS
+    return f"{hypergeom.sf(ours - 1, all_runs, ours + theirs, runs.replications):.3f}"

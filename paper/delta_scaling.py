@@ -38,7 +38,12 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
         for delta, printed in published.DELTA_SCALING.items()
     ]
     right = [
-        [f"{delta:g}", f"{printed[3]:.4f}", *(contestants.share(found[delta][n].correct) for n in names)]
+        [
+            f"{delta:g}",
+            f"{printed[3]:.4f}",
+            *(contestants.share(found[delta][n].correct) for n in names),
+            contestants.less_right(found[delta][contestants.DEFAULT], printed[3]),
+        ]
         for delta, printed in published.DELTA_SCALING.items()
     ]
     ratio = found[0.0005][contestants.DEFAULT].samples.mean() / published.DELTA_SCALING[0.0005][0]
@@ -62,7 +67,11 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             table(
                 "Mean samples ± standard error", ["risk", "published", *heads, "evenhand / published"], rows
             ),
-            table("Share correct with its exact 95% interval", ["risk", "published", *heads], right),
+            table(
+                "Share correct with its exact 95% interval",
+                ["risk", "published", *heads, contestants.LESS_RIGHT],
+                right,
+            ),
         ),
         numbers={
             "time": [planned.time_low, planned.time_high],

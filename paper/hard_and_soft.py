@@ -73,11 +73,17 @@ def _run_tables(found: dict[str, dict[str, Runs]]) -> tuple[Table, ...]:
         means = [contestants.mean_and_error(runs[n]) for n in names]
         ratio = runs[contestants.DEFAULT].samples.mean() / samples
         rows.append([label, answer, f"{samples:,} ± {error}", *means, f"{ratio:.2f}"])
-        right.append([label, f"{correct:.3f}", *(contestants.share(runs[n].correct) for n in names)])
+        shares = [contestants.share(runs[n].correct) for n in names]
+        less = contestants.less_right(runs[contestants.DEFAULT], correct)
+        right.append([label, f"{correct:.3f}", *shares, less])
     heads = ["requirement", "answer", "published", *shown, "evenhand / published"]
     return (
         table("Mean samples ± standard error at risk 0.2", heads, rows),
-        table("Share correct with its exact 95% interval", ["requirement", "published", *shown], right),
+        table(
+            "Share correct with its exact 95% interval",
+            ["requirement", "published", *shown, contestants.LESS_RIGHT],
+            right,
+        ),
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import fisher_exact
 
 from evenhand.app.commands.paper import paper_room
 
@@ -54,3 +57,22 @@ def test_algorithm_1_is_timed_apart_from_the_rest(room: Any) -> None:
         2, 2, seconds={SAME: 1.0, CERTIFIED: 2.0, "uniform": 4.0, CONSTANT: 8.0, CONVERGING: 16.0}
     )
     assert room.took(setting) == (7.0, 24.0)
+
+
+@pytest.mark.parametrize(("errors", "printed"), [(0, 1.0), (7, 1.0), (11, 0.998), (25, 0.991)])
+def test_whether_evenhand_is_less_right_is_judged_by_fishers_exact_test(
+    room: Any, errors: int, printed: float
+) -> None:
+    runs = SimpleNamespace(correct=np.arange(2000) >= errors, replications=2000)
+    theirs = round((1.0 - printed) * 3000)
+    _, p = fisher_exact([[errors, 2000 - errors], [theirs, 3000 - theirs]], alternative="greater")
+    assert float(room.contestants.less_right(runs, printed)) == pytest.approx(p, abs=6e-4)
+
+
+def test_the_large_study_draws_as_many_policies_from_each_range_as_its_mix_says(room: Any) -> None:
+    means = room.instances.OperationalMeans(50, (0.2, 0.7))(1, 3)
+    feasible, overall = (means >= 0.2).all(axis=1), means.mean(axis=1)
+    assert means[0].tolist() == [0.45] * 3
+    assert feasible.sum() == 1 + 10
+    assert (~feasible & (overall > 0.3)).sum() == 34
+    assert (~feasible & (overall < 0.3)).sum() == 5
