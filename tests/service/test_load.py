@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def send(port: int, head: bytes, part: bytes, most: int) -> bytes:
             return wire.recv(4096)
         except ConnectionResetError:
             return b""
+
+
+def test_it_stops_quietly_beside_an_open_dashboard(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Running(str(tmp_path / "journal.db"), log) as service:
+        eh.connect(service.url).create("main", ENDLESS, seed=7)
+        with urllib.request.urlopen(f"{service.url}/experiments/main/stream", timeout=60) as stream:
+            assert b"drawn" in stream.readline()
+            assert service.stop() == 0
+            assert stream.read().endswith(b"\n")
+    said = log.read_text()
+    assert "Traceback" not in said
+    assert "graceful shutdown exceeded" not in said  # the stream ended by itself
 
 
 def test_bodies_without_end_are_refused_in_little_memory(tmp_path: Path) -> None:

@@ -41,8 +41,7 @@ def command(journal: str, host: str, port: int, hosts: tuple[str, ...]) -> None:
 def serve(journal: str, host: str, port: int, hosts: tuple[str, ...] = ()) -> None:
     """Run until told to stop; requests in flight are finished first."""
     try:
-        import uvicorn
-
+        from evenhand.app.service import serving
         from evenhand.app.service.build import Settings, create_app, structured_logs
         from evenhand.app.service.keys import Keys
     except ImportError:
@@ -56,12 +55,4 @@ def serve(journal: str, host: str, port: int, hosts: tuple[str, ...] = ()) -> No
     app = create_app(Settings(journal, (*hosts, host), warm=True))
     shown = "a PostgreSQL journal" if "://" in journal else journal  # an address may hold a password
     click.echo(f"evenhand serves {shown} at http://{host}:{port}; stop it with Ctrl-C.")
-    uvicorn.run(
-        app,
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=10,
-    )
+    serving.run(app, host, port)

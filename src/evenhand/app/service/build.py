@@ -85,7 +85,11 @@ def create_app(settings: Settings) -> Litestar:
         route_handlers=[
             router, *pages.handlers(), sessions.log_in_page, sessions.log_in, sessions.log_out,
         ],
-        state=State({"access": Access(KnownKeys(keys), settings.hosts), "views": Views()}),
+        state=State({
+            "access": Access(KnownKeys(keys), settings.hosts),
+            "views": Views(),
+            "stopping": threading.Event(),  # streams end when it is set
+        }),
         guards=[_known_host],
         dependencies={
             name: _given(part)

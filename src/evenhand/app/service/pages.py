@@ -104,7 +104,7 @@ async def stream(
 
     async def drawings() -> AsyncIterator[ServerSentEventMessage]:
         seen: Drawn | None = None
-        while True:
+        while not request.app.state.stopping.is_set():
             drawn = await asyncio.to_thread(panels.of, name, blind)
             if drawn is not seen:
                 seen = drawn
