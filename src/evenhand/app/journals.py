@@ -69,10 +69,13 @@ def forecast(view: View) -> Mapping[str, int]:
 
 def write_batch(asks: list[Ask], file: TextIO) -> None:
     """Tickets as CSV, with an empty column for the outcomes."""
-    lines = csv.writer(file, lineterminator="\n")
-    lines.writerow(COLUMNS)
+    plain = csv.writer(file, lineterminator="\n")
+    quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(COLUMNS)
     for ask in asks:
-        lines.writerow([ask.ticket, _escaped(ask.policy), _escaped(ask.group or ""), ""])
+        row = [ask.ticket, _escaped(ask.policy), _escaped(ask.group or ""), ""]
+        # a carriage return ends a line too, for readers; the writer quotes its own line end only
+        (quoted if any("\r" in name for name in row[1:]) else plain).writerow(row)
 
 
 def read_batch(path: Path) -> list[tuple[int, dict[str, str]]]:
