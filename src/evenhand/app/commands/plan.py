@@ -67,11 +67,12 @@ def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, tar
     say(out, sentence(found))
     if found.why_none is not None:
         say(out, found.why_none.words)
-    least, unit = count(found.samples_at_least(delta)), "in cost" if found.problem.costs else "samples"
+    least = count(found.samples_at_least(delta))
+    unit, each = ("in cost", "cost") if found.problem.costs else ("samples", "samples")
     say(
         out,
         f"No procedure with a risk of {delta:g} can do with fewer than {least} {unit} on average "
-        f"(T* lies in [{found.time_low:.7g}, {found.time_high:.7g}] per nat).",
+        f"(T*, {each} per unit of evidence, lies in [{found.time_low:.7g}, {found.time_high:.7g}]).",
     )
     for warning in found.warnings:
         say(out, f"Note: {warning}", style="#E69F00")
