@@ -26,7 +26,7 @@ from evenhand.errors import BadInput
 @click.option(
     "--literal",
     type=click.IntRange(min=2),
-    help="Replications of Algorithm 1's constant step and (b)'s Bernoulli model; a twentieth unless given.",
+    help="Replications of Algorithm 1's constant step and (b)'s Bernoulli model; a tenth unless given.",
 )
 @click.option(
     "-o",
@@ -64,7 +64,7 @@ def command(
     room = paper_room()
     names = room.chosen(only)
     rebuilt = None if trial is None else room.trial_data.load(trial)
-    setting = room.Setting(replications, literal or max(replications // 20, 2), seed, workers, rebuilt)
+    setting = room.Setting(replications, literal or max(replications // 10, 2), seed, workers, rebuilt)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     done = 0
