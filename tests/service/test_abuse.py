@@ -277,7 +277,7 @@ def test_no_get_changes_anything_but_the_list_of_who_looked(bare: TestClient[Any
     assert after["state"] == "running"
 
 
-@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\0"])
 def test_a_name_is_no_formula_in_a_spreadsheet_and_comes_back_as_it_was(first: str) -> None:
     name = f"{first}1+cmd|' /C calc'!A0"
     file = io.StringIO()
