@@ -35,10 +35,10 @@ from evenhand.procedure.state import (
     TOLD,
     State,
     Work,
+    hear,
     new_state,
     new_work,
     record,
-    touch,
 )
 from evenhand.sim.streams import Source, arrival, scenario_uniforms, total
 from evenhand.sim.truths import compile_truth
@@ -154,6 +154,7 @@ def _copy(start: State, body: State, work: Work) -> None:
     for target, origin in zip(body, start, strict=True):
         target[:] = origin
     work.touched[:] += 1
+    work.heard[:] += 1
     work.queue[0] = -1
     work.drawn[:] = math.nan
 
@@ -203,4 +204,4 @@ def _record_block(
     state.n[g, k] += count
     state.s[g, k] += unit
     state.clock[TOLD] += count
-    touch(work, k)
+    hear(work, k)

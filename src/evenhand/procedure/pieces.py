@@ -77,9 +77,9 @@ def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
 def _solved(spec: Spec, work: Work, leader: int, k: int) -> float:
     """The piece of rival k, solved unless it has been since anything it touches changed."""
     owner = work.touched[leader]
-    if not _is_fresh(work.stamp_glr, work, k, owner, leader):
+    if not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
         _solve_one(spec, work, leader, k)
-        _stamp(work.stamp_glr, work, k, owner, leader)
+        _stamp(work.stamp_glr, work.touched, k, owner, leader)
     remember(work, k)
     return work.glr[k]
 
@@ -100,7 +100,7 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
     owner = work.touched[leader] if leader != NONE else 0
     stale = 0
     for k in range(policies):
-        if k != leader and not _is_fresh(work.stamp_glr, work, k, owner, leader):
+        if k != leader and not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
             stale += 1
     if leader != NONE and 2 * stale > policies:
         beat_all(
@@ -116,12 +116,12 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
             work.scratch,
         )
         for k in range(policies):
-            _stamp(work.stamp_glr, work, k, owner, leader)
+            _stamp(work.stamp_glr, work.touched, k, owner, leader)
         return
     for k in range(policies):
-        if k != leader and not _is_fresh(work.stamp_glr, work, k, owner, leader):
+        if k != leader and not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
             _solve_one(spec, work, leader, k)
-            _stamp(work.stamp_glr, work, k, owner, leader)
+            _stamp(work.stamp_glr, work.touched, k, owner, leader)
 
 
 @kernel
@@ -147,16 +147,23 @@ def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
 
 @kernel(apart=True)
 def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
-    """The smallest certified evidence (ln e-value) over the pieces, and which piece it is."""
+    """The smallest certified evidence (ln e-value) over the pieces, and which piece it is.
+
+    The one that seems weakest is weighed first; of each other it is enough to know that it is not weaker.
+    """
     policies = spec.phi.shape[1]
-    if spec.region.kind == PENALTY:
-        return _weakest_penalised(spec, state, work, leader)
-    value, piece = math.inf, 0
+    first = NONE
     for k in range(policies):
-        if k != leader:
-            against = _evidence_against(spec, state, work, leader, k)
-            if against < value:
-                value, piece = against, k
+        if k != leader and (first == NONE or work.against[k] < work.against[first]):
+            first = k
+    value, piece = math.inf, 0
+    if first != NONE:
+        value, piece = _evidence_against(spec, state, work, leader, first, math.inf), first
+    for k in range(policies):
+        if k != leader and k != first:
+            mine = _evidence_against(spec, state, work, leader, k, value)
+            if mine < value or (mine == value and k < piece):
+                value, piece = mine, k
     if leader != NONE and spec.region.kind != PENALTY:
         met, which = evidence.meets(spec, state, work, leader)
         if met < value:
@@ -165,38 +172,42 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
 
 
 @kernel
-def _weakest_penalised(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
-    """The same with penalties, where a piece is costly and all are about the scores.
+def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
+    """That k is not the answer in the leader's place: it is behind, or it fails.
 
-    The one that seems weakest is weighed first; of each other it is enough to know that it is not weaker.
+    Once it is known to exceed `enough`, how far does not matter.
     """
-    first = NONE
-    for k in range(spec.phi.shape[1]):
-        if k != leader and (first == NONE or work.ahead[k] < work.ahead[first]):
-            first = k
-    value, piece = math.inf, 0
-    if first != NONE:
-        value, piece = _ahead(spec, state, work, leader, first, math.inf), first
-    for k in range(spec.phi.shape[1]):
-        if k != leader and k != first:
-            mine = _ahead(spec, state, work, leader, k, value)
-            if mine < value:
-                value, piece = mine, k
-    return value, piece
+    if spec.region.kind == PENALTY:
+        work.against[k] = ahead_of(spec, state, work, leader, k, enough)
+        return work.against[k]
+    found = failing(spec, state, work, k)
+    if leader != NONE and found <= enough:
+        found = float(np.logaddexp(ahead_of(spec, state, work, leader, k, enough), found))
+    work.against[k] = found
+    return found
 
 
 @kernel
-def _ahead(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
-    """That the leader is ahead of k: weighed unless it has been since anything it touches changed, and so far
+def failing(spec: Spec, state: State, work: Work, k: int) -> float:
+    """That k fails its requirement: weighed unless it has been since k's outcomes changed."""
+    if work.stamp_fails[k] != work.heard[k]:
+        work.fails[k] = evidence.fails(spec, state, work, k)
+        work.stamp_fails[k] = work.heard[k]
+    return work.fails[k]
+
+
+@kernel
+def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
+    """That the leader is ahead of k: weighed unless it has been since either's outcomes changed, and so far
     that it is known to exceed `enough`.
     """
-    owner = work.touched[leader]
-    if not _is_fresh(work.stamp_ahead, work, k, owner, leader) or (
-        work.up_to[k] < enough and work.ahead[k] >= work.up_to[k]
+    owner = work.heard[leader]
+    if not _is_fresh(work.stamp_ahead, work.heard, k, owner, leader) or (
+        work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
     ):
         work.ahead[k] = evidence.ahead(spec, state, work, leader, k, enough)
         work.up_to[k] = enough
-        _stamp(work.stamp_ahead, work, k, owner, leader)
+        _stamp(work.stamp_ahead, work.heard, k, owner, leader)
     return work.ahead[k]
 
 
@@ -206,20 +217,9 @@ def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) ->
     policies = spec.phi.shape[1]
     _, piece = weakest_by_likelihood(spec, state, work, leader)
     if piece < policies:
-        return _evidence_against(spec, state, work, leader, piece), piece
+        return _evidence_against(spec, state, work, leader, piece, math.inf), piece
     met, which = evidence.meets(spec, state, work, leader)
     return met, policies + which
-
-
-@kernel
-def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int) -> float:
-    """That k is not the answer in the leader's place: it is behind, or it fails."""
-    if work.stamp_fails[k] != work.touched[k]:
-        work.fails[k] = evidence.fails(spec, state, work, k)
-        work.stamp_fails[k] = work.touched[k]
-    if leader == NONE:
-        return work.fails[k]
-    return float(np.logaddexp(_ahead(spec, state, work, leader, k, math.inf), work.fails[k]))
 
 
 @kernel(apart=True)
@@ -289,12 +289,12 @@ def _masses(spec: Spec, work: Work, k: int, lam: Array) -> None:
 
 
 @kernel
-def _is_fresh(stamps: Ints, work: Work, k: int, owner: int, leader: int) -> bool:
-    return stamps[0, k] == work.touched[k] and stamps[1, k] == owner and stamps[2, k] == leader
+def _is_fresh(stamps: Ints, changes: Ints, k: int, owner: int, leader: int) -> bool:
+    return stamps[0, k] == changes[k] and stamps[1, k] == owner and stamps[2, k] == leader
 
 
 @kernel
-def _stamp(stamps: Ints, work: Work, k: int, owner: int, leader: int) -> None:
-    stamps[0, k] = work.touched[k]
+def _stamp(stamps: Ints, changes: Ints, k: int, owner: int, leader: int) -> None:
+    stamps[0, k] = changes[k]
     stamps[1, k] = owner
     stamps[2, k] = leader

@@ -61,6 +61,7 @@ class Work(NamedTuple):
     glr: Array  # (K,) likelihood-ratio evidence against each rival (or of entering, where nobody is feasible)
     ahead: Array  # (K,) ln e-value that the leader is ahead of k
     up_to: Array  # (K,) beyond this it was not weighed: it is at least what ahead[k] says
+    against: Array  # (K,) what was found last of k's piece of evidence: the least goes first
     last: Array  # (K, 3) where the search for ahead[k] ended, see `stopping.penalised`
     fails: Array  # (K,) ln e-value that k fails its requirement
     probability: Array  # (L, K) the distribution the last cell was drawn from
@@ -71,15 +72,16 @@ class Work(NamedTuple):
     middle: Array  # (L, K) middle of each cell's posterior
     spread: Array  # (L, K) how far a posterior draw goes from there at most, per standard normal
     words: Words  # (4, K ceil(L / 4)) the random words of a posterior draw, four groups to a column
-    touched: Ints  # (K,) how often a policy's counts changed
+    touched: Ints  # (K,) how often a policy's counts changed, samples that are out included
+    heard: Ints  # (K,) how often its outcomes did
     queue: Ints  # (K + 1,) how many policies wait to be estimated again (-1: all), and which
     lead: Ints  # (1,) the leader by the estimates
     stamp_glr: Ints  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
     floor: Array  # (K,) glr[k] when it was solved, on the sinking scale of `procedure.sinking`
     sunk: Array  # OWNER, KEPT, LOST of `procedure.sinking`
     told: Array  # (L, K) outcomes told when the estimates were made
-    stamp_ahead: Ints  # (3, K) the same for ahead[k]
-    stamp_fails: Ints  # (K,) touched[k] when fails[k] was solved
+    stamp_ahead: Ints  # (3, K) heard[k], heard[leader], leader when ahead[k] was weighed
+    stamp_fails: Ints  # (K,) heard[k] when fails[k] was weighed
     spare: Array  # (8, L, K) tables for the sampling rule
     scratch: Array  # for the pieces' solvers
 
@@ -110,6 +112,7 @@ def new_work(spec: Spec) -> Work:
         glr=np.zeros(policies),
         ahead=np.zeros(policies),
         up_to=np.full(policies, np.inf),
+        against=np.zeros(policies),
         last=np.zeros((policies, 3)),
         fails=np.zeros(policies),
         probability=np.zeros((groups, policies)),
@@ -121,6 +124,7 @@ def new_work(spec: Spec) -> Work:
         spread=np.zeros((groups, policies)),
         words=np.zeros((4, min(policies, DRAWN_AT_ONCE) * -(-groups // 4)), dtype=np.uint64),
         touched=np.zeros(policies, dtype=np.int64),
+        heard=np.zeros(policies, dtype=np.int64),
         queue=queue,
         lead=np.full(1, NONE, dtype=np.int64),
         stamp_glr=np.full((3, policies), -9, dtype=np.int64),
@@ -135,8 +139,15 @@ def new_work(spec: Spec) -> Work:
 
 
 @kernel
+def hear(work: Work, k: int) -> None:
+    """Policy k's outcomes changed: what was computed from them is out of date."""
+    work.heard[k] += 1
+    touch(work, k)
+
+
+@kernel
 def touch(work: Work, k: int) -> None:
-    """Policy k's counts changed: what was computed from them is out of date."""
+    """Policy k's samples changed, told or out: what was computed from their number is out of date."""
     work.touched[k] += 1
     waiting = work.queue[0]
     if waiting < 0:
@@ -202,7 +213,7 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
         state.out[g, k] -= 1.0
         state.clock[PENDING] -= 1
     state.clock[TOLD] += 1
-    touch(work, k)
+    hear(work, k)
 
 
 @kernel

@@ -229,6 +229,7 @@ def _clear(body: Body) -> None:
         state.level[i] = blank.level[i]
     for k in range(body.work.touched.shape[0]):
         body.work.touched[k] += 1
+        body.work.heard[k] += 1
     desk.first[:] = -1
     desk.drawn[:] = 0
     desk.clock[:] = 0

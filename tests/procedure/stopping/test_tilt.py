@@ -84,7 +84,7 @@ def test_the_bound_on_being_ahead_is_the_infimum_from_below(family: Family, seed
     blocks = [list(range(groups)), list(range(groups, 2 * groups))]
     cells = (np.concatenate([-q, q]), n.T.ravel(), s.T.ravel())
     exact = infimum(spec.code, blocks, *cells, 0.0)
-    found = tilt.ahead(spec, state, 0, 1, work.scratch)
+    found = tilt.ahead(spec, state, 0, 1, math.inf, work.scratch)
     assert exact - 2e-6 <= found <= exact + 1e-7
 
 
@@ -157,7 +157,9 @@ def test_a_binomial_outcome_is_worth_its_trials() -> None:
     many, one = spec_of(Binomial(4), [1.0]), spec_of(Bernoulli(), [1.0])
     a, work = counted(many, n, means)
     b, _ = counted(one, 4 * n, means)
-    assert tilt.ahead(many, a, 0, 1, work.scratch) == tilt.ahead(one, b, 0, 1, work.scratch)
+    assert tilt.ahead(many, a, 0, 1, math.inf, work.scratch) == tilt.ahead(
+        one, b, 0, 1, math.inf, work.scratch
+    )
 
 
 def test_a_cell_sampled_out_of_proportion_stands_aside() -> None:
@@ -166,17 +168,17 @@ def test_a_cell_sampled_out_of_proportion_stands_aside() -> None:
     means = np.array([[0.7, 0.5], [0.7, 0.5], [0.5, 0.5]])
     even, work = counted(spec, [[200, 200]] * 3, means)
     lopsided, _ = counted(spec, [[200, 200], [200, 200], [20000, 20000]], means)
-    before = tilt.ahead(spec, even, 0, 1, work.scratch)
-    assert tilt.ahead(spec, lopsided, 0, 1, work.scratch) > before - 2.0
+    before = tilt.ahead(spec, even, 0, 1, math.inf, work.scratch)
+    assert tilt.ahead(spec, lopsided, 0, 1, math.inf, work.scratch) > before - 2.0
 
 
 def test_nothing_told_or_nobody_ahead_says_nothing() -> None:
     for family in (Bernoulli(), Poisson(), Bounded(0, 1)):
         spec = spec_of(family, [0.5, 0.5])
         state, work = counted(spec, np.zeros((2, 2)), np.zeros((2, 2)))
-        assert tilt.ahead(spec, state, 0, 1, work.scratch) <= 0.0
+        assert tilt.ahead(spec, state, 0, 1, math.inf, work.scratch) <= 0.0
         state, _ = counted(spec, [[9, 9]] * 2, [[0.2, 0.6]] * 2)
-        assert -math.inf < tilt.ahead(spec, state, 0, 1, work.scratch) <= 0.0
+        assert -math.inf < tilt.ahead(spec, state, 0, 1, math.inf, work.scratch) <= 0.0
 
 
 def test_means_that_no_outcome_can_have_are_refuted_for_free() -> None:

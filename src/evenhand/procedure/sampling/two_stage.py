@@ -13,7 +13,14 @@ import math
 from evenhand._kernel import kernel
 from evenhand.model.region import PENALTY, ROUNDING
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import open_up, solve_rivals, weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.pieces import (
+    ahead_of,
+    failing,
+    open_up,
+    solve_rivals,
+    weakest_by_evidence,
+    weakest_by_likelihood,
+)
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.pick import (
     count,
@@ -72,7 +79,7 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
             continue  # more is under way than known: wait for it
         if drawn >= fewest or _feasibility(spec, state, work, k) >= bar:
             continue
-        if standing and k != leader and _against(spec, work, k) >= bar:
+        if standing and k != leader and _against(spec, state, work, leader, k, bar) >= bar:
             continue
         found, fewest = k, drawn
     return found
@@ -107,8 +114,8 @@ def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
 
 
 @kernel
-def _against(spec: Spec, work: Work, k: int) -> float:
-    """Evidence that k is not a better answer than the leader, from either side."""
+def _against(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
+    """Evidence that k is not a better answer than the leader, from either side; up to `enough`."""
     if spec.stopping == CERTIFIED:
-        return max(work.ahead[k], work.fails[k])
+        return max(ahead_of(spec, state, work, leader, k, enough), failing(spec, state, work, k))
     return work.glr[k]

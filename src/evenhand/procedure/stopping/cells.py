@@ -94,12 +94,15 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
 
 
 @kernel(apart=True)
-def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
+def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
+    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound.
+
+    More than `enough` is never needed.
+    """
     if spec.unknown_variance:
         return unknown.ahead(spec, state, i, k, threshold(spec), work)
     if spec.code == GAUSSIAN:
         return gaussian.ahead(spec, state, i, k)
     if spec.code == EXPONENTIAL:
         return mixture.ahead(spec, state, i, k, work)
-    return tilt.ahead(spec, state, i, k, work)
+    return tilt.ahead(spec, state, i, k, enough, work)

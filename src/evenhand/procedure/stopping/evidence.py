@@ -43,7 +43,7 @@ def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -
         if spec.code == GAUSSIAN and not spec.unknown_variance:
             return penalised.ahead(spec, state, i, k, enough, work.last[k], work.scratch)
         return mixture.beats(spec, state, work, spec.region, i, k, threshold(spec))
-    return cells.ahead(spec, state, i, k, work.scratch)
+    return cells.ahead(spec, state, i, k, enough, work.scratch)
 
 
 @kernel(apart=True)

@@ -97,7 +97,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, 
             other[g] = choice[g]
         choice[3 + jump], other[3 + jump] = PLAIN, STEEP
         choices += 2
-    return least
+    return weakest
 
 
 @kernel

@@ -43,19 +43,22 @@ RIDGE = 1e-3  # relative curvature added while far from the minimum
 
 
 @kernel(apart=True)
-def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
+def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
+    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound.
+
+    More than `enough` is never needed.
+    """
     groups = spec.shares.size
     m = _gather(spec, state, i, spec.shares, -1.0, 0, work)
     m = _gather(spec, state, k, spec.shares, 1.0, m, work)
-    return half_space(_cells(spec.code, m // 2, m, work, 2 * groups), 0.0, work[6 * groups :])
+    return half_space(_cells(spec.code, m // 2, m, work, 2 * groups), 0.0, enough, work[6 * groups :])
 
 
 @kernel(apart=True)
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound."""
     m = _gather(spec, state, k, a, 1.0, 0, work)
-    return half_space(_cells(spec.code, m, m, work, 2 * a.size), c, work[6 * a.size :])
+    return half_space(_cells(spec.code, m, m, work, 2 * a.size), c, math.inf, work[6 * a.size :])
 
 
 @kernel(apart=True)
@@ -83,8 +86,8 @@ def cell(code: int, n: float, s: float, c: float, sign: float) -> float:
 
 
 @kernel
-def half_space(cells: Cells, c: float, work: Array) -> float:
-    """The least ln M over {a.lam >= c}, a certified lower bound."""
+def half_space(cells: Cells, c: float, enough: float, work: Array) -> float:
+    """The least ln M over {a.lam >= c}, a certified lower bound; more than `enough` is never needed."""
     m = cells.a.size
     floor = m * ASIDE  # all cells stand aside
     model, trial, rest = _model(cells, work)
@@ -101,7 +104,7 @@ def half_space(cells: Cells, c: float, work: Array) -> float:
         for j in range(m):
             slope += model.grad[j] * step[j]
         calm += -slope <= noise
-        if value - best <= CLOSE or calm > 2 or best > max(PLENTY, 0.9 * value):
+        if best > enough or value - best <= CLOSE or calm > 2 or best > max(PLENTY, 0.9 * value):
             break
         ridge, reach = min(RIDGE, -slope), 1.0
         found = math.inf

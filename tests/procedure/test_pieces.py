@@ -1,0 +1,93 @@
+"""What is remembered of the evidence saves work and changes nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from evenhand.model.constraints import Floors, Penalty
+from evenhand.model.families import Bernoulli, Gaussian, Poisson
+from evenhand.model.problem import Problem
+from evenhand.model.region import PENALTY
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.pieces import weakest_by_evidence
+from evenhand.procedure.spec import Procedure
+from evenhand.procedure.state import NONE, new_work
+from evenhand.procedure.stopping import evidence
+from tests.procedure.sampling.body import Body
+
+MEANS = np.array([[0.7, 0.6], [0.5, 0.6], [0.5, 0.6], [0.2, 0.9], [0.6, 0.5]])
+CASES = {
+    "bernoulli floors": (Bernoulli(), Floors(0.3)),
+    "poisson floors": (Poisson(), Floors(0.3)),
+    "gaussian floors": (Gaussian(0.5), Floors(0.3)),
+    "gaussian penalties": (Gaussian(0.5), Penalty(0.3, 5.0)),
+}
+
+
+def certified_run(case: str, means: np.ndarray, sampling: str = "ts-ids") -> Body:
+    """Zeros and ones as outcomes, whatever the family, so that pieces can tie."""
+    family, constraint = CASES[case]
+    problem = Problem(tuple("abcde")[: len(means)], {"x": 0.5, "y": 0.5}, family, constraint)
+    run = Body(problem, Procedure(sampling=sampling, delta=1e-9, initial=2), means)
+    run._bernoulli = True
+    run.start()
+    return run
+
+
+def all_pieces(run: Body, leader: int) -> np.ndarray:
+    """The evidence against every rival, each weighed to the end."""
+    found = np.full(run.means.shape[0], np.inf)
+    for k in set(range(found.size)) - {leader}:
+        soft = run.spec.region.kind == PENALTY
+        found[k] = -math.inf if soft else evidence.fails(run.spec, run.state, run.work, k)
+        if leader != NONE:
+            ahead = evidence.ahead(run.spec, run.state, run.work, leader, k, math.inf)
+            found[k] = np.logaddexp(ahead, found[k])
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_weakest_piece_of_a_long_run_is_the_one_found_afresh(case: str) -> None:
+    run = certified_run(case, MEANS)
+    for step in range(300):
+        cells = [run.ask() for _ in range(1 + step % 3)]
+        for cell in cells:
+            run.tell(cell)
+        fresh = new_work(run.spec)
+        leader = refresh(run.spec, run.state, fresh, True)
+        assert refresh(run.spec, run.state, run.work, True) == leader
+        found = weakest_by_evidence(run.spec, run.state, run.work, leader)
+        assert found == weakest_by_evidence(run.spec, run.state, fresh, leader), step
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_the_least_of_all(case: str) -> None:
+    run = certified_run(case, MEANS)
+    for _ in range(150):
+        run.tell(run.ask())
+        leader = refresh(run.spec, run.state, run.work, True)
+        value, piece = weakest_by_evidence(run.spec, run.state, run.work, leader)
+        each = all_pieces(run, leader)
+        assert value <= each.min()
+        if piece < each.size:
+            assert (value, piece) == (each.min(), each.argmin())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_among_equals_it_is_the_first_wherever_the_search_began(case: str) -> None:
+    run = certified_run(case, np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 1.0]]), "uniform")
+    for _ in range(10):
+        for _ in range(6):
+            run.tell(run.ask())
+        leader = refresh(run.spec, run.state, run.work, True)
+        each = all_pieces(run, leader)
+        assert each[1] == each[2] < each[0]
+        for first in (1, 2):
+            run.work.against[:] = 0.0
+            run.work.against[first] = -1.0
+            value, piece = weakest_by_evidence(run.spec, run.state, run.work, leader)
+            assert value <= each[1]
+            assert piece == 1 or piece >= 3
