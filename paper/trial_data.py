@@ -59,7 +59,7 @@ def load(path: str | Path) -> Trial:
         for definition, events in DEFINITIONS.items():
             lacking = sorted((set(needed) | set(events)) - columns)
             if lacking:
-                missing.append(f"{definition} ({cohort}): the file lacks {', '.join(lacking)}")
+                missing.append(f"{definition} ({cohort}) for want of {' and '.join(lacking)}")
             else:
                 cells[definition, cohort] = _count(members, events)
     return Trial(cells, tuple(missing))
@@ -82,7 +82,8 @@ def words(trial: Trial) -> str:
     """Does the file agree with the shipped counts, and what could it not say?"""
     differing = differences(trial)
     agrees = "; ".join(differing) if differing else "The trial's file gives the eight shipped counts exactly"
-    return ". ".join([agrees, *trial.missing]) + "."
+    left_out = f" Left out: {'; '.join(trial.missing)}." if trial.missing else ""
+    return f"{agrees}.{left_out}"
 
 
 def answers(trial: Trial) -> Table:
