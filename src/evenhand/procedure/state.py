@@ -1,8 +1,8 @@
 """State: everything a decision depends on, as arrays; and Work: what can be computed again from it.
 
 State is a value: counts, sums, the rule's small memory. `record`, `ask` and `drop` are the only ways it
-changes. Work holds scratch and answers already computed, each stamped with how often its policies had been
-touched; a fresh Work gives the same decisions.
+changes. Work holds scratch and answers already computed, each stamped with how often its policies' samples,
+or their outcomes, had changed; a fresh Work gives the same decisions.
 """
 
 from __future__ import annotations

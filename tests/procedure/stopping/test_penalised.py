@@ -97,13 +97,14 @@ def test_what_was_found_before_shortens_the_search_and_changes_nothing(seed: int
     means = np.stack([rng.uniform(0.25, 0.6, 3), rng.uniform(-0.1, 0.4, 3)], axis=1)
     state, work = counted(spec, n, means)
     whole = penalised.ahead(spec, state, 0, 1, math.inf, np.zeros(3), work.scratch)
-    for last in (np.zeros(3), np.array([3.0, 0.5, 2.0]), rng.uniform(0.0, 30.0, 3), work.last[1]):
-        assert penalised.ahead(spec, state, 0, 1, math.inf, last, work.scratch) == whole
-        assert penalised.ahead(spec, state, 0, 1, whole + 0.1, last, work.scratch) == whole
-        # by now `last` is where the search ended
+    ended = np.zeros(3)
+    penalised.ahead(spec, state, 0, 1, math.inf, ended, work.scratch)
+    for last in (np.array([3.0, 0.5, 2.0]), rng.uniform(0.0, 30.0, 3), ended):
+        for more in (0.0, 0.1, 3.0, math.inf):
+            assert penalised.ahead(spec, state, 0, 1, whole + more, last.copy(), work.scratch) == whole
         for less in (0.1, 3.0):
-            found = penalised.ahead(spec, state, 0, 1, whole - less, last, work.scratch)
-            assert whole - less <= found <= whole + 1e-5
+            found = penalised.ahead(spec, state, 0, 1, whole - less, last.copy(), work.scratch)
+            assert whole - less < found <= whole + 1e-5
 
 
 def test_a_cell_without_samples_leaves_nothing_to_say() -> None:

@@ -17,8 +17,10 @@ class Server(uvicorn.Server):
     """uvicorn, with a word to the application when a signal comes."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.config.app.state.stopping.set()  # type: ignore[union-attr]
+        first = not self.should_exit
         super().handle_exit(sig, frame)
+        if first:  # a second signal may come while this one is in `set`, which waits for itself
+            self.config.app.state.stopping.set()  # type: ignore[union-attr]
 
 
 def run(app: Litestar, host: str, port: int) -> None:

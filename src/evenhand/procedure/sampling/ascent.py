@@ -25,6 +25,9 @@ from evenhand.theory.regions import penalty
 
 Array = NDArray[np.float64]
 
+# a bound that ended early may differ from the same one solved to the end by rounding: so ties are solved
+TIED = 1e-9
+
 # a cell without weight is free, so where it goes is not determined; a crumb of weight determines it
 CRUMB = 1e-9
 
@@ -68,7 +71,7 @@ def _penalised_rivals(spec: Spec, work: Work, leader: int, v: Array, slack: floa
         k = (first + turn) % values.size
         if k != leader:
             _, values[k] = penalty.beat(
-                spec.code, spec.region, spec.shares, leader, k, v, work.mean, least + slack,
+                spec.code, spec.region, spec.shares, leader, k, v, work.mean, (least + slack) * (1.0 + TIED),
                 work.lam_i, work.lam_k, work.scratch,
             )  # fmt: skip
             least = min(least, values[k])

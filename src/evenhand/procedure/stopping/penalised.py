@@ -79,7 +79,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, 
     waiting, size = work[12 * groups :], 3 + groups
     waiting[0], waiting[1], waiting[2] = _start(spec, leader, rival)
     waiting[3:size] = EITHER
-    least, weakest, choices, looks = plenty, math.inf, 1, 0
+    least, weakest, choices, looks = plenty + CLEAR, math.inf, 1, 0
     while choices > 0:
         choices -= 1
         choice = waiting[choices * size : (choices + 1) * size]

@@ -48,7 +48,6 @@ TEXT, SMALL = 13.0, 11.5
 FONT = "DejaVu Sans"
 SETTINGS: Final[Any] = {
     "font.family": FONT,
-    "text.parse_math": False,  # a name with two dollar signs is a name
     "svg.fonttype": "none",  # words stay words: selectable, searchable, set in the reader's own font
     "path.simplify": False,
 }
@@ -77,7 +76,8 @@ class Canvas:
         shown = printable(words) if room is None else shortened(printable(words), room, size, bold)
         self.axes.text(
             x, y, shown, color=colour, fontsize=size, fontweight="bold" if bold else "normal", ha=anchor,
-            va="center_baseline", rotation=rotation, fontfamily=FONT, parse_math=False,
+            va="center_baseline", rotation=rotation, fontfamily=FONT,
+            parse_math=False,  # a name with two dollar signs is a name
         )  # fmt: skip
 
     def line(

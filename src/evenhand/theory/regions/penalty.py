@@ -27,7 +27,7 @@ from evenhand.theory.walk import walk
 Array = NDArray[np.float64]
 
 LOOKS = 20000  # at most; one or two are usual, whatever the number of groups
-ENOUGH = 1e-12  # relative distance of the bounds that settles a choice
+SETTLED = 1e-12  # relative distance of the bounds that settles a choice
 
 
 @kernel
@@ -57,7 +57,8 @@ def beat(
 ) -> tuple[float, float]:  # fmt: skip
     """eq:f_mu_opt_ext2: the cheapest way for rival k to reach the penalised score of policy i.
 
-    Where the lower bound comes to be `enough` the value is infinite, or whatever was found until then.
+    Where the lower bound comes to be `enough` the search may end: lam_i and lam_k are then of no meaning, and
+    the value is infinite or whatever was found until then.
     """
     n = q.size
     low, high, floor = work[:n], work[n : 2 * n], work[2 * n : 3 * n]
@@ -99,7 +100,7 @@ def _choose_lines(duel: Duel, enough: float, lam_i: Array, lam_k: Array, work: A
     while choices > 0:
         choices -= 1
         choice = waiting[choices * size : (choices + 1) * size]
-        if choice[0] >= min(value * (1.0 - ENOUGH), enough) or looks == LOOKS:
+        if choice[0] >= min(value * (1.0 - SETTLED), enough) or looks == LOOKS:
             lower = min(lower, choice[0])
             continue
         looks += 1
@@ -111,7 +112,7 @@ def _choose_lines(duel: Duel, enough: float, lam_i: Array, lam_k: Array, work: A
                 tried = _on(duel, sides[side * n : (side + 1) * n])
                 found, _, _ = _settle(tried, min(value, enough), now_i, now_k, unused, scratch)
                 value = _keep(found, value, now_i, now_k, lam_i, lam_k)
-        if jump < 0 or choice[0] >= min(value * (1.0 - ENOUGH), enough):
+        if jump < 0 or choice[0] >= min(value * (1.0 - SETTLED), enough):
             lower = min(lower, choice[0])
         else:
             _fork(waiting, choices, size, jump)
@@ -126,7 +127,7 @@ def _settle(
     """The cheapest meeting on the lines allowed: value, lower bound, and the group whose line jumps or -1.
 
     Where one jumps the value is far from the bound; `sides` holds the choices just below and above the jump.
-    Where the bound is `enough` the value stays unknown.
+    Where a Gaussian's bound is `enough` the value stays unknown.
     """
     n = duel.q.size
     if duel.code == GAUSSIAN:
@@ -147,9 +148,8 @@ def _settle(
             drop = duel.q[g] * duel.gamma[g] * abs(duel.mu[g, duel.i] - duel.floor[g])
             if sides[g] != sides[n + g] and drop > widest:
                 widest, jump = drop, g
-    # whoever ends early and whoever does not must have the same bound, to the last bit
-    lower = max(lower, 0.0)
-    return max(cost(duel, lam_i, lam_k), lower), lower, jump
+    value = cost(duel, lam_i, lam_k)
+    return value, max(min(lower, value), 0.0), jump
 
 
 @kernel
