@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from evenhand.errors import BadInput, Conflict, EvenhandError, NotFound, StorageFailed
 
-TRIES, FIRST_WAIT = 8, 0.1
+PATIENCE = 30.0  # seconds for which a request is sent again
+FIRST_WAIT, LONGEST_WAIT = 0.1, 1.0  # between two tries; doubled in between
 AGAIN = (429, 502, 503, 504)  # worth sending again, with the same Idempotency-Key
 KINDS: dict[int, type[EvenhandError]] = {
     400: BadInput,
@@ -83,21 +84,23 @@ class Service:
         if self.key is not None:
             headers["Authorization"] = f"Bearer {self.key}"
         data = None if body is None else json.dumps(body, allow_nan=False).encode()
-        for attempt in range(TRIES):
+        over, wait, kept = time.monotonic() + PATIENCE, FIRST_WAIT, True
+        while True:
             try:
                 code, answer = self._send(method, path, data, headers)
                 if code < 400:
                     return json.loads(answer)
-                if code not in AGAIN or attempt == TRIES - 1:
+                if code not in AGAIN or time.monotonic() > over:
                     raise _error(code, answer)
             except (http.client.HTTPException, OSError) as failure:
                 self._hang_up()
-                if attempt == TRIES - 1:
+                if time.monotonic() > over:
                     raise StorageFailed(f"the service at {self.url} cannot be reached: {failure}.") from None
-                if attempt == 0 and isinstance(failure, http.client.RemoteDisconnected):
+                if kept and isinstance(failure, http.client.RemoteDisconnected):
+                    kept = False
                     continue  # a kept connection that the service has closed meanwhile
-            time.sleep(FIRST_WAIT * 2**attempt)
-        raise StorageFailed(f"the service at {self.url} did not answer.")
+            time.sleep(wait)
+            wait = min(2.0 * wait, LONGEST_WAIT)
 
     def _send(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         """One exchange over this thread's connection, which is kept for the next."""
