@@ -45,13 +45,14 @@ def keep(rows: Sequence[Row]) -> list[Path]:
         "commit": _commit(),
         "python": platform.python_version(),
         "cores": os.cpu_count(),
-        "rows": [json.loads(row.line()) for row in rows],
+        # what a line on the terminal has, and the points of a curve
+        "rows": [json.loads(row.line()) | ({"curve": row.curve} if row.curve else {}) for row in rows],
     }
     with RUNS.open("a") as file:
         file.write(json.dumps(run) + "\n")
     files = [RUNS]
     runs = [json.loads(line) for line in RUNS.read_text().splitlines()]
-    for name, canvas in (("promises", promises(runs)), ("growth", growth(rows))):
+    for name, canvas in (("promises", promises(runs)), ("growth", growth(runs))):
         if canvas is not None:
             (HOME / f"{name}.svg").write_text(svg(canvas, name))
             files.append(HOME / f"{name}.svg")
@@ -88,14 +89,14 @@ def promises(runs: Sequence[dict[str, Any]]) -> Canvas | None:
     return canvas
 
 
-def growth(rows: Sequence[Row]) -> Canvas | None:
-    """Time against size for the curves of this run, both logarithmic, with the exponents fitted."""
-    drawn = [row for row in rows if row.curve]
+def growth(runs: Sequence[dict[str, Any]]) -> Canvas | None:
+    """Time against size, each curve as it was measured last, both logarithmic, with the exponents fitted."""
+    drawn = list({row["name"]: row for run in runs for row in run["rows"] if row.get("curve")}.values())
     if not drawn:
         return None
     top, bottom, left = 14.0 + LINE * len(drawn), 14.0 + LINE * len(drawn) + 280.0, 70.0
     canvas = Canvas(WIDE, bottom + FOOT)
-    sizes, times = (np.log10([point[axis] for row in drawn for point in row.curve]) for axis in (0, 1))
+    sizes, times = (np.log10([point[axis] for row in drawn for point in row["curve"]]) for axis in (0, 1))
     across = Scale(float(sizes.min()), float(sizes.max()), left + 10.0, WIDE - 30.0)
     up = Scale(float(times.min()), float(times.max()), bottom - 8.0, top + 8.0)
     for power in range(math.ceil(up.low), math.floor(up.high) + 1):
@@ -108,10 +109,12 @@ def growth(rows: Sequence[Row]) -> Canvas | None:
     canvas.text((left + WIDE) / 2, bottom + 34, "size", colour=GREY, size=SMALL, anchor="center")
     for number, row in enumerate(drawn):
         colour, dashes, y = SERIES[number % len(SERIES)], DASHES[number % len(DASHES)], 12.0 + LINE * number
-        xs, ys = zip(*((across.at(math.log10(x)), up.at(math.log10(t))) for x, t in row.curve), strict=True)
+        xs, ys = zip(
+            *((across.at(math.log10(x)), up.at(math.log10(t))) for x, t in row["curve"]), strict=True
+        )
         canvas.line(xs, ys, colour, 2.0, dashes)
         canvas.line([left, left + 26], [y, y], colour, 2.2, dashes)
-        canvas.text(left + 34, y, f"{row.name}: grows like its power {row.ours:.2f}", size=SMALL)
+        canvas.text(left + 34, y, f"{row['name']}: grows like its power {row['ours']:.2f}", size=SMALL)
     return canvas
 
 

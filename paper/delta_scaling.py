@@ -11,7 +11,7 @@ from evenhand.paper.contestants import Setting
 from evenhand.paper.curves import Axes, Point, curves
 from evenhand.paper.heat import allocation_pictures
 
-from evenhand.report.sections import Picture, Section, Strong, table
+from evenhand.report.sections import Picture, Section, Strong, Table, table
 from evenhand.sim.runs import Runs
 from evenhand.theory.plan import plan
 
@@ -27,25 +27,6 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             problem, means, contestants.fixed_confidence(delta), setting, partial(_named, tick, delta)
         )
     planned = plan(problem, means)
-    names, heads = list(found[0.2]), contestants.headings(found[0.2])
-    rows = [
-        [
-            f"{delta:g}",
-            f"{printed[0]} ± {printed[1]}",
-            *(contestants.mean_and_error(found[delta][n]) for n in names),
-            f"{found[delta][contestants.DEFAULT].samples.mean() / printed[0]:.2f}",
-        ]
-        for delta, printed in published.DELTA_SCALING.items()
-    ]
-    right = [
-        [
-            f"{delta:g}",
-            f"{printed[3]:.4f}",
-            *(contestants.share(found[delta][n].correct) for n in names),
-            contestants.less_right(found[delta][contestants.DEFAULT], printed[3]),
-        ]
-        for delta, printed in published.DELTA_SCALING.items()
-    ]
     ratio = found[0.0005][contestants.DEFAULT].samples.mean() / published.DELTA_SCALING[0.0005][0]
     return Section(
         "runs",
@@ -60,25 +41,38 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             ("The certified column keeps its error below the risk by proof, which no other column does.",),
         ),
         pictures=(
-            *_panels(found, names, planned.time_low),
+            *_panels(found, list(found[0.2]), planned.time_low),
             *allocation_pictures(problem, means, found[0.0005], "at risk 0.0005"),
         ),
-        tables=(
-            table(
-                "Mean samples ± standard error", ["risk", "published", *heads, "evenhand / published"], rows
-            ),
-            table(
-                "Share correct with its exact 95% interval",
-                ["risk", "published", *heads, contestants.LESS_RIGHT],
-                right,
-            ),
-        ),
+        tables=_tables(found),
         numbers={
             "time": [planned.time_low, planned.time_high],
             "risks": {
                 f"{d:g}": {n: contestants.numbers(r) for n, r in runs.items()} for d, runs in found.items()
             },
         },
+    )
+
+
+def _tables(found: dict[float, dict[str, Runs]]) -> tuple[Table, ...]:
+    """Samples and share correct, a row per risk."""
+    names, heads = list(found[0.2]), contestants.headings(found[0.2])
+    rows, right = [], []
+    for delta, (samples, error, _, correct) in published.DELTA_SCALING.items():
+        runs, label = found[delta], f"{delta:g}"
+        means = [contestants.mean_and_error(runs[n]) for n in names]
+        ratio = runs[contestants.DEFAULT].samples.mean() / samples
+        rows.append([label, f"{samples} ± {error}", *means, f"{ratio:.2f}"])
+        shares = [contestants.share(runs[n].correct) for n in names]
+        less = contestants.less_right(runs[contestants.DEFAULT], correct)
+        right.append([label, f"{correct:.4f}", *shares, less])
+    return (
+        table("Mean samples ± standard error", ["risk", "published", *heads, "evenhand / published"], rows),
+        table(
+            "Share correct with its exact 95% interval",
+            ["risk", "published", *heads, contestants.LESS_RIGHT],
+            right,
+        ),
     )
 
 

@@ -42,6 +42,11 @@ def test_runs_add_up_and_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "kept" in drawn
     assert "missed" in drawn
     assert "0.70" in (tmp_path / "growth.svg").read_text()
+    # a run of another subject leaves this curve in the chart
+    history.keep([Row("time over L", 0.4, 1.0, "exponent", 2.5, curve=((2.0, 0.1), (8.0, 0.2)))])
+    both = (tmp_path / "growth.svg").read_text()
+    assert "time over K" in both
+    assert "time over L" in both
 
 
 def test_every_subject_is_found() -> None:
