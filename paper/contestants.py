@@ -5,6 +5,7 @@ The paper's algorithm to the letter and with a step that converges, and evenhand
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -106,8 +107,7 @@ def numbers(runs: Runs) -> dict[str, Any]:
 
 def mean_and_error(runs: Runs) -> str:
     """Mean samples, its standard error, and how many runs reached the cap: 208 ± 1."""
-    samples = runs.samples
-    error = samples.std(ddof=1) / len(samples) ** 0.5 if len(samples) > 1 else 0.0
+    samples, error = runs.samples, standard_error(runs.samples)
     unfinished = int((~runs.stopped).sum())
     note = f" ({unfinished} of {len(samples)} reached {CAP:,})" if unfinished else ""
     return f"{samples.mean():,.0f} ± {error:.1f}{note}"
@@ -119,10 +119,33 @@ def share(hits: Any) -> str:
     return f"{found.rate:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
-def less_right(runs: Runs, printed: float) -> str:
-    """How likely so many errors are, were we as right as the paper: Fisher's exact test, one-sided."""
+def standard_error(samples: Any) -> float:
+    """Of the mean; 0 for a single run."""
+    return float(samples.std(ddof=1)) / len(samples) ** 0.5 if len(samples) > 1 else 0.0
+
+
+def against(samples: Any, printed: float, error: float) -> str:
+    """Our mean samples over the published, with the standard error of both: 0.757 ± 0.014."""
+    mean = float(samples.mean())
+    relative = math.hypot(standard_error(samples) / mean, error / printed)
+    return f"{mean / printed:.3f} ± {mean / printed * relative:.3f}"
+
+
+def errors_printed(share: str) -> int:
+    """The most errors of the paper's replications that a printed share correct allows: 1 for "1.000"."""
+    whole, _, digits = share.partition(".")
+    unit = 10 ** len(digits)
+    wrong = unit - int(whole + digits)
+    return (2 * wrong + 1) * published.REPLICATIONS // (2 * unit)
+
+
+def less_right(errors: int, replications: int, printed: str) -> float:
+    """How likely so many errors are, were we as right as the paper: Fisher's exact test, one-sided.
+
+    Against the most errors that the paper's digits allow.
+    """
     from scipy.stats import hypergeom
 
-    ours, theirs = int((~runs.correct).sum()), round((1.0 - printed) * published.REPLICATIONS)
-    all_runs = runs.replications + published.REPLICATIONS
-    return f"{hypergeom.sf(ours - 1, all_runs, ours + theirs, runs.replications):.3f}"
+    both = errors + errors_printed(printed)
+    p: float = hypergeom.sf(errors - 1, replications + published.REPLICATIONS, both, replications)
+    return p

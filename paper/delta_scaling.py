@@ -61,11 +61,13 @@ def _tables(found: dict[float, dict[str, Runs]]) -> tuple[Table, ...]:
     for delta, (samples, error, _, correct) in published.DELTA_SCALING.items():
         runs, label = found[delta], f"{delta:g}"
         means = [contestants.mean_and_error(runs[n]) for n in names]
-        ratio = runs[contestants.DEFAULT].samples.mean() / samples
-        rows.append([label, f"{samples} ± {error}", *means, f"{ratio:.2f}"])
+        ours = runs[contestants.DEFAULT]
+        ratio = contestants.against(ours.samples, samples, error)
+        rows.append([label, f"{samples} ± {error}", *means, ratio])
         shares = [contestants.share(runs[n].correct) for n in names]
-        less = contestants.less_right(runs[contestants.DEFAULT], correct)
-        right.append([label, f"{correct:.4f}", *shares, less])
+        printed = f"{correct:.4f}"
+        less = contestants.less_right(int((~ours.correct).sum()), ours.replications, printed)
+        right.append([label, printed, *shares, f"{less:.3f}"])
     return (
         table("Mean samples ± standard error", ["risk", "published", *heads, "evenhand / published"], rows),
         table(

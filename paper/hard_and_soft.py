@@ -71,11 +71,13 @@ def _run_tables(found: dict[str, dict[str, Runs]]) -> tuple[Table, ...]:
     for gamma, (answer, samples, error, _, correct) in published.HARD_AND_SOFT.items():
         label, runs = _label(gamma), found[_label(gamma)]
         means = [contestants.mean_and_error(runs[n]) for n in names]
-        ratio = runs[contestants.DEFAULT].samples.mean() / samples
-        rows.append([label, answer, f"{samples:,} ± {error}", *means, f"{ratio:.2f}"])
+        ours = runs[contestants.DEFAULT]
+        ratio = contestants.against(ours.samples, samples, error)
+        rows.append([label, answer, f"{samples:,} ± {error}", *means, ratio])
         shares = [contestants.share(runs[n].correct) for n in names]
-        less = contestants.less_right(runs[contestants.DEFAULT], correct)
-        right.append([label, f"{correct:.3f}", *shares, less])
+        printed = f"{correct:.3f}"
+        less = contestants.less_right(int((~ours.correct).sum()), ours.replications, printed)
+        right.append([label, printed, *shares, f"{less:.3f}"])
     heads = ["requirement", "answer", "published", *shown, "evenhand / published"]
     return (
         table("Mean samples ± standard error at risk 0.2", heads, rows),

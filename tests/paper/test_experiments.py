@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,14 +58,24 @@ def test_algorithm_1_is_timed_apart_from_the_rest(room: Any) -> None:
     assert room.took(setting) == (7.0, 24.0)
 
 
-@pytest.mark.parametrize(("errors", "printed"), [(0, 1.0), (7, 1.0), (11, 0.998), (25, 0.991)])
+@pytest.mark.parametrize(
+    ("errors", "printed", "theirs"),
+    [(0, "1.0000", 0), (7, "1.000", 1), (11, "0.998", 7), (25, "0.991", 28), (2, "0.9997", 1)],
+)
 def test_whether_evenhand_is_less_right_is_judged_by_fishers_exact_test(
-    room: Any, errors: int, printed: float
+    room: Any, errors: int, printed: str, theirs: int
 ) -> None:
-    runs = SimpleNamespace(correct=np.arange(2000) >= errors, replications=2000)
-    theirs = round((1.0 - printed) * 3000)
+    digits = len(printed) - 2
+    assert f"{1 - theirs / 3000:.{digits}f}" == printed
+    assert f"{1 - (theirs + 1) / 3000:.{digits}f}" != printed
     _, p = fisher_exact([[errors, 2000 - errors], [theirs, 3000 - theirs]], alternative="greater")
-    assert float(room.contestants.less_right(runs, printed)) == pytest.approx(p, abs=6e-4)
+    assert room.contestants.less_right(errors, 2000, printed) == pytest.approx(p)
+
+
+def test_the_ratio_to_the_published_samples_carries_both_errors(room: Any) -> None:
+    samples = np.array([70.0, 80.0] * 50)
+    assert room.contestants.against(samples, 100, 0) == "0.750 ± 0.005"  # 5 / sqrt(100), of 100
+    assert room.contestants.against(samples, 100, 4) == "0.750 ± 0.030"  # 4% of it
 
 
 def test_the_large_study_draws_as_many_policies_from_each_range_as_its_mix_says(room: Any) -> None:
