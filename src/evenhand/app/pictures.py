@@ -1,4 +1,4 @@
-"""Simulated runs as picture files, drawn as the report draws them."""
+"""Plans and simulated runs as picture files, drawn as the report draws them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evenhand.sim.runs import Runs
     from evenhand.sim.simulate import Comparison
     from evenhand.study import Study
+    from evenhand.theory.plan import Plan
 
 
 def figure_path(name: str) -> Path:
@@ -28,6 +29,31 @@ def figure_path(name: str) -> Path:
     if find_spec("matplotlib") is None:
         raise BadInput("figures need matplotlib; install evenhand[report].")
     return path
+
+
+def draw_plan(found: Plan, path: Path) -> None:
+    """The allocation that costs least, as a heat map."""
+    from evenhand.report.figures.allocation import allocation
+    from evenhand.report.rows import Share, Standing
+
+    problem, scores = found.problem, found.problem.scores(found.means)
+    shares = [
+        Share(policy, group, float(found.allocation[k, g]))
+        for k, policy in enumerate(problem.policies)
+        for g, group in enumerate(problem.group_names)
+    ]
+    places = {int(k): place for place, k in enumerate((-scores).argsort(kind="stable"))}
+    standings = [
+        Standing(
+            policy,
+            float(scores[k]),
+            "met" if policy in found.feasible else "failed",
+            places[k],
+            k == found.answer_index,
+        )
+        for k, policy in enumerate(problem.policies)
+    ]
+    _write(allocation(shares, standings), "allocation", path)
 
 
 def draw_runs(source: Runs | Comparison, name: str, path: Path) -> None:

@@ -73,7 +73,7 @@ from evenhand.procedure.state import (
     Work,
     touch,
 )
-from evenhand.procedure.stopping import evidence
+from evenhand.procedure.stopping import evidence, stylised
 
 
 @kernel
@@ -202,10 +202,10 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
     value, piece = weakest_by_likelihood(spec, state, work, leader)
     if rule == KAUFMANN_KOOLEN:
         return weakest_by_excess(spec, state, work, leader)
-    patience = math.log1p(math.log(float(max(state.clock[TOLD], 1))))
+    told = state.clock[TOLD]
     if rule == CALIBRATED:
-        return value, spec.level + patience, piece
-    return value, patience - math.log(spec.delta), piece
+        return value, spec.level + stylised.patience(told), piece
+    return value, stylised.threshold(told, spec.delta), piece
 
 
 @kernel

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from evenhand.app.options import json_option, print_json, study_argument
-from evenhand.errors import BadInput
+from evenhand.app.pictures import draw_plan, figure_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +41,7 @@ def command(
     loaded = load(study)
     risk = loaded.procedure.delta if delta is None else delta
     risk_in_nats(risk)  # refuse a wrong risk before the work
-    target = None if figure is None else _figure_path(figure)
+    target = None if figure is None else figure_path(figure)
     found = plan(loaded.problem, loaded.means(), gap)
     moved = None
     if sensitivity:
@@ -50,7 +49,7 @@ def command(
 
         moved = sensitivity_of(found)
     if target is not None:
-        _draw(found, target)
+        draw_plan(found, target)
     if as_json:
         result = found.to_dict(risk)
         if moved is not None:
@@ -145,43 +144,3 @@ def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
         section(out, "With the requirement tighter (+) or looser (-)", table(["by", "answer", "T*"], rows))
     risks = [[f"{delta:g}", count(samples)] for delta, samples in moved.samples.items()]
     section(out, "Samples at least, by risk", table(["risk", "samples"], risks))
-
-
-def _figure_path(name: str) -> Path:
-    path = Path(name)
-    if path.suffix not in (".svg", ".png"):
-        raise BadInput(f"a figure's name must end in .svg or .png; it is {name!r}.")
-    if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} to write the figure to; make it first.")
-    if find_spec("matplotlib") is None:
-        raise BadInput("figures need matplotlib; install evenhand[report].")
-    return path
-
-
-def _draw(found: Plan, path: Path) -> None:
-    from evenhand.report.figures.allocation import allocation
-    from evenhand.report.figures.save import png, svg
-    from evenhand.report.rows import Share, Standing
-
-    problem, scores = found.problem, found.problem.scores(found.means)
-    shares = [
-        Share(policy, group, float(found.allocation[k, g]))
-        for k, policy in enumerate(problem.policies)
-        for g, group in enumerate(problem.group_names)
-    ]
-    places = {int(k): place for place, k in enumerate((-scores).argsort(kind="stable"))}
-    standings = [
-        Standing(
-            policy,
-            float(scores[k]),
-            "met" if policy in found.feasible else "failed",
-            places[k],
-            k == found.answer_index,
-        )
-        for k, policy in enumerate(problem.policies)
-    ]
-    canvas = allocation(shares, standings)
-    if path.suffix == ".svg":
-        path.write_text(svg(canvas, "allocation"), encoding="utf-8")
-    else:
-        path.write_bytes(png(canvas))
