@@ -15,6 +15,7 @@ from evenhand.errors import Conflict
 from evenhand.live import events as ev
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
+from evenhand.live.journal import open_journal
 from tests.faults.lives import Life, caller, host, pairs_alone
 from tests.live.world import SetClock, coin, create, endless, even, log, play
 
@@ -107,6 +108,37 @@ def test_64_processes_and_50000_pairs_on_one_database(postgres_url: str) -> None
     print(
         f"fault 13: 64 processes, 50048 pairs, postgresql: {50_048 / seconds:.0f} pairs/s, 0 doubled, 0 lost"
     )
+
+
+@pytest.mark.parametrize("kind", ["file", "memory", "postgresql"])
+def test_experiments_that_share_a_journal_do_not_disturb_each_other(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    address = {"file": str(tmp_path / "t.db"), "memory": ":memory:"}.get(kind)
+    journal = open_journal(address or request.getfixturevalue("postgres_url"), create=True)
+    trials = [create(journal, study=endless(), name=f"trial-{number}") for number in range(3)]
+    pairs, over = 40, threading.Event()
+
+    def work(number: int) -> None:
+        if number == 9:
+            while not over.wait(0.001):
+                for trial in trials:
+                    trial.status()
+            return
+        trial = trials[number % 3]
+        for _ in range(pairs):
+            ask = trial.ask(1)[0]
+            trial.tell(ask, even(ask))
+        if number == 0:
+            over.set()
+
+    in_threads(10, work)
+    for number, trial in enumerate(trials):
+        counts = Counter(type(event).__name__ for event in log(trial))
+        assert counts["Asked"] == counts["Told"] == 3 * pairs
+        again = Experiment.open(journal, f"trial-{number}")  # follows the chain of hashes from event one
+        assert again.status() == trial.status()
+    journal.close()
 
 
 def test_an_outcome_told_by_sixteen_threads_at_once_is_one_event_and_all_get_the_same_receipt(
@@ -219,4 +251,5 @@ def test_lookers_on_do_not_hold_up_the_writer(tmp_path: Path) -> None:
         over.set()
         looker.join()
     p99 = 1000 * idle[1980], 1000 * watched[1980]
+    assert polls[0] > 0
     print(f"fault 22: pair p99 {p99[0]:.1f} ms idle, {p99[1]:.1f} ms with {polls[0]} polls; no writer error")

@@ -11,6 +11,7 @@ from evenhand.live.asking import Ask
 from evenhand.live.clock import Clock
 from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment
+from evenhand.live.journal import Journal
 from evenhand.live.tickets import ticket_code
 
 MEANS = {"a": 0.8, "b": 0.5, "c": 0.35}
@@ -54,7 +55,7 @@ def even(ask: Ask) -> int:
     return coin(ask, dict.fromkeys("abc", 0.5))
 
 
-def create(address: str = ":memory:", **options: object) -> Experiment:
+def create(address: str | Journal = ":memory:", **options: object) -> Experiment:
     chosen: dict[str, object] = {
         "seed": 7,
         "clock": SetClock(),

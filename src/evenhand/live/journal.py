@@ -99,7 +99,7 @@ class Journal:
         """The right to write to one experiment, until the end of the block."""
         if self._writing is None:
             raise StorageFailed("this journal was opened for reading only; open it for writing first.")
-        with self._explained(), self._writing.connect() as connection:
+        with self._alone(), self._explained(), self._writing.connect() as connection:
             self._prepare(connection)
             with connection.begin() as transaction:
                 turn = Turn(connection, self._locked(connection, experiment), self._write)
@@ -128,7 +128,7 @@ class Journal:
         if self._writing is None:
             raise StorageFailed("this journal was opened for reading only; open it for writing first.")
         start = genesis(experiment)
-        with self._explained():
+        with self._alone(), self._explained():
             with self._writing.begin() as connection:
                 if connection.execute(tables.find, {"name": experiment}).one_or_none() is not None:
                     raise BadInput(
@@ -147,6 +147,10 @@ class Journal:
         self._reading.dispose()
         if self._writing is not None:
             self._writing.dispose()
+
+    def _alone(self) -> AbstractContextManager[object]:
+        """Around everything that writes, whichever experiment it is for."""
+        return nullcontext()
 
     def _prepare(self, connection: sa.Connection) -> None:
         """Called before each turn."""

@@ -7,6 +7,9 @@ writes, guarded by the lock; readers open the file read-only and never checkpoin
 from __future__ import annotations
 
 import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -37,6 +40,7 @@ class SqliteJournal(Journal):
         synchronous: str = "FULL",
     ) -> None:
         self._lock: FileLock | None = None
+        self._hand = threading.RLock()  # held by the thread that uses the one writing connection
         self._times_full = 0  # since the last commit
         if address == ":memory:":
             engine = _in_memory()
@@ -61,6 +65,15 @@ class SqliteJournal(Journal):
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def _alone(self) -> AbstractContextManager[object]:
+        return self._hand
+
+    @contextmanager
+    def _read(self) -> Iterator[sa.Connection]:
+        # in memory there is but one connection, and what it returns from is rolled back
+        with self._hand if self._reading is self._writing else nullcontext(), super()._read() as connection:
+            yield connection
 
     def _prepare(self, connection: sa.Connection) -> None:
         if self._times_full:
