@@ -8,8 +8,10 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import BadInput, Conflict
+from evenhand.live import events as ev
 from evenhand.live.asking import Ask
 from evenhand.live.experiment import Experiment
+from evenhand.procedure.spec import SAMPLING
 from tests.live.world import SetClock, coin, create, kinds, log, one, play, problem
 
 
@@ -17,6 +19,21 @@ def test_the_initial_samples_come_first_in_turn() -> None:
     trial = create(procedure=eh.Procedure(initial=2))
     cells = [(ask.policy, ask.group) for ask in trial.ask(12)]
     assert cells == 2 * [(policy, group) for group in "xy" for policy in "abc"]
+
+
+@pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
+@pytest.mark.parametrize("rule", [name for name in SAMPLING if name != "oracle"])
+def test_whatever_is_handed_out_had_a_chance_and_the_log_says_which(rule: str, mode: str) -> None:
+    stopping = eh.Budget(90) if rule in ("ocba-co", "sequential-halving") else "certified"
+    trial = create(study=problem(mode), procedure=eh.Procedure(sampling=rule, stopping=stopping, initial=1))
+    for number in range(90):
+        arrived = {"group": "xxy"[number % 3]} if mode == "proportional" else {}
+        if (ask := trial.ask(**arrived)) is None:
+            break
+        trial.tell(ask, coin(ask), **({"group": "xxy"[number % 3]} if mode == "agnostic" else {}))
+    chances = [event.p for event in log(trial) if isinstance(event, ev.Asked)]
+    assert len(chances) > 30
+    assert all(p is not None and 0.0 < p <= 1.0 + 1e-12 for p in chances)
 
 
 def test_the_same_worker_asking_again_gets_the_same_ticket_until_it_tells() -> None:

@@ -47,6 +47,24 @@ def test_after_the_stop_nothing_is_handed_out_and_late_outcomes_are_kept_and_mar
         trial.import_data([("a", "x", 1)])
 
 
+def test_a_cap_that_ends_before_the_start_is_over_is_refused() -> None:
+    with pytest.raises(BadInput, match="must cover the initial samples of all cells, 12; it is 5"):
+        create(procedure=eh.Procedure(stopping=eh.Budget(5), initial=2))
+
+
+@pytest.mark.parametrize("stopping", ["certified", eh.Budget(9)])
+def test_a_group_that_never_comes_does_not_keep_an_experiment_running_for_ever(stopping: object) -> None:
+    rule = eh.Procedure(stopping=stopping, initial=1, max_samples=9)
+    trial = create(study=problem("proportional"), procedure=rule)
+    for _ in range(9):
+        ask = one(trial.ask(group="x"))
+        trial.tell(ask, 1)
+    status = trial.status()
+    assert (status["state"], status["answer"], status["decided"]) == ("exhausted", None, False)
+    assert status["sentence"] == "All 9 samples are used and nothing is decided; no policy leads."
+    assert trial.ask(group="y") is None
+
+
 def test_a_paused_experiment_takes_outcomes_and_hands_out_nothing() -> None:
     trial = create()
     ask = one(trial.ask())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.judge.verdict import judge_state
 from evenhand.live.health import sample_ratio_p_value
 from evenhand.live.kernels import Tally
 from tests.live.world import MEANS, START, SetClock, coin, create, endless, even, play, problem
@@ -50,6 +51,33 @@ def test_a_refuted_policy_is_failed_and_none_is_an_answer() -> None:
     words = "None of the policies meets the requirement: certified at risk 0.05, after 360 samples."
     assert status["sentence"] == words
     assert status["more"] == {"0.5": 0, "0.7": 0, "0.8": 0, "0.9": 0}
+
+
+@pytest.mark.parametrize("rule", ["certified", "stylised", "kaufmann-koolen"])
+@pytest.mark.parametrize(
+    "constraint", [eh.Floors([0.5, 0.6, 0.4, 0.55]), eh.Gap(0.4), eh.Penalty(0.5, 2.0), eh.Quota(0.5, 3)]
+)
+def test_a_status_says_of_cells_and_policies_what_a_verdict_on_the_same_data_says(
+    constraint: eh.Constraint, rule: str
+) -> None:
+    study = eh.Problem(["a", "b"], dict.fromkeys("wxyz", 0.25), eh.Bernoulli(), constraint)
+    procedure = eh.Procedure(stopping=rule, initial=1, delta=1e-4)
+    seen = set()
+    for n in (1, 10, 20, 30, 40, 50, 60, 90, 600):
+        trial = create(study=study, procedure=procedure)
+        data = [
+            (policy, group, float(i < share * n))
+            for policy, shares in (("a", (0.9, 0.8, 0.7, 0.9)), ("b", (0.9, 0.1, 0.6, 0.5)))
+            for group, share in zip("wxyz", shares, strict=True)
+            for i in range(n)
+        ]
+        trial.import_data(data)
+        status = trial.status()
+        verdict = judge_state(study, procedure, trial.present().state, replications=0)
+        assert [cell["verdict"] for cell in status["cells"]] == [cell.verdict for cell in verdict.cells]
+        assert [row["verdict"] for row in status["policies"]] == [row.verdict for row in verdict.policies]
+        seen |= {row["verdict"] for row in (*status["policies"], *status["cells"])}
+    assert len(seen) > 1
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,10 @@ def test_counting_successes_in_ten_trials_is_the_same_question_as_their_rate(
     assert problem.feasible([rates, rates]).tolist() == counted.feasible([means, means]).tolist()
 
 
+def test_a_gap_given_as_a_whole_number_is_the_same_gap() -> None:
+    assert repr(Gap(2)) == repr(Gap(2.0))
+
+
 @pytest.mark.parametrize("kind", sorted(CONSTRAINTS))
 def test_every_requirement_completes_the_sentence_every_policy_must(kind: str) -> None:
     samples: dict[str, Constraint] = {

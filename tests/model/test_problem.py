@@ -74,7 +74,7 @@ def test_a_problem_that_cannot_be_meant_is_refused(change: dict[str, Any], messa
         (Bernoulli(), [[0.5, 1.1], [0.2, 0.2]], "[0, 1]; 'a' in 'y' has 1.1"),
         (Bernoulli(), [[0.5, math.nan], [0.2, 0.2]], "'a' in 'y' has nan"),
         (Poisson(), [[1.0, 2.0], [-1.0, 2.0]], "[0, inf); 'b' in 'x' has -1"),
-        (Exponential(), [[1.0, 2.0], [0.0, 2.0]], "'b' in 'x' has 0"),
+        (Exponential(), [[1.0, 2.0], [0.0, 2.0]], "(0, inf); 'b' in 'x' has 0"),
         (Gaussian(1.0), [[1.0, math.inf], [0.0, 2.0]], "'a' in 'y' has inf"),
         (Binomial(3), [[1.0, 2.0], [3.5, 2.0]], "[0, 3]; 'b' in 'x' has 3.5"),
         (Bounded(-1.0, 1.0), [[1.0, 0.0], [-1.5, 0.0]], "[-1, 1]; 'b' in 'x' has -1.5"),

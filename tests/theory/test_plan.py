@@ -147,6 +147,14 @@ def test_when_nobody_meets_the_floor_the_plan_says_who_is_to_blame_and_what_woul
     assert {b.piece for b in found.binding} == {"enter"}
 
 
+@pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
+def test_the_group_to_blame_is_the_one_below_its_floor_however_many_come_of_each(mode: str) -> None:
+    problem = Problem(["a", "b"], {"x": 0.1, "y": 0.9}, Bernoulli(), Floors(0.5), mode=mode)
+    found = plan(problem, [[0.2, 0.7], [0.45, 0.3]]).why_none
+    assert found is not None
+    assert [blame.group for blame in found.policies] == ["x", "y"]
+
+
 def test_when_nobody_keeps_the_gap_the_smallest_one_is_named() -> None:
     found = plan(two(None, Gap(0.1)), [[0.0, 1.0], [0.0, 0.4]])
     assert found.why_none is not None

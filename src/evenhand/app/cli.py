@@ -18,7 +18,7 @@ from evenhand import __version__
 from evenhand.app import commands
 from evenhand.errors import EvenhandError, IntegrityFailed, StorageFailed, nearest
 
-FAILED, BAD_INPUT, UNDECIDED, NOT_INTACT = 1, 2, 3, 4
+FAILED, BAD_INPUT, NOT_INTACT = 1, 2, 4
 
 # the order of a study's life, for the help page; commands not named here come last
 ORDER = (

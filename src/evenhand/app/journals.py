@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -56,14 +56,14 @@ def opened(journal: str, name: str | None, *, write: bool = True) -> Iterator[Ex
         store.close()
 
 
-def forecast(view: View) -> Mapping[str, int]:
+def forecast(view: View, replications: int = 200) -> dict[str, int]:
     """How many more samples, by runs continued from here; nothing before every cell has an outcome."""
     from evenhand.judge.forecast import forecast as continued
     from evenhand.procedure.state import EMPTY
 
     if view.state.clock[EMPTY] > 0:
         return {}
-    found = continued(view.protocol.problem, view.protocol.spec, view.state)
+    found = continued(view.protocol.problem, view.protocol.spec, view.state, replications)
     return {f"{chance:g}": int(more) for chance, more in found.more.items()} | {"horizon": found.horizon}
 
 

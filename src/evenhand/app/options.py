@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+UNDECIDED = 3  # the exit code of a command that was asked for a decision and found none
 
 
 def study_argument(function: F) -> F:

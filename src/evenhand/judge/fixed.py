@@ -19,7 +19,7 @@ from evenhand.judge.weigh import Cells, Weight, new_cells
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, PENALTY, ROUNDING, Region, region
 from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON, divergence, edge_high, edge_low
-from evenhand.procedure.estimates import refresh
+from evenhand.procedure.estimates import refresh, variance
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work, new_work
 from evenhand.procedure.stopping.cells import threshold
@@ -163,16 +163,17 @@ def _against(test: Test, g: int, k: int, c: float, sign: int) -> float:
         ahead = sign * (s / n - c) > 0
         return n * float(divergence(BERNOULLI, s / n, c)) if ahead else 0.0
     if test.spec.code == GAUSSIAN:
-        return _gaussian(test, n, s, float(test.state.ss[g, k]), phi, c, sign)
+        return _gaussian(test, g, k, c, sign)
     return -math.log(max(_exact_p(test.spec.code, n / phi, s / phi, c, sign), 1e-300))
 
 
-def _gaussian(test: Test, n: float, s: float, ss: float, phi: float, c: float, sign: int) -> float:
+def _gaussian(test: Test, g: int, k: int, c: float, sign: int) -> float:
+    n, s = float(test.state.n[g, k]), float(test.state.s[g, k])
     if not test.spec.unknown_variance:
-        return -float(stats.norm.logsf(sign * (s - n * c) / math.sqrt(n * phi)))
+        return -float(stats.norm.logsf(sign * (s - n * c) / math.sqrt(n * test.spec.phi[g, k])))
     if n < 2:
         return 0.0
-    spread = max(ss / n - (s / n) ** 2, 1e-300) * n / (n - 1.0)
+    spread = max(float(variance(test.state, g, k)), 1e-300)
     return -float(stats.t.logsf(sign * (s / n - c) / math.sqrt(spread / n), n - 1.0))
 
 

@@ -20,6 +20,7 @@ from evenhand._kernel import kernel
 from evenhand.model.problem import Problem
 from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.decide import check, next_cell
+from evenhand.procedure.estimates import variance
 from evenhand.procedure.randomness import DELAYS, four_normals
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, BUDGET, PROPORTIONAL, Spec
 from evenhand.procedure.state import (
@@ -120,8 +121,12 @@ def _source(problem: Problem, spec: Spec, state: State) -> Source:
     source = compile_truth(problem, Truth(means=tuple(map(tuple, middle.tolist()))))
     if not spec.unknown_variance:
         return source
-    n = np.maximum(state.n, 1.0)
-    seen = np.maximum(state.ss / n - (state.s / n) ** 2, 0.0) * n / np.maximum(n - 1.0, 1.0)
+    seen = np.array(
+        [
+            [variance(state, g, k) if state.n[g, k] >= 2 else 0.0 for k in range(state.n.shape[1])]
+            for g in range(state.n.shape[0])
+        ]
+    )
     pooled = float(np.average(seen, weights=state.n)) if state.n.sum() > 0 else 1.0
     return source._replace(sd=np.sqrt(np.where(state.n >= 3, seen, pooled)))
 
@@ -200,7 +205,6 @@ def _record_block(
         away = own - state.bets[FIRST * groups + g, k]
         state.bets[SHIFTED * groups + g, k] += count * away
         state.bets[SQUARES * groups + g, k] += centred + count * away * away
-        state.ss[g, k] += centred + count * own * own
     state.n[g, k] += count
     state.s[g, k] += unit
     state.clock[TOLD] += count

@@ -9,12 +9,10 @@ import numpy as np
 
 from evenhand.judge.weigh import Cells, Weight
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, PENALTY, QUOTA
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State
 from evenhand.procedure.stopping.cells import threshold
-
-WORDS = ("undecided", "met", "failed")  # by the codes of `procedure.verdicts`
+from evenhand.procedure.verdicts import WORDS, reconciled
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def cell_rows(
     problem: Problem, spec: Spec, state: State, cells: Cells, weight: Weight
 ) -> tuple[CellVerdict, ...]:
     family, region = problem.family, spec.region
-    own = region.kind in (BOX, QUOTA, PENALTY)
+    verdict, _ = reconciled(region.kind, cells.verdict, weight.policies)
 
     def user(unit: float) -> float | None:
         return family.low + family.width * float(unit) if math.isfinite(unit) else None
@@ -63,7 +61,7 @@ def cell_rows(
             mean=user(state.s[g, k] / state.n[g, k]) if state.n[g, k] > 0 else None,
             low=user(cells.low[g, k]),
             high=user(cells.high[g, k]),
-            verdict=WORDS[cells.verdict[g, k] if own else weight.policies[k]],
+            verdict=WORDS[verdict[g, k]],
             floor=user(region.lo[g, k]),
             cap=user(region.hi[g, k]),
         )
@@ -80,22 +78,11 @@ def policy_rows(
     scores = problem.scores((family.low + family.width * means).T)
     known = ((state.n > 0) | (spec.shares[:, None] == 0)).all(axis=0)
     order = sorted(range(len(scores)), key=lambda k: (not known[k], -scores[k], k))
-    soft = spec.region.kind == PENALTY
-    rows = []
-    for k, name in enumerate(problem.policies):
-        stands = _softly(cells, k) if soft else int(weight.policies[k])
-        rows.append(
-            PolicyVerdict(name, float(scores[k]) if known[k] else None, WORDS[stands], order.index(k) + 1)
-        )
-    return tuple(rows)
-
-
-def _softly(cells: Cells, k: int) -> int:
-    """A penalty keeps nobody out; the verdict then says how the policy stands to its floors."""
-    mine = cells.verdict[:, k]
-    if (mine == WORDS.index("failed")).any():
-        return WORDS.index("failed")
-    return WORDS.index("met") if (mine == WORDS.index("met")).all() else WORDS.index("undecided")
+    _, verdict = reconciled(spec.region.kind, cells.verdict, weight.policies)
+    return tuple(
+        PolicyVerdict(name, float(scores[k]) if known[k] else None, WORDS[verdict[k]], order.index(k) + 1)
+        for k, name in enumerate(problem.policies)
+    )
 
 
 def coverage(spec: Spec) -> float:

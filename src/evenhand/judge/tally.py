@@ -101,9 +101,6 @@ class Tally:
         )
         unit = float(self.problem.family.to_unit(average))
         self.state.n[g, k], self.state.s[g, k] = size, size * unit
-        self.state.ss[g, k] = (
-            size * unit
-        )  # exact for outcomes 0 and 1, and used by no other family with counts
 
     def finish(self, counts: bool) -> Data:
         """The whole, or one sentence about what stands in the way."""
@@ -120,10 +117,7 @@ class Tally:
                 f"the {family.name} family learns its scale from single outcomes, which counts do not hold. "
                 "Give rows of policy, group, outcome, in the order they came."
             )
-        state = self.state
-        state.clock[TOLD] = int(state.n.sum())
-        state.clock[EMPTY] = int((state.n == 0).sum())
-        return Data(state, self.rows, self.absent.count, counts)
+        return Data(self.state, self.rows, self.absent.count, counts)
 
     def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
         """The name's number; -1 where it is missing."""
@@ -215,7 +209,7 @@ def record_all(
 def ready(spec: Spec, data: State) -> State:
     """The state a procedure would be in, had it collected these data itself."""
     state = new_state(spec)
-    for name in ("n", "s", "ss", "bets"):
+    for name in ("n", "s", "bets"):
         getattr(state, name)[:] = getattr(data, name)
     state.clock[TOLD] = int(state.n.sum())
     state.clock[EMPTY] = int((state.n == 0).sum())

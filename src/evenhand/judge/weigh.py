@@ -29,7 +29,7 @@ from evenhand.procedure.state import (
 )
 from evenhand.procedure.stopping import evidence
 from evenhand.procedure.stopping.cells import threshold
-from evenhand.procedure.verdicts import judge_every_cell, policy_verdict
+from evenhand.procedure.verdicts import every_interval, judge_every_cell, judge_every_policy
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -60,7 +60,8 @@ class Weight(NamedTuple):
 def judge_cells(spec: Spec, state: State) -> Cells:
     """Every cell's interval and verdict."""
     found = new_cells(spec)
-    judge_every_cell(spec, state, found.low, found.high, found.verdict)
+    every_interval(spec, state, found.low, found.high)
+    judge_every_cell(spec, state, found.verdict)
     return found
 
 
@@ -86,8 +87,9 @@ def weigh(spec: Spec, state: State) -> Weight:
             # the budget asks for no evidence; the certified line tells how much there is
             needed = float(threshold(spec))
             value, piece = weakest_by_evidence(spec, state, work, leader)
-    stands = [policy_verdict(spec, state, work, k) for k in range(spec.phi.shape[1])]
-    return Weight(leader, bool(decided), float(value), needed, int(piece), np.array(stands, dtype=np.int64))
+    policies = np.zeros(spec.phi.shape[1], dtype=np.int64)
+    judge_every_policy(spec, state, work, policies)
+    return Weight(leader, bool(decided), float(value), needed, int(piece), policies)
 
 
 def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:

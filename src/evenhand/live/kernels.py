@@ -1,8 +1,7 @@
 """The fold's arithmetic: many events at a time, with the same kernels that the simulator calls.
 
 One call does a whole run of rows, so that replaying a long log costs little more than simulating it. A live
-ask or tell is a run
-of one row: what is replayed is what was done.
+ask or tell is a run of one row: what is replayed is what was done.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import BOX, PENALTY, QUOTA
 from evenhand.procedure.decide import check, is_due, next_cell
 from evenhand.procedure.sampling.pick import WRITTEN_OUT
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
@@ -31,7 +29,6 @@ from evenhand.procedure.state import (
     record,
     return_policy,
 )
-from evenhand.procedure.stopping import evidence
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,7 +39,6 @@ WHAT, POLICY, GROUP, ARRIVED = range(4)
 # what a row is
 ASK_ANY, ASK_THIS, TELL, DROP, IMPORT, IMPORT_LAST = range(6)
 STATE, CHANCE = range(2)  # columns of digests
-OPEN, MET, FAILED = range(3)  # verdicts
 
 _START = np.uint64(0x243F6A8885A308D3)
 _STIR = np.uint64(0x9E3779B97F4A7C15)
@@ -71,8 +67,8 @@ def advance(
     """Do the rows in order; return how many were done.
 
     Fewer than all: the stopping rule fired with the last one done, or the next one asks for another cell than
-    the rule does; that
-    row then holds the rule's cell. `values` gives outcomes in and takes probabilities out.
+    the rule does; that row then holds the rule's cell. `values` gives outcomes in and takes probabilities
+    out.
     """
     for i in range(rows.shape[0]):
         if state.clock[STOPPED] != RUNNING:
@@ -105,42 +101,6 @@ def replace_outcomes(spec: Spec, state: State, work: Work, k: int, g: int, outco
         record(spec, state, work, k, g, x, False)
     if state.clock[STOPPED] == RUNNING and _has_begun(spec, state):
         check(spec, state, work)
-
-
-@kernel
-def verdicts(spec: Spec, state: State, work: Work, cells: Ints, policies: Ints) -> None:
-    """Which floors and caps are certified (MET), refuted (FAILED) or OPEN, at the evidence the stop asks for.
-
-    `cells` is (L, K), `policies` is (K,). Cells without a bound, and requirements that join cells, are OPEN.
-    """
-    needed = evidence.threshold(spec)
-    groups, count = spec.phi.shape
-    for k in range(count):
-        for g in range(groups):
-            cells[g, k] = _cell_verdict(spec, state, g, k, needed)
-        policies[k] = OPEN
-        if spec.region.kind != PENALTY and state.clock[EMPTY] == 0:
-            met, _ = evidence.meets(spec, state, work, k)
-            if met >= needed:
-                policies[k] = MET
-            elif evidence.fails(spec, state, work, k) >= needed:
-                policies[k] = FAILED
-
-
-@kernel
-def _cell_verdict(spec: Spec, state: State, g: int, k: int, needed: float) -> int:
-    lo, hi = spec.region.lo[g, k], spec.region.hi[g, k]
-    if spec.region.kind not in (BOX, QUOTA) or state.n[g, k] == 0.0 or (lo == -np.inf and hi == np.inf):
-        return OPEN
-    above = lo == -np.inf or evidence.cell_above(spec, state, g, k, lo) >= needed
-    below = hi == np.inf or evidence.cell_below(spec, state, g, k, hi) >= needed
-    if above and below:
-        return MET
-    if lo > -np.inf and evidence.cell_below(spec, state, g, k, lo) >= needed:
-        return FAILED
-    if hi < np.inf and evidence.cell_above(spec, state, g, k, hi) >= needed:
-        return FAILED
-    return OPEN
 
 
 @kernel

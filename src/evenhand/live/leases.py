@@ -43,7 +43,3 @@ class Leases:
             if ticket in fold.out:
                 found.append(ticket)
         return found
-
-    def soonest(self) -> float | None:
-        """Seconds until the next lease may run out."""
-        return max(self._heap[0][0] - self._clock.steady(), 0.0) if self._heap else None

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.live import kernels, words
+from evenhand.live import words
 from evenhand.live.health import health_of
 from evenhand.live.stop import finite
 from evenhand.live.view import View
+from evenhand.procedure.estimates import refresh
 from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, TOLD, State, new_work
+from evenhand.procedure.verdicts import WORDS, verdicts
 
 Status = dict[str, Any]
 CHANCES = ("0.5", "0.7", "0.8", "0.9")
 # how many more samples it may take, by chance, and "horizon", how many the forecast looked ahead
 Forecast = Callable[[View], Mapping[str, int]]
-
-VERDICTS = ("undecided", "met", "failed")
 
 
 def status_of(view: View, now: float, forecast: Forecast | None = None) -> Status:
@@ -72,20 +72,20 @@ def _leader(view: View) -> str | None:
 
 def _verdicts(view: View) -> dict[str, Any]:
     spec, state, problem = view.protocol.spec, view.state, view.protocol.problem
-    cells = np.zeros(state.n.shape, dtype=np.int64)
-    policies = np.zeros(len(problem.policies), dtype=np.int64)
-    kernels.verdicts(spec, state, new_work(spec), cells, policies)
+    work = new_work(spec)
+    refresh(spec, state, work, False)
+    cells, policies = verdicts(spec, state, work)
     means = _means(view, state)
     overall = np.where(np.isfinite(means).all(axis=1), means @ problem.shares, np.nan)
     return {
         "policies": [
-            {"policy": name, "mean": finite(overall[k]), "verdict": VERDICTS[policies[k]]}
+            {"policy": name, "mean": finite(overall[k]), "verdict": WORDS[policies[k]]}
             for k, name in enumerate(problem.policies)
         ],
         "cells": [
             {
                 "policy": policy, "group": group, "n": int(state.n[g, k]), "mean": finite(means[k, g]),
-                "pending": finite(round(state.out[g, k], 6)), "verdict": VERDICTS[cells[g, k]],
+                "pending": finite(round(state.out[g, k], 6)), "verdict": WORDS[cells[g, k]],
             }
             for k, policy in enumerate(problem.policies)
             for g, group in enumerate(problem.group_names)

@@ -124,10 +124,6 @@ class Writer:
         with self._lock:
             yield self._insist(lambda _again: self._known_fold(fresh=self._journal.shared))
 
-    def soonest_lease(self) -> float | None:
-        with self._lock:
-            return self._leases.soonest()
-
     def _write_for_all(self) -> None:
         with self._door:
             calls = [self._queue.popleft() for _ in range(min(len(self._queue), AT_ONCE))]

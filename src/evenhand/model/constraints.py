@@ -107,6 +107,7 @@ class Gap(Constraint):
 
     def __post_init__(self) -> None:
         check_positive(self.at_most, "the gap's at_most")
+        object.__setattr__(self, "at_most", float(self.at_most))
 
     def region(self, scale: Scale) -> Region:
         slack = self.at_most / scale.width

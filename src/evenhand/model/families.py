@@ -40,6 +40,11 @@ class Family:
         return 1.0
 
     @property
+    def open_below(self) -> bool:
+        """Does the domain lack its smallest number? At mean 0 a gamma outcome could be nothing but 0."""
+        return self.code == units.EXPONENTIAL
+
+    @property
     def domain(self) -> tuple[float, float]:
         """The smallest and largest mean (either may be infinite)."""
         code = self.code

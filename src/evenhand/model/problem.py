@@ -124,12 +124,13 @@ class Problem:
             )
         low, high = self.family.domain
         bad = ~np.isfinite(table) | (table < low) | (table > high)
-        if self.family.name in ("gamma", "exponential"):
-            bad |= table <= 0
+        if self.family.open_below:
+            bad |= table == low
         if np.any(bad):
             k, l = (int(i[0]) for i in np.nonzero(bad))
+            domain = _interval(low, high, self.family.open_below)
             raise BadInput(
-                f"means must lie in the domain of the {self.family.name} family, {_interval(low, high)}; "
+                f"means must lie in the domain of the {self.family.name} family, {domain}; "
                 f"{self.policies[k]!r} in {self.group_names[l]!r} has {table[k, l]:g}."
             )
         return table
@@ -246,7 +247,7 @@ def _find(name: str, names: Sequence[str], what: str) -> int:
     return list(names).index(name)
 
 
-def _interval(low: float, high: float) -> str:
-    left = "(-inf" if math.isinf(low) else f"[{low:g}"
+def _interval(low: float, high: float, open_below: bool) -> str:
+    left = "(-inf" if math.isinf(low) else f"{'(' if open_below else '['}{low:g}"
     right = "inf)" if math.isinf(high) else f"{high:g}]"
     return f"{left}, {right}"

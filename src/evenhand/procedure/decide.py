@@ -154,10 +154,13 @@ def _starting_cell(spec: Spec, state: State, work: Work, group: int) -> tuple[in
 
 @kernel
 def is_due(spec: Spec, state: State) -> bool:
-    """Must the stopping rule be looked at now? After every batch, once every cell has its initial samples."""
-    if state.clock[EMPTY] > 0:
-        return False
+    """Must the stopping rule be looked at now?
+
+    After every batch, once every cell has its initial samples; and at the end, however empty cells are.
+    """
     told = state.clock[TOLD]
+    if state.clock[EMPTY] > 0:
+        return told >= spec.cap
     if spec.mode == ACTIVE:
         told -= spec.initial * spec.phi.size
     return told >= 0 and (told % spec.batch == 0 or state.clock[TOLD] >= spec.cap)
@@ -168,6 +171,10 @@ def check(spec: Spec, state: State, work: Work) -> None:
     """Look at the stopping rule on what has been told, and write down evidence, what is needed, and the
     decision if there is one.
     """
+    if state.clock[EMPTY] > 0:
+        # only at the end: groups that come by themselves may never have come
+        state.clock[STOPPED] = EXHAUSTED
+        return
     told_only = state.clock[PENDING] > 0 and spec.stopping != CERTIFIED
     if told_only:
         _touch_pending(state, work)
@@ -199,9 +206,9 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
                 return value, needed, piece
         value, piece = weakest_by_evidence(spec, state, work, leader)
         return value, needed, piece
-    value, piece = weakest_by_likelihood(spec, state, work, leader)
     if rule == KAUFMANN_KOOLEN:
         return weakest_by_excess(spec, state, work, leader)
+    value, piece = weakest_by_likelihood(spec, state, work, leader)
     told = state.clock[TOLD]
     if rule == CALIBRATED:
         return value, spec.level + stylised.patience(told), piece

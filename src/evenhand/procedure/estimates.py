@@ -12,7 +12,7 @@ from evenhand.model.region import ROUNDING, margin
 from evenhand.model.units import BERNOULLI, GAUSSIAN
 from evenhand.procedure.sinking import OWNER, sink
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import NONE, State, Work
+from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work
 from evenhand.theory.inner import score
 
 Array = NDArray[np.float64]
@@ -92,11 +92,15 @@ def dispersion(spec: Spec, state: State, g: int, k: int) -> float:
     """phi of a cell; the estimate of its variance where nobody knows it."""
     if not spec.unknown_variance:
         return spec.phi[g, k]
-    n = state.n[g, k]
-    if n < 2.0:
-        return 1.0
-    mean = state.s[g, k] / n
-    return max((state.ss[g, k] / n - mean * mean) * n / (n - 1.0), 1e-12)
+    return max(variance(state, g, k), 1e-12) if state.n[g, k] >= 2.0 else 1.0
+
+
+@kernel
+def variance(state: State, g: int, k: int) -> float:
+    """Of two or more outcomes where nobody knows it; by their distances to the first, so nothing cancels."""
+    groups, n = state.n.shape[0], state.n[g, k]
+    total, squares = state.bets[SHIFTED * groups + g, k], state.bets[SQUARES * groups + g, k]
+    return max(squares - total * total / n, 0.0) / (n - 1.0)
 
 
 @kernel

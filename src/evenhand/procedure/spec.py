@@ -254,3 +254,13 @@ def _positive(value: object, what: str) -> None:
 def _whole(value: object, what: str, least: int) -> None:
     if not _finite(value) or int(value) != value or value < least:  # type: ignore[call-overload,operator]
         raise BadInput(f"{what} must be a whole number, at least {least}; it is {value}.")
+
+
+def check_cap(spec: Spec) -> None:
+    """Refuse a procedure that would end before every cell has been sampled."""
+    least = spec.initial * spec.phi.size if spec.mode == ACTIVE else spec.phi.size
+    if spec.cap < least:
+        raise BadInput(
+            f"the budget or max_samples must cover the initial samples of all cells, {least}; "
+            f"it is {spec.cap}."
+        )

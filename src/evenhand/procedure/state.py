@@ -41,7 +41,7 @@ class State(NamedTuple):
 
     n: Array  # outcomes told
     s: Array  # their sum
-    ss: Array  # the sum of their squares
+    ss: Array  # the sum of their squares, for the digest of a state
     out: Array  # asked and neither told nor dropped
     track: Array  # memory of the sampling rule: weights tracked so far
     w: Array  # memory of the sampling rule: its current weights

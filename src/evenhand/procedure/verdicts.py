@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import BOX, ROUNDING
+from evenhand.model.region import BOX, PENALTY, QUOTA, ROUNDING
 from evenhand.model.units import GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.estimates import dispersion
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
@@ -33,6 +33,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 UNDECIDED, MET, FAILED = range(3)
+WORDS = ("undecided", "met", "failed")
 HALVINGS = 200  # enough to reach neighbouring numbers
 
 
@@ -56,13 +57,49 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
     return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
 
 
+def verdicts(spec: Spec, state: State, work: Work) -> tuple[Ints, Ints]:
+    """Of all cells, (L, K), and of all policies, (K,). `work` holds up-to-date estimates."""
+    cells, policies = np.zeros(spec.phi.shape, dtype=np.int64), np.zeros(spec.phi.shape[1], dtype=np.int64)
+    judge_every_cell(spec, state, cells)
+    judge_every_policy(spec, state, work, policies)
+    return reconciled(spec.region.kind, cells, policies)
+
+
+def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:
+    """Verdicts of cells (L, K) and policies (K,) where only one of them has a requirement of its own.
+
+    A requirement that ties groups together is the policy's. A penalty keeps nobody out: the policy's verdict
+    then says how it stands to its floors.
+    """
+    if kind == PENALTY:
+        every = np.where((cells == MET).all(axis=0), MET, UNDECIDED)
+        return cells, np.where((cells == FAILED).any(axis=0), FAILED, every)
+    if kind not in (BOX, QUOTA):
+        return np.broadcast_to(policies, cells.shape), policies
+    return cells, policies
+
+
 @kernel(apart=True)
-def judge_every_cell(spec: Spec, state: State, low: Array, high: Array, verdict: Ints) -> None:
-    """Interval and verdict of all cells, each (L, K)."""
+def judge_every_policy(spec: Spec, state: State, work: Work, verdict: Ints) -> None:
+    """`policy_verdict` of all policies, (K,)."""
+    for k in range(spec.phi.shape[1]):
+        verdict[k] = policy_verdict(spec, state, work, k)
+
+
+@kernel(apart=True)
+def judge_every_cell(spec: Spec, state: State, verdict: Ints) -> None:
+    """`cell_verdict` of all cells, (L, K)."""
+    for g in range(spec.phi.shape[0]):
+        for k in range(spec.phi.shape[1]):
+            verdict[g, k] = cell_verdict(spec, state, g, k)
+
+
+@kernel(apart=True)
+def every_interval(spec: Spec, state: State, low: Array, high: Array) -> None:
+    """`cell_interval` of all cells, each (L, K)."""
     for g in range(spec.phi.shape[0]):
         for k in range(spec.phi.shape[1]):
             low[g, k], high[g, k] = cell_interval(spec, state, g, k)
-            verdict[g, k] = cell_verdict(spec, state, g, k)
 
 
 @kernel(apart=True)
@@ -115,8 +152,7 @@ def cell_level(spec: Spec, state: State, g: int, k: int) -> float:
     if spec.stopping in (CERTIFIED, BUDGET):
         return threshold(spec)
     if spec.stopping == KAUFMANN_KOOLEN:
-        growth = kaufmann_koolen.growth(spec, state.n[g, k])
-        return growth + kaufmann_koolen.constant(spec, threshold(spec))
+        return kaufmann_koolen.cell_threshold(spec, state, g, k)
     return _likelihood_level(spec, state, k, True)
 
 

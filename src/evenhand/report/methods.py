@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 from evenhand.model.problem import Problem
-from evenhand.model.region import PENALTY
 from evenhand.procedure.spec import Budget, Calibrated, Procedure
+from evenhand.procedure.stopping.cells import wrong_answers
 
 SOURCES = {
     "paper": (
@@ -94,8 +94,7 @@ def _rule(problem: Problem, procedure: Procedure) -> Methods:
 
 
 def _certified(problem: Problem, delta: float) -> Methods:
-    # a soft requirement keeps nobody out, so "none" is no wrong answer
-    many = len(problem.policies) - (1 if problem.standard.region.kind == PENALTY else 0)
+    many = wrong_answers(problem.standard.region, len(problem.policies))
     return Methods(
         _always(delta),
         "For every way the answer could be wrong there is an e-process: a betting score whose expected value "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import fingerprint
 from evenhand.errors import BadInput, EvenhandError
-from evenhand.procedure.spec import ACTIVE, ORACLE, Spec, compile_spec
+from evenhand.procedure.spec import ORACLE, Spec, check_cap, compile_spec
 from evenhand.sim import engine
 from evenhand.sim.body import Rows, Trace, new_body, new_rows, new_trace
 from evenhand.sim.executors import Executor
@@ -62,7 +62,7 @@ def prepare(study: Study, seed: int, checkpoints: Sequence[int] = (), drawn: Dra
     spec = compile_spec(study.problem, study.procedure)
     if spec.sampling == ORACLE:
         spec = _with_oracle_weights(study, drawn)
-    _check_cap(spec)
+    check_cap(spec)
     source = compile_truth(study.problem, truth)
     draw = None if drawn is None else drawn.draw
     return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version())
@@ -158,15 +158,6 @@ def _with_oracle_weights(study: Study, drawn: Drawn | None) -> Spec:
             "the oracle rule follows one truth; it cannot follow means drawn for each replication."
         )
     return compile_spec(study.problem, study.procedure, plan(study.problem, study.means()).allocation)
-
-
-def _check_cap(spec: Spec) -> None:
-    least = spec.initial * spec.phi.size if spec.mode == ACTIVE else spec.phi.size
-    if spec.cap < least:
-        raise BadInput(
-            f"the budget or max_samples must cover the initial samples of all cells, {least}; "
-            f"it is {spec.cap}."
-        )
 
 
 def _ordered(checkpoints: Sequence[int]) -> tuple[int, ...]:

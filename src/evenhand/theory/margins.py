@@ -116,7 +116,8 @@ class WhyNone:
 def why_none(problem: Problem, means: Array, allocation: Array) -> WhyNone:
     """Who is to blame: for each policy the group whose samples show its failure."""
     groups = problem.group_names
-    worst = np.argmax(allocation, axis=1).tolist()
+    bounded = problem.standard.region.kind == regions.BOX
+    worst = np.argmax(_shortfalls(problem, means) if bounded else allocation, axis=1).tolist()
     blames = tuple(
         Blame(policy, groups[g], float(means[k, g]))
         for k, (policy, g) in enumerate(zip(problem.policies, worst, strict=True))
@@ -136,6 +137,17 @@ def why_none(problem: Problem, means: Array, allocation: Array) -> WhyNone:
             problem.constraint, means[nearest], float(inside[nearest]) * problem.family.width, name
         )
     return WhyNone(blames, name, floor, words)
+
+
+def _shortfalls(problem: Problem, means: Array) -> Array:
+    """What one sample of each cell tells against its floor or cap, K x L."""
+    standard, unit = problem.standard, problem.unit_means(means)
+    nearest = np.clip(unit, standard.region.lo, standard.region.hi)
+    tells = [
+        units.divergence(standard.code, mean, bound) if mean != bound else 0.0
+        for mean, bound in zip(unit.flat, nearest.flat, strict=True)
+    ]
+    return np.asarray((np.reshape(tells, unit.shape) / standard.phi).T)
 
 
 def _nearly_met(constraint: Constraint, means: Array, margin: float, name: str) -> str:

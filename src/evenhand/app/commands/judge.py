@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evenhand.app.commands.report import check_page
-from evenhand.app.options import json_option, print_json, seed_option, study_argument
+from evenhand.app.options import UNDECIDED, json_option, print_json, seed_option, study_argument
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from evenhand.judge.verdict import Verdict
     from evenhand.study import Study
-
-UNDECIDED = 3
 
 
 @click.command("judge")

@@ -7,9 +7,7 @@ from typing import Any
 import click
 
 from evenhand.app.journals import forecast, journal_argument, opened
-from evenhand.app.options import json_option, print_json
-
-UNDECIDED = 3
+from evenhand.app.options import UNDECIDED, json_option, print_json
 
 
 @click.command("status")

@@ -43,14 +43,10 @@ def draw(address: str, view: View, now: float, more: Mapping[str, int], blind: b
 
 
 def forecast(view: View) -> dict[str, int]:
-    """How many more samples, by runs continued from here; nothing before every cell has an outcome."""
-    from evenhand.judge.forecast import forecast as continued
-    from evenhand.procedure.state import EMPTY
+    """How many more samples it may take, and how far the forecast looked ahead."""
+    from evenhand.app.journals import forecast as continued
 
-    if view.state.clock[EMPTY] > 0 or view.stop is not None:
-        return {}
-    found = continued(view.protocol.problem, view.protocol.spec, view.state, FORECAST_RUNS)
-    return {f"{chance:g}": int(more) for chance, more in found.more.items()}
+    return continued(view, FORECAST_RUNS)
 
 
 def search(address: str, name: str, last: int, words: str, most: int, blind: bool) -> list[Line]:

@@ -7,7 +7,7 @@ import math
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
-from evenhand.procedure.sampling.pick import count, guarded, least_sampled_policy, surely
+from evenhand.procedure.sampling.pick import count, guarded, least_sampled, surely
 from evenhand.procedure.sampling.ts_ids import from_weakest_piece
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import ASKED, State, Work
@@ -28,8 +28,7 @@ def choose(
     _, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     k, g = from_weakest_piece(spec, state, work, leader, group, u)
     if k < 0:
-        k = least_sampled_policy(state, group)
-        g = max(group, 0)
+        k, g = least_sampled(spec, state, work, group)
     return guarded(spec, state, work, k, g)
 
 

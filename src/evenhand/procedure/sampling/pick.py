@@ -101,6 +101,13 @@ def _write_out(spec: Spec, work: Work, i: int, k: int, group: int, total: float)
 
 
 @kernel
+def least_sampled(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
+    """Where nothing tells cells apart: the least-sampled cell of the policy with the fewest samples."""
+    k = least_sampled_policy(state, group)
+    return surely(spec, work, k, group if group >= 0 else least_sampled_cell(state, k))
+
+
+@kernel
 def surely(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
     """A cell chosen without chance."""
     if spec.phi.shape[1] <= WRITTEN_OUT:

@@ -16,10 +16,11 @@ from evenhand.procedure.pieces import MANY, open_up, weakest_by_evidence, weakes
 from evenhand.procedure.posterior import posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.pick import (
+    count,
     from_masses,
     guarded,
+    least_sampled,
     least_sampled_cell,
-    least_sampled_policy,
     surely,
 )
 from evenhand.procedure.spec import ACTIVE, CERTIFIED, Spec
@@ -42,8 +43,7 @@ def choose(
     else:
         k, g = from_disagreement(spec, state, work, leader, challenger, group, u)
     if k < 0:
-        k = least_sampled_policy(state, group if spec.mode != ACTIVE else -1)
-        k, g = surely(spec, work, k, least_sampled_cell(state, k) if group < 0 else group)
+        k, g = least_sampled(spec, state, work, group)
     return guarded(spec, state, work, k, g)
 
 
@@ -63,7 +63,7 @@ def from_weakest_piece(
     # no evidence at all: start with the least-sampled cell of the piece
     if k != NONE:
         a, b = least_sampled_cell(state, i), least_sampled_cell(state, k)
-        if state.n[b, k] + state.out[b, k] <= state.n[a, i] + state.out[a, i]:
+        if count(state, k, b) <= count(state, i, a):
             return surely(spec, work, k, b)
     return surely(spec, work, i, least_sampled_cell(state, i))
 
@@ -94,7 +94,7 @@ def from_disagreement(
 @kernel
 def _variation(spec: Spec, state: State, k: int, g: int) -> float:
     share = spec.shares[g]
-    return share * share * dispersion(spec, state, g, k) / max(state.n[g, k] + state.out[g, k], 1.0)
+    return share * share * dispersion(spec, state, g, k) / max(count(state, k, g), 1.0)
 
 
 @kernel
@@ -108,9 +108,7 @@ def _displaced(spec: Spec, work: Work, k: int) -> None:
 def _keep_least_sampled(spec: Spec, state: State, work: Work, k: int) -> None:
     best = -1
     for g in range(spec.phi.shape[0]):
-        if work.lam_k[g] > 0.0 and (
-            best < 0 or state.n[g, k] + state.out[g, k] < state.n[best, k] + state.out[best, k]
-        ):
+        if work.lam_k[g] > 0.0 and (best < 0 or count(state, k, g) < count(state, k, best)):
             best = g
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] = 1.0 if g == best else 0.0

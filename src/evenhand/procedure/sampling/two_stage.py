@@ -26,8 +26,8 @@ from evenhand.procedure.sampling.pick import (
     count,
     from_masses,
     guarded,
+    least_sampled,
     least_sampled_cell,
-    least_sampled_policy,
     surely,
 )
 from evenhand.procedure.spec import CERTIFIED, Spec
@@ -54,9 +54,10 @@ def choose(
         leader, piece = _own_piece(spec, work, first)
     i, k = open_up(spec, state, work, leader, piece)
     k, g = from_masses(spec, state, work, i, k, group, u)
-    if k == NONE:
-        k = first if first != NONE else least_sampled_policy(state, group)
-        k, g = surely(spec, work, k, group if group >= 0 else least_sampled_cell(state, k))
+    if k == NONE and first != NONE:
+        k, g = surely(spec, work, first, group if group >= 0 else least_sampled_cell(state, first))
+    elif k == NONE:
+        k, g = least_sampled(spec, state, work, group)
     return guarded(spec, state, work, k, g)
 
 

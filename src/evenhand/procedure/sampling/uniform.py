@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenhand._kernel import kernel
-from evenhand.procedure.sampling.pick import least_sampled_cell, least_sampled_policy, surely
+from evenhand.procedure.sampling.pick import least_sampled, surely
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import ASKED, State, Work
 
@@ -16,5 +16,4 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
         # all cells are level whenever their number divides what was asked: walk them in order
         cell = state.clock[ASKED] % (groups * policies)
         return surely(spec, work, cell % policies, cell // policies)
-    k = least_sampled_policy(state, group)
-    return surely(spec, work, k, group if group >= 0 else least_sampled_cell(state, k))
+    return least_sampled(spec, state, work, group)

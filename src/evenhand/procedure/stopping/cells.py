@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import BOX, PENALTY
+from evenhand.model.region import BOX, PENALTY, Region
 from evenhand.model.units import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State
@@ -20,22 +20,21 @@ Array = NDArray[np.float64]
 
 @kernel
 def threshold(spec: Spec) -> float:
-    """What every piece must reach: ln(wrong answers / delta).
-
-    Of K policies and "none", K answers are wrong; where nobody can fail, "none" is no answer.
-    """
-    policies = spec.phi.shape[1]
-    return math.log((policies if _can_fail(spec) else policies - 1) / spec.delta)
+    """What every piece must reach: ln(wrong answers / delta)."""
+    return math.log(wrong_answers(spec.region, spec.phi.shape[1]) / spec.delta)
 
 
 @kernel
-def _can_fail(spec: Spec) -> bool:
-    if spec.region.kind != BOX:
-        return spec.region.kind != PENALTY
-    for g in range(spec.phi.shape[0]):
-        if spec.region.lo[g, 0] > -math.inf or spec.region.hi[g, 0] < math.inf:
-            return True
-    return False
+def wrong_answers(region: Region, policies: int) -> int:
+    """Of K policies and "none", K answers are wrong; where a policy cannot fail, "none" is no answer."""
+    if region.kind == PENALTY:
+        return policies - 1
+    if region.kind != BOX:
+        return policies
+    for g in range(region.lo.shape[0]):
+        if region.lo[g, 0] > -math.inf or region.hi[g, 0] < math.inf:
+            return policies
+    return policies - 1
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 Kaufmann and Koolen (2021, "Mixture martingales revisited") bound the sum over a set S of cells of
 n d(mean, truth) - growth(n) uniformly in time: it reaches |S| C(x / |S|) with probability at most e^-x. A
-wrong answer has a piece that contains the truth, and there are K wrong answers, so x = ln(K / delta).
+wrong answer has a piece that contains the truth, so x = ln(wrong answers / delta).
 
     outcomes               growth(n)            C
     gaussian, known sd     2 ln(4 + ln n)       C_gG(x) = min over 1/2 < lam <= 1 of (g_G(lam) + x) / lam
@@ -16,10 +16,11 @@ import math
 import numpy as np
 
 from evenhand._kernel import kernel
-from evenhand.model.region import BOX, PENALTY, SPREAD
+from evenhand.model.region import BOX, SPREAD
 from evenhand.model.units import GAUSSIAN
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State
+from evenhand.procedure.stopping.cells import threshold
 
 LOG_TWICE_ZETA_2 = math.log(math.pi**2 / 3.0)
 BASE = 1.5  # z of h~
@@ -43,7 +44,7 @@ def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
         cells += groups
         for g in range(groups):
             patience += growth(spec, state.n[g, other])
-    return patience + cells * constant(spec, _level(spec) / cells)
+    return patience + cells * constant(spec, threshold(spec) / cells)
 
 
 @kernel(apart=True)
@@ -63,21 +64,14 @@ def leave_threshold(spec: Spec, state: State, k: int) -> float:
         else:
             second = max(second, mine)
     if spec.region.kind == BOX:
-        return most + constant(spec, _level(spec))
-    return most + second + 2.0 * constant(spec, 0.5 * _level(spec))
+        return most + constant(spec, threshold(spec))
+    return most + second + 2.0 * constant(spec, 0.5 * threshold(spec))
 
 
 @kernel(apart=True)
 def cell_threshold(spec: Spec, state: State, g: int, k: int) -> float:
     """What the likelihood ratio of one cell against a bound must reach."""
-    return growth(spec, state.n[g, k]) + constant(spec, _level(spec))
-
-
-@kernel
-def _level(spec: Spec) -> float:
-    """x = ln(wrong answers / delta)."""
-    policies = spec.phi.shape[1]
-    return math.log((policies - 1 if spec.region.kind == PENALTY else policies) / spec.delta)
+    return growth(spec, state.n[g, k]) + constant(spec, threshold(spec))
 
 
 @kernel
