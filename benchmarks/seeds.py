@@ -69,7 +69,7 @@ def rows() -> list[Row]:
 
 def compared(row: Row, seeds: int, replications: int) -> str:
     """A line of the table."""
-    from evenhand.paper import contestants
+    from evenhand.paper import contestants, published
 
     procedure = contestants.fixed_confidence(row.risk)[contestants.DEFAULT]
     runs = [eh.simulate(*row.instance, procedure, replications, seed=seed) for seed in range(1, seeds + 1)]
@@ -81,7 +81,7 @@ def compared(row: Row, seeds: int, replications: int) -> str:
         f"{row.samples:,}",
         f"{samples.mean():,.1f}",
         contestants.against(samples, row.samples, row.error),
-        f"{errors * 3000 / len(samples):.1f}",
+        f"{errors * published.REPLICATIONS / len(samples):.1f}",
         f"at most {contestants.errors_printed(row.share)}",
         f"{contestants.less_right(errors, len(samples), row.share):.3f}",
     )

@@ -15,7 +15,7 @@ from evenhand.paper.trial_data import Trial
 
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Budget, Procedure, TrackAndStop
-from evenhand.sim.runs import Runs, rate
+from evenhand.sim.runs import Runs, rate, standard_error
 from evenhand.sim.simulate import simulate
 
 INITIAL = 5  # samples per cell before the rule takes over, as in the paper
@@ -117,11 +117,6 @@ def share(hits: Any) -> str:
     """A share with its exact 95% interval: 0.787 [0.768, 0.805]."""
     found = rate(hits)
     return f"{found.rate:.3f} [{found.low:.3f}, {found.high:.3f}]"
-
-
-def standard_error(samples: Any) -> float:
-    """Of the mean; 0 for a single run."""
-    return float(samples.std(ddof=1)) / len(samples) ** 0.5 if len(samples) > 1 else 0.0
 
 
 def against(samples: Any, printed: float, error: float) -> str:

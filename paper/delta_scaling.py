@@ -12,7 +12,7 @@ from evenhand.paper.curves import Axes, Point, curves
 from evenhand.paper.heat import allocation_pictures
 
 from evenhand.report.sections import Picture, Section, Strong, Table, table
-from evenhand.sim.runs import Runs
+from evenhand.sim.runs import Runs, standard_error
 from evenhand.theory.plan import plan
 
 STEPS = len(published.DELTA_SCALING) * 4
@@ -91,7 +91,7 @@ def _panels(found: dict[float, dict[str, Runs]], names: list[str], time: float) 
     for name in names:
         for delta, runs in found.items():
             mean = float(runs[name].samples.mean())
-            error = float(runs[name].samples.std()) / runs[name].replications ** 0.5
+            error = standard_error(runs[name].samples)
             points.append(Point(name, delta, mean, mean - 2 * error, mean + 2 * error))
     nats = [Point(p.series, p.x, p.y / _nats(p.x)) for p in points]
     lines = [Point(p.series, _nats(p.x), p.y, p.low, p.high) for p in points]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.model.problem import Problem
 from evenhand.report.pictures import allocation_picture
-from evenhand.report.rows import Share, Standing
 from evenhand.report.sections import Picture
+from evenhand.report.sources.common import shares, true_standings
 from evenhand.sim.runs import Runs
 from evenhand.theory.plan import plan
 
@@ -21,23 +20,11 @@ def allocation_pictures(
 ) -> tuple[Picture, ...]:
     """Where each contestant's samples went, beside the optimal share of every cell."""
     best = plan(problem, means)
-    scores = problem.scores(means)
-    feasible = problem.feasible(means)
-    places = np.argsort(np.argsort(-scores, kind="stable"))
-    standings = [
-        Standing(
-            name, float(scores[k]), "met" if feasible[k] else "failed", int(places[k]), name == best.answer
-        )
-        for k, name in enumerate(problem.policies)
-    ]
+    standings = true_standings(problem, means, best.answer)
     pictures = []
     for name, found in runs.items():
-        shares = [
-            Share(policy, group, float(found.allocation[k, g]), float(best.allocation[k, g]))
-            for k, policy in enumerate(problem.policies)
-            for g, group in enumerate(problem.group_names)
-        ]
-        drawn = allocation_picture(shares, standings, f"Where samples go {when}: {name}")
+        rows = shares(problem, found.allocation, best.allocation)
+        drawn = allocation_picture(rows, standings, f"Where samples go {when}: {name}")
         pictures.append(replace(drawn, name=f"allocation-{_slug(when)}-{_slug(name)}"))
     return tuple(pictures)
 

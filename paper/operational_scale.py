@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from evenhand.paper import contestants, instances, published
@@ -38,7 +39,7 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             for number, at in enumerate(runs.checkpoints)
         ]
         drawn = success_picture(curve, f"Share correct with {policies} policies")
-        pictures.append(type(drawn)(f"success-{policies}", drawn.title, drawn.says, drawn.draw, drawn.table))
+        pictures.append(replace(drawn, name=f"success-{policies}"))
         rows.append(
             [policies, samples, ours, baseline, *(contestants.share(r.correct) for r in found.values())]
         )

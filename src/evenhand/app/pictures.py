@@ -34,26 +34,10 @@ def figure_path(name: str) -> Path:
 def draw_plan(found: Plan, path: Path) -> None:
     """The allocation that costs least, as a heat map."""
     from evenhand.report.figures.allocation import allocation
-    from evenhand.report.rows import Share, Standing
+    from evenhand.report.sources.common import shares, true_standings
 
-    problem, scores = found.problem, found.problem.scores(found.means)
-    shares = [
-        Share(policy, group, float(found.allocation[k, g]))
-        for k, policy in enumerate(problem.policies)
-        for g, group in enumerate(problem.group_names)
-    ]
-    places = {int(k): place for place, k in enumerate((-scores).argsort(kind="stable"))}
-    standings = [
-        Standing(
-            policy,
-            float(scores[k]),
-            "met" if policy in found.feasible else "failed",
-            places[k],
-            k == found.answer_index,
-        )
-        for k, policy in enumerate(problem.policies)
-    ]
-    _write(allocation(shares, standings), "allocation", path)
+    standings = true_standings(found.problem, found.means, found.answer)
+    _write(allocation(shares(found.problem, found.allocation), standings), "allocation", path)
 
 
 def draw_runs(source: Runs | Comparison, name: str, path: Path) -> None:

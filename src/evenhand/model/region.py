@@ -26,7 +26,7 @@ CONVEX = 4  # rows m >= rhs, and m' quad m <= limit, and the quota: an intersect
 PENALTY = 5  # everyone is feasible; falling short of `lo` costs gamma per unit of shortfall
 CUSTOM = 6  # a convex set only Python knows; kernels refuse it
 
-# a mean counts as meeting its bound when it does so up to this relative rounding error
+# a mean counts as meeting its bound when it does so up to this rounding error, in unit scale
 ROUNDING = 1e-12
 
 

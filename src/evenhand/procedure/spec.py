@@ -47,8 +47,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """Stop when the likelihood-ratio evidence passes ln((1 + ln t)/delta) scaled to this threshold, found by
-    `calibrate`.
+    """Stop when the likelihood-ratio evidence passes this threshold plus ln(1 + ln t).
+
+    `calibrate` finds one.
     """
 
     threshold: float

@@ -20,9 +20,9 @@ from evenhand.report.recipe import Recipe
 from evenhand.report.rows import plain
 from evenhand.report.sections import Field, Section, Strong, Table, Words, table
 from evenhand.report.sources.common import CHANCES, shares, true_estimates, true_standings
-from evenhand.report.sources.runs import duration_row, standard_error
+from evenhand.report.sources.runs import duration_row
 from evenhand.sim.executors import Executor, lent_or_own
-from evenhand.sim.runs import Rate, Runs, rate
+from evenhand.sim.runs import Rate, Runs, rate, standard_error
 from evenhand.sim.simulate import simulate_study
 from evenhand.study import Truth
 from evenhand.theory.plan import Plan, plan
@@ -142,7 +142,7 @@ class _Laid:
         rows: list[list[Field]] = []
         for name, runs in self.runs.items():
             quantiles: list[Field] = [runs.quantile(chance) for chance in CHANCES]
-            rows.append([name, float(runs.samples.mean()), standard_error(runs), *quantiles])
+            rows.append([name, float(runs.samples.mean()), standard_error(runs.samples), *quantiles])
         columns = ["scenario", "mean samples", "standard error", *(f"{chance:.0%} by" for chance in CHANCES)]
         return table("Samples until the decision", columns, rows)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
 from evenhand.procedure.state import NONE
@@ -97,7 +97,6 @@ class Runs:
     def to_dict(self) -> dict[str, Any]:
         """What `evenhand simulate --json` prints."""
         samples = self.samples
-        sd = float(samples.std(ddof=1)) if self.replications > 1 else 0.0
         return {
             "replications": self.replications,
             "seed": self.seed,
@@ -106,8 +105,8 @@ class Runs:
             "stopped": float(self.stopped.mean()),
             "samples": {
                 "mean": float(samples.mean()),
-                "se": sd / self.replications**0.5,
-                "sd": sd,
+                "se": standard_error(samples),
+                "sd": standard_error(samples) * self.replications**0.5,
                 "quantiles": {str(chance): self.quantile(chance) for chance in QUANTILES},
             },
             "answers": self.answers(),
@@ -140,6 +139,12 @@ class Runs:
             rows,
             header["seconds"],
         )
+
+
+def standard_error(numbers: ArrayLike) -> float:
+    """Of their mean; 0 for a single one."""
+    table = np.asarray(numbers, dtype=float)
+    return float(table.std(ddof=1)) / len(table) ** 0.5 if len(table) > 1 else 0.0
 
 
 def rate(hits: Flags) -> Rate:

@@ -6,7 +6,6 @@ it takes and nothing else.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from evenhand.sim.body import Rows, Trace
 from evenhand.sim.calibrate import Calibration, calibrate
 from evenhand.sim.executors import Executor, lent_or_own, open_executor
 from evenhand.sim.jobs import Progress, part_of, prepare, run_job, trace_job
-from evenhand.sim.runs import Runs
+from evenhand.sim.runs import Runs, standard_error
 from evenhand.sim.truths import Draw, Drawn, Tables
 from evenhand.study import Study, Truth
 
@@ -153,5 +152,5 @@ def _paired(these: Any, those: Any) -> Difference:
         )
     gaps = np.asarray(these, dtype=float) - np.asarray(those, dtype=float)
     mean = float(gaps.mean())
-    se = float(gaps.std(ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
+    se = standard_error(gaps)
     return Difference(mean, se, mean - WIDE * se, mean + WIDE * se)

@@ -78,7 +78,7 @@ def sensitivity(base: Plan) -> Sensitivity:
     for step in STEPS:
         try:
             moved = tightened(base.problem.constraint, step, base.means)
-            problem = with_constraint(base.problem, moved)
+            problem = replace(base.problem, constraint=moved)
         except BadInput:
             continue  # a bound that has left its domain asks for nothing, or for the impossible
         change = step * natural_step(base.problem.constraint, base.means)
@@ -108,19 +108,6 @@ def natural_step(constraint: Constraint, means: Array) -> float:
     if isinstance(constraint, Dispersion):
         return _rounded(constraint.at_most / 10.0)
     return _rounded(float(np.ptp(means)) / 10.0)
-
-
-def with_constraint(problem: Problem, constraint: Constraint) -> Problem:
-    """The same problem under another requirement."""
-    return Problem(
-        problem.policies,
-        problem.groups,
-        problem.family,
-        constraint,
-        mode=problem.mode,
-        arrivals=problem.arrivals,
-        costs=problem.costs,
-    )
 
 
 def _shift(problem: Problem, means: Array, change: float) -> Shift:

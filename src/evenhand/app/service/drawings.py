@@ -25,8 +25,8 @@ from evenhand.procedure.state import EMPTY
 from evenhand.report import pictures, sections
 from evenhand.report.figures.save import svg
 from evenhand.report.figures.style import NARROW, WIDE
-from evenhand.report.rows import Estimate, Evidence, Standing
-from evenhand.report.sources.common import shares
+from evenhand.report.rows import Estimate, Evidence
+from evenhand.report.sources.experiment import where_samples_went
 from evenhand.report.sources.verdict import verdict_rows
 
 OLDEST = 10  # tickets out that the page names
@@ -56,7 +56,7 @@ def draw(address: str, view: View, now: float, more: Mapping[str, int], blind: b
         progress=verdict.progress if status["needed"] else None,
         pictures=(
             _picture(pictures.floors_picture(estimates, standings), WIDE, NARROW),
-            _picture(_where(view, standings), NARROW),
+            _picture(where_samples_went(view, standings, "Where samples go"), NARROW),
         ),
         cells=tuple(_cell(e) for e in estimates),
         evidence=chart(points) if points else None,
@@ -83,16 +83,6 @@ def _ledger(address: str, view: View) -> Ledger:
 @cache
 def _journal(address: str) -> Journal:
     return open_journal(address, write=False)
-
-
-def _where(view: View, standings: list[Standing]) -> sections.Picture:
-    """Samples by cell, beside the sum of the chances with which cells were drawn."""
-    problem, n, meant = view.protocol.problem, view.state.n.T, view.tally.expected
-    if problem.mode == "agnostic":  # only the policy was chosen; groups come as they come
-        meant = problem.arrival_shares[:, None] * meant[:1]
-    aim = meant.T / meant.sum() if meant.sum() > 0 else None
-    rows = shares(problem, n / max(float(n.sum()), 1.0), aim, n.astype(int))
-    return pictures.allocation_picture(rows, standings, "Where samples go")
 
 
 def _picture(picture: sections.Picture, *widths: int) -> Picture:

@@ -14,8 +14,8 @@ from evenhand.live import events as ev
 from evenhand.live.experiment import Experiment
 from evenhand.live.view import View
 from evenhand.report.pictures import allocation_picture, evidence_picture, floors_picture
-from evenhand.report.rows import Evidence, plain
-from evenhand.report.sections import Section, Table, Words, table
+from evenhand.report.rows import Evidence, Standing, plain
+from evenhand.report.sections import Picture, Section, Table, Words, table
 from evenhand.report.sources.common import shares
 from evenhand.report.sources.verdict import emphasised, evidence_words, notes, tables, verdict_rows
 from evenhand.study import Study
@@ -30,7 +30,10 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
     verdict = judge_state(protocol.problem, protocol.procedure, view.state)
     estimates, standings = verdict_rows(verdict)
     history = evidence_over_time(view, (ev.decode(row.record) for row in trial.events()))
-    pictures = [floors_picture(estimates, standings), *_where(view, verdict, standings)]
+    pictures = [
+        floors_picture(estimates, standings),
+        where_samples_went(view, standings, "Where samples went, and where they were meant to go"),
+    ]
     if history:
         pictures.insert(1, evidence_picture(history))
     section = Section(
@@ -90,14 +93,14 @@ def _sentence(status: dict[str, Any], verdict: Verdict) -> str:
     return " ".join([str(status["sentence"]), *verdict.words()[-1:]])
 
 
-def _where(view: View, verdict: Verdict, standings: Any) -> list[Any]:
-    problem, n = view.protocol.problem, view.state.n.T
-    meant = view.tally.expected
+def where_samples_went(view: View, standings: list[Standing], title: str) -> Picture:
+    """Samples by cell, beside the sum of the chances with which cells were drawn."""
+    problem, n, meant = view.protocol.problem, view.state.n.T, view.tally.expected
     if problem.mode == "agnostic":  # only the policy was chosen; groups come as they come
         meant = problem.arrival_shares[:, None] * meant[:1]
     aim = meant.T / meant.sum() if meant.sum() > 0 else None
     rows = shares(problem, n / max(float(n.sum()), 1.0), aim, n.astype(int))
-    return [allocation_picture(rows, standings, "Where samples went, and where they were meant to go")]
+    return allocation_picture(rows, standings, title)
 
 
 def _health(health: dict[str, Any]) -> tuple[Words, ...]:

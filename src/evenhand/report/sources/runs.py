@@ -12,7 +12,7 @@ from evenhand.report.pictures import allocation_picture, duration_picture, succe
 from evenhand.report.rows import Duration, Success, plain
 from evenhand.report.sections import Field, Picture, Section, Strong, Table, Words, table
 from evenhand.report.sources.common import CHANCES, bars, shares, true_standings
-from evenhand.sim.runs import Runs, rate
+from evenhand.sim.runs import Runs, rate, standard_error
 from evenhand.study import Study
 from evenhand.theory.plan import Plan, plan
 
@@ -110,11 +110,6 @@ def duration_row(name: str, runs: Runs, ideal: Plan | None) -> Duration:
     )
 
 
-def standard_error(runs: Runs) -> float:
-    """Of the mean number of samples."""
-    return float(runs.samples.std(ddof=1)) / runs.replications**0.5 if runs.replications > 1 else 0.0
-
-
 def _where(runs: Runs, ideal: Plan | None) -> list[Picture]:
     problem = runs.study.problem
     standings = [] if ideal is None else true_standings(problem, ideal.means, ideal.answer)
@@ -134,7 +129,7 @@ def _summary(many: Mapping[str, Runs]) -> Table:
     for name, runs in many.items():
         right, wrong = rate(runs.correct), rate(runs.wrong)
         mean, interval = float(runs.samples.mean()), f"{right.low:.1%} to {right.high:.1%}"
-        rows.append([name, mean, standard_error(runs), right.rate, interval, wrong.rate, wrong.high])
+        rows.append([name, mean, standard_error(runs.samples), right.rate, interval, wrong.rate, wrong.high])
     columns = [
         "procedure", "mean samples", "standard error", "right", "95% interval", "error", "error, at most",
     ]  # fmt: skip
