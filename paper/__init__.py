@@ -43,6 +43,8 @@ def chosen(only: str | None) -> list[str]:
     if only is None:
         return list(EXPERIMENTS)
     names = [name.strip() for name in only.split(",") if name.strip()]
+    if not names:
+        raise BadInput(f"name an experiment to run: {', '.join(EXPERIMENTS)}.")
     for name in names:
         if name not in EXPERIMENTS:
             raise BadInput(f"there is no experiment {name!r}{nearest(name, EXPERIMENTS)}")

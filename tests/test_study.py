@@ -121,6 +121,17 @@ def test_shares_that_sum_to_one_only_nearly_still_read_back_equal() -> None:
         (('family = { name = "bernoulli" }', ""), "[problem] needs family"),
         (("means =", 'lag = -1\nmeans ='), "lag must be a whole number of samples"),
         (("means =", 'dropout = 1.0\nmeans ='), "dropout must be a chance"),
+        (("means =", 'lag = 100000000\nmeans ='), "lag must be a whole number of samples, 0 to 10000000"),
+        (("[0.6, 0.7]", f"[1{400 * '0'}, 0.7]"), "means must hold numbers up to 1e+100"),
+        (('name = "bernoulli"', 'name = ["bernoulli"]'), "family name must be one of"),
+        (('kind = "floors"', 'kind = ["floors"]'), "constraint kind must be one of"),
+        (('"new"]', '"none"]'), "a policy cannot be called 'none'"),
+        (("delta = 0.1", 'delta = "0.1"'), "at 1e-300 or above; it is '0.1'"),
+        (("delta = 0.1", "delta = 1e-310"), "delta must lie"),
+        (("delta = 0.1", f"max_samples = 1{30 * '0'}"), "max_samples must be a whole number from 1 to 10000"),
+        (("delta = 0.1", "batch = 1e400"), "batch must be a whole number"),
+        (("delta = 0.1", "stopping = { budget = 9 }\nmax_samples = 8"), "must cover the budget, 9; it is 8"),
+        (("delta = 0.1", 'sampling = "track-and-stop"\ndiminishing = "no"'), "must be true or false"),
         (("means =", 'cells = "x.csv"\nmeans ='), "one of means, cells and data; it has means and cells"),
     ],
 )  # fmt: skip
@@ -130,6 +141,12 @@ def test_a_wrong_study_is_refused_with_what_must_hold(change: tuple[str, str], m
         loads(STUDY.replace(*change, 1))
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_study_written_by_an_editor_that_marks_its_encoding_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY, encoding="utf-8-sig")
+    assert load(path) == loads(STUDY)
 
 
 def test_a_missing_study_file_is_named(tmp_path: Path) -> None:

@@ -64,6 +64,32 @@ def test_the_numbers_do_not_depend_on_the_workers(run: Run, study: str, workers:
     assert plain | {"seconds": 0} == other | {"seconds": 0}
 
 
+def test_runs_that_reached_no_answer_are_not_told_as_if_they_had(run: Run, tmp_path: Path) -> None:
+    capped = write(tmp_path / "capped.toml", max_samples=40, delta=1e-6)
+    code, out, _ = run("simulate", capped, "--replications", "20")
+    assert code == 0
+    assert out.startswith("The answer, or who led where none was reached, was right in")
+    assert "had decided by" not in out
+    assert "100.0% were still undecided at 40 samples" in out
+
+
+def test_runs_are_never_saved_over_something_else(run: Run, study: str, tmp_path: Path) -> None:
+    before = Path(study).read_text()
+    code, _, err = run("simulate", study, "--replications", "5", "--save", study)
+    assert (code, Path(study).read_text()) == (2, before)
+    assert "exists and is not a file of runs" in err
+    saved = str(tmp_path / "runs.npz")
+    for _ in range(2):
+        assert run("simulate", study, "--replications", "5", "--save", saved)[0] == 0
+
+
+def test_a_place_that_cannot_be_written_to_is_said_in_a_sentence(run: Run, study: str) -> None:
+    code, _, err = run("report", study, "--figures", "/dev/null/pictures")
+    assert code == 1
+    assert "/dev/null" in err
+    assert "Traceback" not in err
+
+
 def test_people_read_a_sentence_first_and_the_next_command_last(run: Run, study: str) -> None:
     code, out, _ = run("simulate", study, "--replications", "40", "--checkpoints", "30")
     assert code == 0

@@ -35,7 +35,7 @@ def test_the_story_ends_with_a_certified_answer_and_a_page(story: tuple[str, Pat
     said, page = story
     assert "tempting has the best overall mean, and falls short in few." in said
     assert "Of those that do not, plain is the best." in said
-    assert "plain is the answer: certified at risk 0.05" in said
+    assert "plain is the answer: certified at risk 5%" in said
     text = page.read_text(encoding="utf-8")
     for title in ("The experiment", "Procedures side by side", "The plan"):
         assert f">{title}</h2>" in text
@@ -73,5 +73,5 @@ def test_the_demo_on_the_stroke_trial_runs_to_its_end_twice(
         assert main(["demo", "-o", str(tmp_path / "demo")]) == 0
         said = capsys.readouterr().out
         assert "Neither has the best overall mean, and falls short in 80 and over." in said
-        assert "Aspirin only is the answer: certified at risk 0.05" in said
+        assert "Aspirin only is the answer: certified at risk 5%" in said
         assert f"Open {tmp_path / 'demo' / 'report.html'}" in said

@@ -246,10 +246,25 @@ def test_a_looser_risk_and_other_floors_tell_what_would_have_been_decided() -> N
     assert verdict.delta_needed is not None
     assert not judge(STROKE, frame(n, s), delta=0.99 * verdict.delta_needed, replications=0).decided
     assert judge(STROKE, frame(n, s), delta=1.01 * verdict.delta_needed, replications=0).decided
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["sequential", "fixed"])
+@pytest.mark.parametrize("delta", [1e-9, 0.05], ids=["undecided", "decided"])
+def test_under_another_floor_the_data_decide_what_they_would_if_it_were_the_floor(
+    delta: float, fixed: bool
+) -> None:
+    n = np.full((4, 2), 1500.0)
+    s = n * np.array([[0.94, 0.91], [0.90, 0.86], [0.86, 0.80], [0.80, 0.70]])
+    verdict = judge(STROKE, frame(n, s), delta=delta, replications=0, fixed=fixed)
+    assert verdict.decided == (delta == 0.05)
+    others = {True: 0, False: 0}
     for other in verdict.alternatives:
         problem = eh.Problem(STROKE.policies, STROKE.groups, STROKE.family, eh.Floors(other.bound))
-        again = judge(problem, frame(n, s), delta=strict, replications=0)
+        again = judge(problem, frame(n, s), delta=delta, replications=0, fixed=fixed)
         assert (again.decided, again.answer) == (other.decided, other.answer)
+        others[other.decided] += 1
+    assert others[True] + others[False] > 5
+    assert others[False] > 0
 
 
 OTHER_REQUIREMENTS = [

@@ -145,7 +145,7 @@ def test_import_status_and_check(journal: str, run: Shell) -> None:
     assert (status["answer"], status["decided"]) == ("a", True)
     assert status["more"] == {"0.5": 0, "0.7": 0, "0.8": 0, "0.9": 0}
     assert run("status", journal, "--check") == 0
-    assert "a is the answer: certified at risk 0.05" in run.out
+    assert "a is the answer: certified at risk 5%" in run.out
     assert run.json("ask", journal) == []
     Path("data.csv").write_text("policy,group,outcome\na,x,1\na,z,1\n")
     assert run("import", journal, "data.csv") == 2
@@ -253,3 +253,37 @@ def test_postgresql_works_the_same(tmp_path: Path, run: Shell, postgres_url: str
     assert run.json("tell", postgres_url, ticket, "1")["counted"]
     assert run.json("status", postgres_url)["samples"] == 1
     assert run.json("audit", postgres_url)["identical"]
+
+
+def test_an_export_never_takes_the_place_of_a_journal(journal: str, run: Shell) -> None:
+    before = Path(journal).read_bytes()
+    assert run("export", journal, "-o", journal) == 2
+    assert "exists and is not an export" in run.err
+    assert Path(journal).read_bytes() == before
+    for _ in range(2):  # an earlier export may be replaced
+        assert run("export", journal, "-o", "whole.jsonl") == 0
+    assert run("audit", "whole.jsonl") == 0
+
+
+def test_an_empty_file_is_no_journal_and_stays_empty(run: Shell, journal: str) -> None:
+    Path("empty.db").touch()
+    for command in ("status", "ask", "audit"):
+        assert run(command, "empty.db") == 4
+        assert "empty" in run.err
+    assert Path("empty.db").stat().st_size == 0
+
+
+def test_a_journal_cut_short_is_damaged_whoever_looks(journal: str, run: Shell) -> None:
+    assert run("ask", journal, "-n", "20") == 0
+    whole = Path(journal).read_bytes()
+    Path("cut.db").write_bytes(whole[: len(whole) // 2])
+    for command in ("status", "ask", "audit"):
+        assert run(command, "cut.db") == 4, command
+
+
+def test_a_report_can_be_told_which_experiment(journal: str, run: Shell) -> None:
+    assert run("new", journal, "study.toml", "--seed", "2", "--experiment", "second") == 0
+    assert run("report", journal, "-o", "page.html") == 2
+    assert run("report", journal, "--experiment", "second", "-o", "page.html") == 0
+    assert run("status", journal, "--experiment", "second") == 0
+    assert f"Next: evenhand ask {journal} --experiment second" in run.out

@@ -48,7 +48,7 @@ def test_a_refuted_policy_is_failed_and_none_is_an_answer() -> None:
     status = trial.status()
     assert (status["decided"], status["answer"], status["leader"]) == (True, None, None)
     assert [policy["verdict"] for policy in status["policies"]] == ["failed"] * 3
-    words = "None of the policies meets the requirement: certified at risk 0.05, after 360 samples."
+    words = "None of the policies meets the requirement: certified at risk 5%, after 360 samples."
     assert status["sentence"] == words
     assert status["more"] == {"0.5": 0, "0.7": 0, "0.8": 0, "0.9": 0}
 
@@ -164,3 +164,19 @@ def test_looking_changes_nothing() -> None:
     assert trial.head == head
     ask = trial.ask(1)[0]
     assert trial.tell(ask, coin(ask)).counted
+
+
+def test_after_a_correction_the_decision_stands_and_the_evidence_is_that_of_now() -> None:
+    trial = create()
+    asks = play(trial)
+    assert trial.status()["sentence"].startswith("a is the answer: certified at risk 5%")
+    mine = [ask for ask in asks if ask.policy == "a" and coin(ask) == 1]
+    trial.amend(mine[0], 0, reason="wrong column", by="me")
+    trial.amend(mine[0], 1, reason="it was right", by="me")
+    assert trial.status()["sentence"].endswith("Outcomes were corrected since; the evidence still suffices.")
+    for ask in mine[: len(mine) // 2]:
+        trial.amend(ask, 0, reason="wrong column", by="me")
+    status = trial.status()
+    assert (status["answer"], status["decided"]) == ("a", True)
+    assert status["evidence"] < status["needed"]
+    assert f"the evidence is {status['evidence']:.3g} of {status['needed']:.3g} needed." in status["sentence"]

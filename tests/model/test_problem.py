@@ -34,7 +34,7 @@ def problem(**change: Any) -> Problem:
         ({"policies": ["a", " "]}, "policies must be non-empty names"),
         ({"policies": ["a", 3]}, "policies must be non-empty names; one is 3"),
         ({"groups": {}}, "groups must hold at least 1 names; there are 0"),
-        ({"groups": {"x": 0.7, "y": 0.25}}, "shares must sum to 1; they sum to 0.95. Pass normalise=True"),
+        ({"groups": {"x": 0.7, "y": 0.25}}, "shares must sum to 1; they sum to 0.95. Rescale them"),
         ({"groups": {"x": 1.5, "y": -0.5}}, "shares must not be negative; 'y' has -0.5"),
         ({"groups": {"x": math.nan, "y": 1.0}}, "shares must be finite numbers; 'x' has nan"),
         ({"groups": {"x": True, "y": 0.0}}, "shares must be finite numbers; 'x' has True"),

@@ -49,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # whoever read our output has gone; say nothing more, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:
+        about = "" if error.filename is None else f"{error.filename}: "
+        return _complain(f"{about}{error.strerror or error}.", FAILED)
     return code if isinstance(code, int) else 0
 
 

@@ -56,14 +56,20 @@ def checkpoints_option(function: F) -> F:
     return click.option("--checkpoints", metavar="N,N,..", default="", help=text)(function)
 
 
+FARTHEST = 10**15  # no run is as long
+
+
 def checkpoints_of(text: str) -> tuple[int, ...]:
     """The numbers in '3000,6000'."""
     try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
+        found = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise BadInput(
             f"checkpoints are whole numbers with commas between, e.g. 3000,6000; got {text!r}."
         ) from None
+    if any(number > FARTHEST for number in found):
+        raise BadInput(f"checkpoints must be numbers of samples up to {FARTHEST}; got {text!r}.")
+    return found
 
 
 @contextmanager

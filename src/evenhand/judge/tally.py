@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "none", "."))
 # what these families' evidence starts from is lost in counts: the first outcomes of each cell
 NEED_OUTCOMES = ("gaussian-unknown", "exponential", "gamma")
+LARGEST = 1e100  # outcomes beyond have squares that are no numbers
+MOST = 1e15  # outcomes of a cell
 SHOWN = 5  # so many offenders are named; the rest are counted
 
 
@@ -70,7 +72,7 @@ class Tally:
         x = self._numbers(outcomes, where)
         absent = (k < 0) | (g < 0) | np.isnan(x)
         self.absent.note(where, absent, outcomes)
-        outside = ~absent & ~self.problem.family.admits(x)
+        outside = ~absent & ~(self.problem.family.admits(x) & (np.abs(x) <= LARGEST))
         if outside.any():
             self.outside.note(where, outside, outcomes)
         keep = ~absent & ~outside
@@ -82,19 +84,21 @@ class Tally:
         self.rows += 1
         k = self._index(self.policies, policy, "policy", [where], 0)
         g = self._index(self.groups, group, "group", [where], 0)
-        size = self._numbers([n], [where])[0]
+        size = self._numbers([n], [where], "n")[0]
         value = self._numbers([mean if successes is None else successes], [where])[0]
         if k < 0 or g < 0 or math.isnan(size) or (math.isnan(value) and size != 0):
             self.absent.note([where], np.array([True]), [""])
             return
-        if size < 0 or size != int(size) or not math.isfinite(size):
-            raise BadInput(f"{where}: n must be a whole number, 0 or more; it is {n}.")
+        if not 0 <= size <= MOST or size != int(size):
+            raise BadInput(f"{where}: n must be a whole number from 0 to {MOST:g}; it is {n}.")
         if self.state.n[g, k] > 0:
             raise BadInput(
                 f"{where}: every cell may come once; {self.problem.policies[k]!r} in {group!r} comes twice."
             )
         if size == 0:
             return
+        if successes is not None and self.problem.family.name == "bernoulli" and value != int(value):
+            raise BadInput(f"{where}: successes must be a whole number; it is {successes}.")
         average = value if successes is None else value / size
         self._check_mean(
             where, average, size, mean if successes is None else successes, successes is not None
@@ -130,7 +134,7 @@ class Tally:
             return -1
         raise BadInput(f"{where[i]}: there is no {what} {str(name)!r}{nearest(str(name), known)}")
 
-    def _numbers(self, values: Sequence[Any], where: Sequence[str]) -> Array:
+    def _numbers(self, values: Sequence[Any], where: Sequence[str], what: str = "an outcome") -> Array:
         """Values as numbers; NaN where one is missing."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
             return values.astype(float)
@@ -141,9 +145,11 @@ class Tally:
             found = None
         if found is not None and not np.isnan(found).any():
             return found
-        return np.array([self._number(value, place) for value, place in zip(values, where, strict=True)])
+        return np.array(
+            [self._number(value, place, what) for value, place in zip(values, where, strict=True)]
+        )
 
-    def _number(self, value: Any, where: str) -> float:
+    def _number(self, value: Any, where: str, what: str) -> float:
         if _is_missing(value):
             return math.nan
         try:
@@ -151,7 +157,7 @@ class Tally:
                 raise ValueError
             return float(value)
         except (TypeError, ValueError):
-            raise BadInput(f"{where}: an outcome must be a number; it is {value!r}.") from None
+            raise BadInput(f"{where}: {what} must be a number; it is {value!r}.") from None
 
     def _check_mean(self, where: str, mean: float, n: float, given: Any, is_successes: bool) -> None:
         low, high = self.problem.family.domain

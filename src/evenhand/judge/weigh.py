@@ -20,6 +20,7 @@ from evenhand.procedure.state import (
     EVIDENCE,
     NEEDED,
     NONE,
+    RUNNING,
     STOPPED,
     TOLD,
     WEAKEST,
@@ -126,5 +127,5 @@ def copied(state: State) -> State:
     """The same counts, for a rule to look at: looking leaves its marks on a state."""
     tables: list[Any] = [np.array(part) for part in state]
     copy = State(*tables)
-    copy.clock[TOLD] = int(copy.n.sum())
+    copy.clock[TOLD], copy.clock[STOPPED] = int(copy.n.sum()), RUNNING
     return copy

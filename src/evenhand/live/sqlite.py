@@ -138,7 +138,9 @@ def is_sqlite(path: Path) -> bool:
     except sqlite3.DatabaseError as problem:
         if problem.sqlite_errorname == "SQLITE_NOTADB":
             return False
-        raise StorageFailed(f"{path} cannot be read: {problem}.") from None
+        if problem.sqlite_errorname.removeprefix("SQLITE_").startswith(_MACHINE):
+            raise StorageFailed(f"{path} cannot be read: {problem}.") from None
+        raise IntegrityFailed(f"{path} is damaged: {problem}.") from None
     finally:
         connection.close()
     return True
@@ -153,6 +155,8 @@ def _checked(address: str, create: bool) -> Path:
             raise BadInput(f"{path.parent} must be a directory, to hold the journal {path.name}.")
     elif not path.is_file():
         raise BadInput(f"{address} must be a file; it is not.")
+    elif path.stat().st_size == 0 and not create:
+        raise IntegrityFailed(f"{address} is empty: it is no journal, or has lost everything it held.")
     return path
 
 

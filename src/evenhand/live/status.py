@@ -11,8 +11,9 @@ from evenhand.live import words
 from evenhand.live.health import health_of
 from evenhand.live.stop import finite
 from evenhand.live.view import View
+from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, TOLD, State, new_work
+from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, RUNNING, STOPPED, TOLD, State, new_work
 from evenhand.procedure.verdicts import WORDS, verdicts
 
 Status = dict[str, Any]
@@ -23,7 +24,8 @@ Forecast = Callable[[View], Mapping[str, int]]
 
 def status_of(view: View, now: float, forecast: Forecast | None = None) -> Status:
     """The JSON of `evenhand status`, and the sentence people read."""
-    stop, state = view.stop, view.state
+    stop = view.stop
+    state = _looked_at_again(view) if view.corrected_after_stop else view.state
     decided = stop is not None and stop.why == "decided"
     more, horizon = _more(view, forecast)
     status: Status = {
@@ -39,7 +41,7 @@ def status_of(view: View, now: float, forecast: Forecast | None = None) -> Statu
         "experiment": view.protocol.experiment,
         "title": view.protocol.study.title,
         "state": state_word(view),
-        "leader": _leader(view),
+        "leader": _leader(view, state),
         "events": view.head.seq,
         "late": view.counts["late"],
         "counts": view.counts,
@@ -64,9 +66,18 @@ def _more(view: View, forecast: Forecast | None) -> tuple[dict[str, int], int | 
     return {chance: int(found[chance]) for chance in CHANCES if chance in found}, found.get("horizon")
 
 
-def _leader(view: View) -> str | None:
+def _looked_at_again(view: View) -> State:
+    """What the rule would see now: the decision stands, but outcomes were corrected since."""
+    tables: list[Any] = [np.array(part) for part in view.state]
+    state = State(*tables)
+    state.clock[STOPPED] = RUNNING
+    check(view.protocol.spec, state, new_work(view.protocol.spec))
+    return state
+
+
+def _leader(view: View, state: State) -> str | None:
     """Who leads by the last look; None before the first, and where nobody seems to meet the requirement."""
-    answer = int(view.state.clock[ANSWER])
+    answer = int(state.clock[ANSWER])
     return None if answer == NONE else view.protocol.problem.policies[answer]
 
 

@@ -22,8 +22,8 @@ def sentence(view: View, status: dict[str, Any]) -> str:
 
 def _end(view: View, status: dict[str, Any]) -> str:
     assert view.stop is not None
-    samples, risk = f"{view.stop.samples:,} samples", f"{view.protocol.procedure.delta:.4g}"
-    note = " Outcomes were corrected since." if view.corrected_after_stop else ""
+    samples, risk = f"{view.stop.samples:,} samples", f"{100 * view.protocol.procedure.delta:.4g}%"
+    note = _correction(status) if view.corrected_after_stop else ""
     if view.stop.why == "exhausted":
         leader = f"{status['leader']} leads" if status["leader"] else "no policy leads"
         return f"All {samples} are used and nothing is decided; {leader}.{note}"
@@ -36,12 +36,27 @@ def _end(view: View, status: dict[str, Any]) -> str:
     return f"{view.stop.answer} is the answer: {basis}, after {samples}.{note}"
 
 
+def _correction(status: dict[str, Any]) -> str:
+    """What the corrections did to a decision that was right to take when it was taken."""
+    evidence, needed = status["evidence"], status["needed"]
+    if not needed or evidence is None:
+        return " Outcomes were corrected since."
+    if evidence >= needed and status["leader"] == status["answer"]:
+        return " Outcomes were corrected since; the evidence still suffices."
+    leads = status["leader"] or "nobody"
+    return (
+        f" Outcomes were corrected since; with them {leads} leads and the evidence is {evidence:.3g} of "
+        f"{needed:.3g} needed."
+    )
+
+
 def _leader(view: View, status: dict[str, Any]) -> str:
     leader = status["leader"]
     if leader is not None:
         return f"{leader} leads. {_requirement(view, status, leader)}".strip()
     if status["needed"] == 0.0:
-        return f"The start is under way: {status['samples']:,} outcomes so far, no policy leads yet."
+        so_far = "1 outcome" if status["samples"] == 1 else f"{status['samples']:,} outcomes"
+        return f"The start is under way: {so_far} so far, no policy leads yet."
     return "No policy seems to meet the requirement so far."
 
 

@@ -27,6 +27,12 @@ MODES = ("active", "proportional", "agnostic")
 SHARES_TOLERANCE = 1e-6
 
 
+NOBODY = "none"  # where answers are counted by name
+NEVER_ARRIVES = (
+    "every group must arrive with a positive share; one never arrives, so nothing can be learned of it."
+)
+
+
 class Standard(NamedTuple):
     """A problem as the kernels see it: unit scale, arrays (L, K)."""
 
@@ -61,6 +67,8 @@ class Problem:
     ) -> None:
         put = object.__setattr__
         put(self, "policies", _names(policies, "policies", at_least=2))
+        if NOBODY in self.policies:
+            raise BadInput(f"a policy cannot be called {NOBODY!r}: answers say so where no policy is one.")
         put(self, "groups", _shares(groups, "shares", normalise))
         put(self, "family", family)
         put(self, "constraint", NoConstraint() if constraint is None else constraint)
@@ -181,10 +189,7 @@ class Problem:
             raise BadInput(f"arrivals need a share for every group; {missing[0]!r} has none.")
         shares = _shares(arrivals, "arrivals", normalise)
         if any(share <= 0 for share in shares.values()):
-            raise BadInput(
-                "every group must arrive with a positive share; one never arrives, "
-                "so nothing can be learned of it."
-            )
+            raise BadInput(NEVER_ARRIVES)
         return {name: shares[name] for name in self.groups}
 
     def _costs(self, costs: ArrayLike) -> tuple[tuple[float, ...], ...]:
@@ -233,7 +238,7 @@ def _shares(groups: Mapping[str, float], what: str, normalise: bool) -> dict[str
     total = math.fsum(values)
     if abs(total - 1.0) > SHARES_TOLERANCE and (not normalise or total <= 0):
         raise BadInput(
-            f"{what} must sum to 1; they sum to {total:.10g}. Pass normalise=True to rescale them."
+            f"{what} must sum to 1; they sum to {total:.10g}. Rescale them (in Python: normalise=True)."
         )
     if abs(total - 1.0) <= 1e-12:
         # rescaling would only stir the last digit, and a written study must read back equal

@@ -6,7 +6,7 @@ by their codes.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput, nearest
 from evenhand.model.families import GaussianUnknown
-from evenhand.model.problem import MODES, Problem
+from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
 from evenhand.model.region import CUSTOM, Region
 
 Array = NDArray[np.float64]
@@ -33,6 +33,10 @@ ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
     POLICY_TRACK_AND_STOP, TWO_STAGE, OCBA_CO, SEQUENTIAL_HALVING, ORACLE,
 ) = range(len(SAMPLING))  # fmt: skip
 CERTIFIED, STYLISED, KAUFMANN_KOOLEN, BUDGET, CALIBRATED = range(len(STOPPING))
+
+
+MOST = 10**15  # samples, and anything else that is counted
+LEAST_RISK = 1e-300  # below, 1 / delta is no number
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class TrackAndStop:
     def __post_init__(self) -> None:
         _positive(self.step, "step")
         _whole(self.steps, "steps", 1)
+        if not isinstance(self.diminishing, bool):
+            raise BadInput(f"diminishing must be true or false; it is {self.diminishing!r}.")
 
 
 @dataclass(frozen=True)
@@ -92,13 +98,16 @@ class Procedure:
             _known(self.sampling, SAMPLING, "sampling")
         if not isinstance(self.stopping, (Budget, Calibrated)):
             _known(self.stopping, STOPPING[:3], "stopping")
-        if not _finite(self.delta) or not 0 < self.delta < 0.5:
-            raise BadInput(f"delta must lie strictly between 0 and 0.5; it is {self.delta}.")
+        check_risk(self.delta)
         _whole(self.initial, "initial", 1)
         _whole(self.batch, "batch", 1)
         _whole(self.max_samples, "max_samples", 1)
+        if isinstance(self.stopping, Budget) and self.stopping.samples > self.max_samples:
+            raise BadInput(
+                f"max_samples must cover the budget, {self.stopping.samples}; it is {self.max_samples}."
+            )
         if not _finite(self.leader) or not 0 <= self.leader <= 1:
-            raise BadInput(f"leader must lie between 0 and 1; it is {self.leader}.")
+            raise BadInput(f"leader must be a number between 0 and 1; it is {self.leader!r}.")
         _known(self.tracking, ("c", "d"), "tracking")
 
     @property
@@ -196,6 +205,8 @@ def compile_spec(problem: Problem, procedure: Procedure, weights: ArrayLike | No
             "a convex set of your own is solved by cvxpy and cannot enter the compiled procedures; "
             "use plan, or write it as a polyhedron, dispersion or 'all' of these."
         )
+    if problem.mode != "active" and not np.all(problem.arrival_shares > 0):
+        raise BadInput(NEVER_ARRIVES)
     groups, policies = standard.phi.shape
     follow = (
         np.zeros((groups, policies))
@@ -238,23 +249,33 @@ def _stopping(table: Mapping[str, Any]) -> Budget | Calibrated:
     )
 
 
+def check_risk(delta: object) -> None:
+    """A chance of error that somebody may ask for."""
+    if not _finite(delta) or not LEAST_RISK <= delta < 0.5:  # type: ignore[operator]
+        raise BadInput(
+            f"delta must lie strictly between 0 and 0.5, at {LEAST_RISK:g} or above; it is {delta!r}."
+        )
+
+
 def _known(name: object, names: tuple[str, ...], what: str) -> None:
     if name not in names:
         raise BadInput(f"{what} must be one of {', '.join(names)}; it is {name!r}{nearest(str(name), names)}")
 
 
 def _finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return abs(value) <= sys.float_info.max  # a whole number may have any size
 
 
 def _positive(value: object, what: str) -> None:
     if not _finite(value) or value <= 0:  # type: ignore[operator]
-        raise BadInput(f"{what} must be a positive finite number; it is {value}.")
+        raise BadInput(f"{what} must be a positive finite number; it is {value!r}.")
 
 
 def _whole(value: object, what: str, least: int) -> None:
-    if not _finite(value) or int(value) != value or value < least:  # type: ignore[call-overload,operator]
-        raise BadInput(f"{what} must be a whole number, at least {least}; it is {value}.")
+    if not _finite(value) or not least <= value <= MOST or int(value) != value:  # type: ignore[call-overload,operator]
+        raise BadInput(f"{what} must be a whole number from {least} to {MOST}; it is {value!r}.")
 
 
 def check_cap(spec: Spec) -> None:

@@ -51,6 +51,10 @@ def allocation_picture(
     titles = {"intended": f"share: {aim}", "n": "samples"}
     rows = [[s.policy, s.group, s.share, *(getattr(s, name) for name in extra)] for s in ordered]
     says = f"The largest share, {percent(most.share)}, is that of {most.policy} in {most.group}."
+    if most.share == 0.0:
+        says = "There are no samples yet."
+    elif sum(percent(s.share) == percent(most.share) for s in ordered) > 1:
+        says = f"The largest share of a cell is {percent(most.share)}."
     return Picture(
         "allocation", what, says, partial(allocation, ordered, standings, aim=aim),
         table("Share of samples of every cell",

@@ -10,6 +10,7 @@ Beside its name a scenario takes what a study's [truth] takes.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ def load_scenarios(path: str | Path, problem: Problem) -> dict[str, Truth]:
 
 
 def _scenario(entry: Any, number: int, problem: Problem) -> tuple[str, Truth]:
+    if not isinstance(entry, Mapping):
+        raise BadInput(f"a scenario must be a table; number {number} is {entry!r}.")
     values = dict(entry)
     name = values.pop("name", f"scenario {number}")
     if not isinstance(name, str) or not name.strip():

@@ -78,7 +78,7 @@ def load(path: str | Path) -> Study:
     """The study in a TOML file; files it names are found from where it lies."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise BadInput(f"there is no study file {path}; give the path of a TOML study.") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from evenhand.model.constraints import CONSTRAINTS, All, Constraint
 from evenhand.model.families import FAMILIES, Family
 from evenhand.model.problem import Problem
 
+LARGEST = 1e100  # of any number in a study: the squares of larger ones are no numbers
 PROBLEM_KEYS = ("policies", "groups", "family", "constraint", "mode", "arrivals", "costs")
 
 # what each family is made of: the key in the file, and the noun's attribute
@@ -33,7 +35,7 @@ def problem_from_dict(table: Any) -> Problem:
         raise BadInput(f"policies must be a list of names; it is {policies!r}.")
     mode = table.get("mode", "active")
     arrivals = table.get("arrivals")
-    if arrivals is not None:
+    if arrivals is not None and isinstance(table["groups"], Mapping):
         known_keys(arrivals, tuple(table["groups"]), "arrivals")
     constraint = table.get("constraint", {"kind": "none"})
     return Problem(
@@ -126,6 +128,8 @@ def numeric(value: Any, what: str) -> Any:
         return [numeric(part, what) for part in value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise BadInput(f"{what} must be a number or a table of numbers; it holds {value!r}.")
+    if LARGEST < abs(value) < math.inf:
+        raise BadInput(f"{what} must hold numbers up to {LARGEST:g}; one is larger.")
     return value
 
 
@@ -135,7 +139,7 @@ def _chosen(table: Any, key: str, known: Mapping[str, Any], what: str) -> str:
             f'{what} must be a table such as {{ {key} = "{next(iter(known))}" }}; it is {table!r}.'
         )
     name = table[key]
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise BadInput(
             f"{what} {key} must be one of {', '.join(known)}; it is {name!r}{nearest(str(name), known)}"
         )

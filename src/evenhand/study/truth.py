@@ -18,6 +18,9 @@ from evenhand.study.tables import known_keys, numeric
 SOURCES = ("means", "cells", "data")
 
 
+LONGEST = 10_000_000  # lag: so many samples are kept in mind while their outcomes are awaited
+
+
 @dataclass(frozen=True)
 class Truth:
     """Means (a row per policy), or a CSV of cells or of outcomes, which may come late or never."""
@@ -109,10 +112,10 @@ class Truth:
 
 def _check_lag(lag: Any) -> None:
     ends = lag if isinstance(lag, tuple) else (lag, lag)
-    whole = all(isinstance(end, int) and not isinstance(end, bool) and end >= 0 for end in ends)
+    whole = all(isinstance(end, int) and not isinstance(end, bool) and 0 <= end <= LONGEST for end in ends)
     if len(ends) != 2 or not whole or ends[0] > ends[1]:
         raise BadInput(
-            "lag must be a whole number of samples, 0 or more, or a pair [least, most] of them; "
+            f"lag must be a whole number of samples, 0 to {LONGEST}, or a pair [least, most] of them; "
             f"it is {list(lag) if isinstance(lag, tuple) else lag!r}."
         )
 

@@ -114,7 +114,7 @@ def risk_in_nats(delta: float) -> float:
     """kl(delta, 1 - delta), the evidence that a risk of delta asks for."""
     if not 0.0 < delta < 0.5:
         raise BadInput(f"delta must lie strictly between 0 and 0.5; it is {delta}.")
-    return (1.0 - 2.0 * delta) * math.log((1.0 - delta) / delta)
+    return (1.0 - 2.0 * delta) * (math.log1p(-delta) - math.log(delta))
 
 
 def _binding(problem: Problem, found: Solution, answer: int | None) -> tuple[Bound, ...]:

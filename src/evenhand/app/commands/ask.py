@@ -44,7 +44,9 @@ def command(
     elif asks:
         _print(asks, journal)
     if status is not None:
-        waiting = "All its samples are handed out; tell their outcomes." if not status["decided"] else ""
+        waiting = (
+            "All its samples are handed out; tell their outcomes." if status["state"] == "running" else ""
+        )
         click.echo(f"No ticket: {status['sentence']} {waiting}".rstrip(), err=True)
 
 

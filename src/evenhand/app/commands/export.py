@@ -11,7 +11,8 @@ import click
 
 from evenhand.app.journals import journal_argument
 from evenhand.app.options import json_option, print_json
-from evenhand.errors import BadInput, StorageFailed
+from evenhand.app.targets import new_file
+from evenhand.errors import StorageFailed
 
 if TYPE_CHECKING:
     from evenhand.live.chain import Head
@@ -31,13 +32,15 @@ def command(journal: str, name: str | None, output: str | None, as_json: bool) -
     from evenhand.live.journal import open_journal
     from evenhand.live.loading import only_experiment
 
+    # before the journal is opened: reading a file by other means drops the locks that SQLite holds on it
+    target = None if output is None else new_file(output, b'{"evenhand":"export"', "an export")
     store = open_journal(journal, write=False)
     try:
         chosen = only_experiment(store, name)
-        if output is None:
+        if target is None:
             write_export(store, chosen, sys.stdout.buffer)
             return
-        head = _write(store, chosen, Path(output))
+        head = _write(store, chosen, target)
     finally:
         store.close()
     if as_json:
@@ -51,8 +54,6 @@ def _write(store: Journal, experiment: str, target: Path) -> Head:
     """A file of this name is a whole one."""
     from evenhand.live.export import write_export
 
-    if not target.parent.is_dir():
-        raise BadInput(f"{target.parent} must be a directory, to hold {target.name}.")
     part = target.with_name(target.name + ".part")
     try:
         with part.open("wb") as file:

@@ -97,7 +97,10 @@ def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
         say(out, sentence)
     _print_cells(out, verdict)
     if verdict.more is not None and not verdict.decided:
-        rows = [[f"{chance:.0%}", count(more)] for chance, more in verdict.more.items()]
+        rows = [
+            [f"{chance:.0%}", count(more) if more < verdict.horizon else f"more than {count(more)}"]
+            for chance, more in verdict.more.items()
+        ]
         section(out, "Further samples", table(["chance to have decided", "samples"], rows))
         _print_next(out, verdict)
     if others := under_other_bounds(verdict):

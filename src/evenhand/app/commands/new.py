@@ -7,6 +7,7 @@ import secrets
 import click
 
 from evenhand.app.options import json_option, print_json, study_argument
+from evenhand.errors import BadInput
 
 
 @click.command("new")
@@ -31,6 +32,8 @@ def command(
     """
     from evenhand.study import load
 
+    if journal == ":memory:":
+        raise BadInput("a journal in memory would be gone with this command; name a file to make.")
     loaded = load(study)
     from evenhand.live.experiment import Experiment
 

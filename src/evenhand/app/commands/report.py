@@ -25,6 +25,9 @@ DATA = (".csv", ".gz", ".parquet", ".pq")
 @click.option("-o", "--out", type=click.Path(), help="Write the page to FILE.html, FILE.md or FILE.json.")
 @click.option("--title", help="The page's title; the study's unless given.")
 @click.option(
+    "--experiment", "name", metavar="NAME", help="Journal: which experiment, where it holds several."
+)
+@click.option(
     "--figures", type=click.Path(file_okay=False), help="Also save every picture to DIR as SVG, PNG and CSV."
 )
 @click.option("--dossier", is_flag=True, help="The design dossier of a STUDY, or of a dossier made before.")
@@ -45,7 +48,8 @@ DATA = (".csv", ".gz", ".parquet", ".pq")
 )
 @json_option
 def command(
-    sources: tuple[str, ...], out: str | None, title: str | None, figures: str | None, dossier: bool,
+    sources: tuple[str, ...], out: str | None, title: str | None, name: str | None, figures: str | None,
+    dossier: bool,
     scenarios: str | None, replications: int, max_samples: int | None, seed: int, missing: str, as_json: bool,
 ) -> None:  # fmt: skip
     """One page, self-contained, about SOURCES in the order given.
@@ -61,7 +65,7 @@ def command(
         page = _dossier(sources, scenarios, replications, max_samples, seed)
     else:
         with ExitStack() as stack:
-            page = _report(list(_opened(sources, missing, stack)), title)
+            page = _report(list(_opened(sources, name, missing, stack)), title)
     _deliver(page, out, figures, as_json)
 
 
@@ -82,7 +86,7 @@ def _report(found: Sequence[Any], title: str | None) -> Report:
     return report(*found, title=title)
 
 
-def _opened(sources: Sequence[str], missing: str, stack: ExitStack) -> Iterator[Any]:
+def _opened(sources: Sequence[str], name: str | None, missing: str, stack: ExitStack) -> Iterator[Any]:
     """Each source as the noun it holds. A study without a truth serves only to judge the data after it."""
     from evenhand.study import load
 
@@ -106,7 +110,7 @@ def _opened(sources: Sequence[str], missing: str, stack: ExitStack) -> Iterator[
         else:
             from evenhand.app.journals import opened
 
-            yield stack.enter_context(opened(source, None, write=False))
+            yield stack.enter_context(opened(source, name, write=False))
 
 
 def _judged(study: Study | None, source: str, missing: str) -> Any:

@@ -43,16 +43,18 @@ def serve(journal: str, host: str, port: int, hosts: tuple[str, ...] = ()) -> No
     try:
         from evenhand.app.service import serving
         from evenhand.app.service.build import Settings, create_app, structured_logs
-        from evenhand.app.service.keys import Keys
+        from evenhand.app.service.keys import any_key
     except ImportError:
         raise BadInput("the service needs its extra; install evenhand[service].") from None
-    if host not in LOOPBACK and not Keys(journal).exist():
+    shown = "a PostgreSQL journal" if "://" in journal else journal  # an address may hold a password
+    if host not in LOOPBACK and not any_key(journal):
         raise BadInput(
             f"without a key the service listens on loopback only; {host} is not. Make one with "
-            "`evenhand keys create --role admin --name YOU`."
+            f"`evenhand keys --journal {shown if shown == journal else 'ADDRESS'} create --role admin "
+            "--name YOU`."
         )
+    door = serving.listen_at(host, port)
     structured_logs()
     app = create_app(Settings(journal, (*hosts, host), warm=True))
-    shown = "a PostgreSQL journal" if "://" in journal else journal  # an address may hold a password
-    click.echo(f"evenhand serves {shown} at http://{host}:{port}; stop it with Ctrl-C.")
-    serving.run(app, host, port)
+    click.echo(f"evenhand serves {shown} at http://{host}:{door.getsockname()[1]}; stop it with Ctrl-C.")
+    serving.run(app, door)

@@ -9,6 +9,7 @@ import click
 
 from evenhand.app.crew import checkpoints_of, checkpoints_option, crew, crew_options, replications_option
 from evenhand.app.options import json_option, print_json, seed_option, study_argument
+from evenhand.app.targets import new_file
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def command(
     target = (
         None if figure is None else _figure_target(figure, "evidence" if trace is not None else picture, at)
     )
-    if save is not None and not Path(save).parent.is_dir():
-        raise BadInput(f"there is no folder {Path(save).parent} to save the runs to; make it first.")
+    if save is not None:
+        new_file(save, b"PK", "a file of runs")
     if trace is not None:
         from evenhand.app.tracing import show_trace
 
@@ -116,20 +117,21 @@ def sentences(runs: Runs) -> list[str]:
 
     correct, wrong = rate(runs.correct), rate(runs.wrong)
     risk = runs.study.procedure.delta
-    right = f"The answer was right in {correct.rate:.1%} of {runs.replications:,} runs"
+    decided = float(runs.stopped.mean())
+    answer = "The answer" if decided == 1.0 else "The answer, or who led where none was reached,"
+    right = f"{answer} was right in {correct.rate:.1%} of {runs.replications:,} runs"
     said = [f"{right} (95% interval {correct.low:.1%} to {correct.high:.1%})."]
     if runs.study.procedure.stopping_name != "budget":
         said.append(
             f"{wrong.rate:.2%} decided wrongly (95% interval {wrong.low:.2%} to {wrong.high:.2%}); "
             f"the risk asked for is {risk:.2%}."
         )
-        said.append(
-            f"Half of the runs had ended by {runs.quantile(0.5):,} samples, 90% by {runs.quantile(0.9):,}."
-        )
-    unstopped = 1.0 - float(runs.stopped.mean())
-    if unstopped > 0:
+        if decided >= 0.5:
+            most = f", 90% by {runs.quantile(0.9):,}" if decided >= 0.9 else ""
+            said.append(f"Half of the runs had decided by {runs.quantile(0.5):,} samples{most}.")
+    if decided < 1.0:
         cap = runs.study.procedure.max_samples
-        said.append(f"{unstopped:.1%} were still undecided at {cap:,} samples and count there.")
+        said.append(f"{1.0 - decided:.1%} were still undecided at {cap:,} samples and count there.")
     return said
 
 

@@ -24,7 +24,7 @@ def command(journal: str, name: str | None, check: bool, as_json: bool) -> int:
     if as_json:
         print_json(status)
     else:
-        _print(status, journal)
+        _print(status, journal if name is None else f"{journal} --experiment {name}")
     return UNDECIDED if check and not status["decided"] else 0
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -54,6 +55,11 @@ class Key:
 
     def may(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
+
+
+def any_key(journal: str) -> bool:
+    """Has one been made for this journal? Looking makes nothing."""
+    return ("://" in journal or Path(f"{journal}.keys").exists()) and Keys(journal).exist()
 
 
 class Keys:

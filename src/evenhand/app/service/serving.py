@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import FrameType
 
 import uvicorn
 from litestar import Litestar
+
+from evenhand.errors import BadInput
 
 FINISHING_SECONDS = 10  # what requests in flight may still take
 NOT_STARTED = 3  # exit code, the same as uvicorn's own
@@ -23,13 +26,27 @@ class Server(uvicorn.Server):
             self.config.app.state.stopping.set()  # type: ignore[union-attr]
 
 
-def run(app: Litestar, host: str, port: int) -> None:
+def listen_at(host: str, port: int) -> socket.socket:
+    """A place to serve at, before anything else is begun; port 0 takes a free one."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with ExitStack() as on_failure:
+            door = on_failure.enter_context(socket.socket(family, kind))
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            door.bind(address)
+            on_failure.pop_all()
+    except OSError as problem:
+        raise BadInput(
+            f"{host}:{port} cannot be served at: {problem.strerror}; try another --port."
+        ) from None
+    return door
+
+
+def run(app: Litestar, door: socket.socket) -> None:
     """Serve until told to stop; requests in flight are finished first."""
     server = Server(
         uvicorn.Config(
             app,
-            host=host,
-            port=port,
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -37,6 +54,6 @@ def run(app: Litestar, host: str, port: int) -> None:
         )
     )
     with suppress(KeyboardInterrupt):  # raised again by uvicorn, after it has stopped as asked
-        server.run()
+        server.run(sockets=[door])
     if not server.started:
         sys.exit(NOT_STARTED)

@@ -106,7 +106,7 @@ def _cell(
     alpha = 1.0 if cell.verdict == FAILED else alpha  # why the policy is faded stays plain to see
     low = scale.low if cell.low is None else cell.low
     high = scale.high if cell.high is None else cell.high
-    if low < high and low <= scale.high and high >= scale.low:
+    if cell.mean is not None and low < high and low <= scale.high and high >= scale.low:
         canvas.line([scale.clipped(low), scale.clipped(high)], [y, y], colour, 2.2, alpha=alpha)
         for end, beyond in ((low, low < scale.low), (high, high > scale.high)):
             if not beyond:

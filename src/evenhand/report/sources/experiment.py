@@ -87,10 +87,10 @@ def _outcomes(view: View, log: Iterable[ev.AnyEvent]) -> Told:
 
 
 def _sentence(status: dict[str, Any], verdict: Verdict) -> str:
-    """The status line; while it runs, with the forecast."""
-    if status["state"] != "running" or verdict.decided:
+    """The status line; while it runs, the verdict's words, which have the forecast."""
+    if status["state"] != "running" or verdict.decided or not status["needed"]:
         return str(status["sentence"])
-    return " ".join([str(status["sentence"]), *verdict.words()[-1:]])
+    return " ".join(verdict.words())
 
 
 def where_samples_went(view: View, standings: list[Standing], title: str) -> Picture:
