@@ -178,5 +178,7 @@ def test_after_a_correction_the_decision_stands_and_the_evidence_is_that_of_now(
         trial.amend(ask, 0, reason="wrong column", by="me")
     status = trial.status()
     assert (status["answer"], status["decided"]) == ("a", True)
-    assert status["evidence"] < status["needed"]
-    assert f"the evidence is {status['evidence']:.3g} of {status['needed']:.3g} needed." in status["sentence"]
+    assert status["evidence"] >= status["needed"]  # when it was taken
+    now = status["corrected"]
+    assert now["evidence"] < now["needed"]
+    assert f"the evidence is {now['evidence']:.3g} of {now['needed']:.3g} needed." in status["sentence"]

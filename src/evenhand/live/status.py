@@ -24,8 +24,7 @@ Forecast = Callable[[View], Mapping[str, int]]
 
 def status_of(view: View, now: float, forecast: Forecast | None = None) -> Status:
     """The JSON of `evenhand status`, and the sentence people read."""
-    stop = view.stop
-    state = _looked_at_again(view) if view.corrected_after_stop else view.state
+    stop, state = view.stop, view.state
     decided = stop is not None and stop.why == "decided"
     more, horizon = _more(view, forecast)
     status: Status = {
@@ -42,6 +41,7 @@ def status_of(view: View, now: float, forecast: Forecast | None = None) -> Statu
         "title": view.protocol.study.title,
         "state": state_word(view),
         "leader": _leader(view, state),
+        "corrected": _with_corrections(view) if view.corrected_after_stop else None,
         "events": view.head.seq,
         "late": view.counts["late"],
         "counts": view.counts,
@@ -66,13 +66,17 @@ def _more(view: View, forecast: Forecast | None) -> tuple[dict[str, int], int | 
     return {chance: int(found[chance]) for chance in CHANCES if chance in found}, found.get("horizon")
 
 
-def _looked_at_again(view: View) -> State:
+def _with_corrections(view: View) -> dict[str, Any]:
     """What the rule would see now: the decision stands, but outcomes were corrected since."""
     tables: list[Any] = [np.array(part) for part in view.state]
     state = State(*tables)
     state.clock[STOPPED] = RUNNING
     check(view.protocol.spec, state, new_work(view.protocol.spec))
-    return state
+    return {
+        "leader": _leader(view, state),
+        "evidence": finite(state.level[EVIDENCE]),
+        "needed": finite(state.level[NEEDED]),
+    }
 
 
 def _leader(view: View, state: State) -> str | None:

@@ -23,7 +23,7 @@ def sentence(view: View, status: dict[str, Any]) -> str:
 def _end(view: View, status: dict[str, Any]) -> str:
     assert view.stop is not None
     samples, risk = f"{view.stop.samples:,} samples", f"{100 * view.protocol.procedure.delta:.4g}%"
-    note = _correction(status) if view.corrected_after_stop else ""
+    note = _correction(status) if status["corrected"] else ""
     if view.stop.why == "exhausted":
         leader = f"{status['leader']} leads" if status["leader"] else "no policy leads"
         return f"All {samples} are used and nothing is decided; {leader}.{note}"
@@ -38,12 +38,12 @@ def _end(view: View, status: dict[str, Any]) -> str:
 
 def _correction(status: dict[str, Any]) -> str:
     """What the corrections did to a decision that was right to take when it was taken."""
-    evidence, needed = status["evidence"], status["needed"]
+    now = status["corrected"]
+    evidence, needed, leads = now["evidence"], now["needed"], now["leader"] or "nobody"
     if not needed or evidence is None:
         return " Outcomes were corrected since."
-    if evidence >= needed and status["leader"] == status["answer"]:
+    if evidence >= needed and now["leader"] == status["answer"]:
         return " Outcomes were corrected since; the evidence still suffices."
-    leads = status["leader"] or "nobody"
     return (
         f" Outcomes were corrected since; with them {leads} leads and the evidence is {evidence:.3g} of "
         f"{needed:.3g} needed."
