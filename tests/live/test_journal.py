@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import sqlalchemy as sa
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import schema, tables, turn
 from evenhand.live.chain import genesis, verified
+from evenhand.live.experiment import Experiment
 from evenhand.live.journal import HeadMoved, Journal, open_journal
 from evenhand.live.sqlite import SqliteJournal
 from evenhand.live.tables import ENDED, Index
+from tests.live.world import create, endless, even, play
 
 Make = Callable[[], str]
 
@@ -195,3 +198,17 @@ def test_what_is_no_journal_is_refused_untouched(tmp_path: Path) -> None:
         open_journal(str(tmp_path / "no" / "folder.db"), create=True)
     with pytest.raises(BadInput):
         open_journal("postgresql://host:port:port/x")
+
+
+def test_the_file_alone_holds_everything_once_its_writer_has_left(tmp_path: Path) -> None:
+    address = tmp_path / "t.db"
+    trial = create(str(address), study=endless())
+    looker = sqlite3.connect(f"{address.as_uri()}?mode=ro", uri=True)  # keeps the log of writes from going
+    looker.execute("SELECT count(*) FROM evenhand_events").fetchall()
+    play(trial, 30, even)
+    trial.leave()
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(address.read_bytes())
+    looker.close()
+    with Experiment.open(str(copy), write=False) as found:
+        assert found.status()["samples"] == 30

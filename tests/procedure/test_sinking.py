@@ -40,7 +40,7 @@ def test_the_weakest_piece_is_found_though_few_are_solved(name: str, requirement
         if step < 40 or (state.n == 0).any():
             continue
         leader = refresh(spec, state, work, True)
-        value, piece = weakest_by_likelihood(spec, state, work, leader)
+        value, piece = weakest_by_likelihood(spec, work, leader)
         if leader == NONE:
             continue
         solved = [_solved(spec, work, leader, k) if k != leader else np.inf for k in range(5)]

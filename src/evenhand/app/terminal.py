@@ -9,12 +9,22 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
+BLUE = "#0072B2"
+
 # a word, a symbol and a colour for each verdict: never colour alone
-VERDICTS = {"met": ("●", "#0072B2"), "failed": ("✕", "#D55E00"), "undecided": ("○", "#6B7280")}
+VERDICTS = {"met": ("●", BLUE), "failed": ("✕", "#D55E00"), "undecided": ("○", "#6B7280")}
 
 # cividis at eight places, dark blue for little to yellow for much
 CIVIDIS = ("#00204d", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8779", "#a69d75", "#ffea46")
@@ -88,6 +98,14 @@ class Ticks(Protocol):
         """So many are done by now."""
 
 
+class _Rate(ProgressColumn):
+    """How many a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s")
+
+
 @contextmanager
 def progress(label: str, total: int, quiet: bool = False) -> Iterator[Ticks]:
     """A bar with rate and time left on standard error; nothing when quiet or piped."""
@@ -95,7 +113,8 @@ def progress(label: str, total: int, quiet: bool = False) -> Iterator[Ticks]:
     if quiet or not err.is_terminal:
         yield lambda done: None
         return
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bars = BarColumn(complete_style=BLUE, finished_style=BLUE)
+    columns = (TextColumn(label), bars, MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda done: bar.update(task, completed=done)

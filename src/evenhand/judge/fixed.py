@@ -41,7 +41,7 @@ def judge_fixed(problem: Problem, spec: Spec, state: State) -> tuple[Cells, Weig
     """Cells and the whole, as if the present look were the only one."""
     test = Test(problem, spec, state)
     cells = _cells(test)
-    return cells, _weight(test, cells)
+    return cells, _weight(test)
 
 
 def _cells(test: Test) -> Cells:
@@ -60,7 +60,7 @@ def _cells(test: Test) -> Cells:
     return found
 
 
-def _weight(test: Test, cells: Cells) -> Weight:
+def _weight(test: Test) -> Weight:
     """The decision: every piece at its level; a rival is beaten or fails, the better of the two counts."""
     spec, state, work = test.spec, test.state, new_work(test.spec)
     leader = int(refresh(spec, state, work, False))

@@ -61,8 +61,8 @@ class Export:
         with path.open("rb") as file:
             self.experiment = _first(file).experiment
 
-    def read(self, until: int | None = None) -> Iterator[Record]:
-        """Its records, unverified, up to number `until`; the file must be whole."""
+    def read(self) -> Iterator[Record]:
+        """Its records, unverified; the file must be whole."""
         decoder, seq, head = msgspec.json.Decoder(_Line), 0, b""
         with self._path.open("rb") as file:
             _first(file)
@@ -74,8 +74,6 @@ class Export:
                 line = _decoded(decoder, text, seq)
                 head = _bytes(line.hash, seq)
                 yield Record(line.seq, bytes(line.event), head)
-                if seq == until:
-                    return
         raise Difference(seq + 1, "is missing: the file ends without its last line, which names the head.")
 
     @staticmethod

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import cast
 
 import sqlalchemy as sa
 
@@ -42,6 +43,7 @@ class SqliteJournal(Journal):
         self._lock: FileLock | None = None
         self._hand = threading.RLock()  # held by the thread that uses the one writing connection
         self._times_full = 0  # since the last commit
+        self._has_written = False
         if address == ":memory:":
             engine = _in_memory()
             super().__init__(engine, engine)
@@ -61,6 +63,11 @@ class SqliteJournal(Journal):
                 raise
 
     def close(self) -> None:
+        if self._has_written and self._writing is not None:
+            # whoever copies the file alone has all of it, even beside readers that keep the log of writes
+            with suppress(sqlite3.Error), self._hand, self._writing.connect() as connection:
+                _driver(connection).execute("PRAGMA wal_checkpoint(PASSIVE)")
+            self._has_written = False
         super().close()
         if self._lock is not None:
             self._lock.release()
@@ -78,8 +85,7 @@ class SqliteJournal(Journal):
     def _prepare(self, connection: sa.Connection) -> None:
         if self._times_full:
             # the log of writes may hold all the space: move it into the file, and keep it short from now on
-            driver = connection.connection.dbapi_connection
-            assert driver is not None
+            driver = _driver(connection)
             try:
                 driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 driver.execute("PRAGMA wal_autocheckpoint=16")
@@ -87,7 +93,7 @@ class SqliteJournal(Journal):
                 raise self._meaning(problem) from problem
 
     def _committed(self, turn: Turn) -> None:
-        self._times_full = 0
+        self._times_full, self._has_written = 0, True
         if self._lock is not None:
             self._lock.remember(Mark(turn.number, turn.head.seq, turn.head.hash))
 
@@ -120,6 +126,11 @@ class SqliteJournal(Journal):
                 f"the disk is full ({problem}); nothing was written. Free some space and repeat the call."
             )
         if code.removeprefix("SQLITE_").startswith(_MACHINE):
+            if code == "SQLITE_CANTOPEN":
+                return StorageFailed(
+                    f"the journal could not be opened ({problem}): SQLite needs a folder that it may write "
+                    "to, even for reading. Copy the journal to one."
+                )
             return StorageFailed(
                 f"the journal could not be used ({code}: {problem}); nothing was acknowledged."
             )
@@ -212,6 +223,11 @@ def _make_durable(connection: sqlite3.Connection, synchronous: str) -> None:
             "synchronous must be FULL, or acknowledged outcomes are lost with the power; it is "
             f"{synchronous}. Write unsafe-{synchronous} if you mean it."
         )
+
+
+def _driver(connection: sa.Connection) -> sqlite3.Connection:
+    """SQLite's own: what is executed on it begins no transaction."""
+    return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 
 def _begin_ourselves(engine: sa.Engine) -> None:

@@ -208,7 +208,7 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
         return value, needed, piece
     if rule == KAUFMANN_KOOLEN:
         return weakest_by_excess(spec, state, work, leader)
-    value, piece = weakest_by_likelihood(spec, state, work, leader)
+    value, piece = weakest_by_likelihood(spec, work, leader)
     told = state.clock[TOLD]
     if rule == CALIBRATED:
         return value, spec.level + stylised.patience(told), piece

@@ -27,7 +27,7 @@ MANY = 256
 
 
 @kernel(apart=True)
-def weakest_by_likelihood(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
+def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     """The smallest generalised likelihood ratio over the pieces, and which piece it is.
 
     Eq:stopping_statistics.
@@ -215,7 +215,7 @@ def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: 
 def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """The certified evidence of the piece that is weakest by likelihood: never below the weakest."""
     policies = spec.phi.shape[1]
-    _, piece = weakest_by_likelihood(spec, state, work, leader)
+    _, piece = weakest_by_likelihood(spec, work, leader)
     if piece < policies:
         return _evidence_against(spec, state, work, leader, piece, math.inf), piece
     met, which = evidence.meets(spec, state, work, leader)
@@ -244,7 +244,7 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
 
 
 @kernel
-def open_up(spec: Spec, state: State, work: Work, leader: int, piece: int) -> tuple[int, int]:
+def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
     """Solve one piece and leave in lam_i, lam_k how much evidence each of its cells carries: v d(mean, lam).
 
     Returns the two policies (the second is NONE where the piece touches one policy only; its masses are then

@@ -52,9 +52,7 @@ def command(
     if as_json:
         print_json(found.to_list())
         return
-    _print(found)
-    if target is not None:
-        click.echo(f"Written: {target}")
+    _print(found, target)
 
 
 def named_studies(paths: tuple[str, ...], sampling: tuple[str, ...] = ()) -> dict[str, Study]:
@@ -83,7 +81,7 @@ def _with_names(names: list[str], studies: list[Study]) -> dict[str, Study]:
     return dict(zip(names, studies, strict=True))
 
 
-def _print(found: Comparison) -> None:
+def _print(found: Comparison, target: Path | None) -> None:
     from evenhand.app.terminal import console, say, section
 
     out = console()
@@ -92,7 +90,10 @@ def _print(found: Comparison) -> None:
     out.print()
     runs = next(iter(found.runs.values()))
     say(out, f"{runs.replications:,} runs each, seed {runs.seed}; intervals of 95%.")
-    say(out, "Next: the same with --figure how-long.svg")
+    if target is None:
+        say(out, "Next: the same with --figure how-long.svg")
+    else:
+        say(out, f"Written: {target}")
 
 
 def _sentence(found: Comparison) -> str:
@@ -103,10 +104,15 @@ def _sentence(found: Comparison) -> str:
     gap = found.samples(beside if quickest == first else quickest)
     sure = "" if gap.low > 0 or gap.high < 0 else "; the difference could be chance"
     mean = found.runs[quickest].samples.mean()
-    return (
+    said = (
         f"{quickest} needs the fewest samples, {mean:,.0f} on average, "
         f"{abs(gap.mean):,.0f} fewer than {beside}{sure}."
     )
+    return f"{said} Runs that reached no decision count at their end." if _undecided(found) else said
+
+
+def _undecided(found: Comparison) -> bool:
+    return not all(runs.stopped.all() for runs in found.runs.values())
 
 
 def _rows(found: Comparison) -> Table:
@@ -114,11 +120,12 @@ def _rows(found: Comparison) -> Table:
     from evenhand.sim.runs import rate
 
     rows = []
-    first = next(iter(found.runs))
+    first, undecided = next(iter(found.runs)), ["undecided"] if _undecided(found) else []
     for name, runs in found.runs.items():
-        right = rate(runs.correct)
-        row = [name, count(runs.samples.mean()), f"{runs.quantile(0.9):,}", f"{right.rate:.1%}"]
-        row += [f"{right.low:.1%} to {right.high:.1%}"]
+        right, decided = rate(runs.correct), float(runs.stopped.mean())
+        most = f"{runs.quantile(0.9):,}" if decided >= 0.9 else "never"
+        row = [name, count(runs.samples.mean()), most, *(f"{1 - decided:.1%}" for _ in undecided)]
+        row += [f"{right.rate:.1%}", f"{right.low:.1%} to {right.high:.1%}"]
         if name == first:
             row += ["", ""]
         else:
@@ -126,5 +133,14 @@ def _rows(found: Comparison) -> Table:
             row.append(f"{more.mean:+,.1f} ± {more.high - more.mean:,.1f}")
             row.append(f"{better.mean:+.2%} ± {better.high - better.mean:.2%}")
         rows.append(row)
-    columns = ["", "mean samples", "90% by", "right", "interval", "samples to first", "right to first"]
+    columns = [
+        "",
+        "mean samples",
+        "90% by",
+        *undecided,
+        "right",
+        "interval",
+        "samples to first",
+        "right to first",
+    ]
     return table(columns, rows)

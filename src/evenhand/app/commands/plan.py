@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from evenhand.theory.margins import WhyNone
     from evenhand.theory.plan import Plan
     from evenhand.theory.sensitivity import Sensitivity
+
+
+NAMED = 6  # so many policies are named in a sentence; the rest are counted
 
 
 @click.command("plan")
@@ -65,6 +69,7 @@ def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, tar
     out = console()
     say(out, sentence(found))
     if found.why_none is not None:
+        say(out, _blame(found.why_none))
         say(out, found.why_none.words)
     least = count(found.samples_at_least(delta))
     unit, each = ("in cost", "cost") if found.problem.costs else ("samples", "samples")
@@ -99,6 +104,16 @@ def sentence(found: Plan) -> str:
         among = f"the {len(found.feasible)} that meet {requirement}"
         return f"{found.answer} would be chosen: it has the best overall mean of {among}."
     return f"{found.answer} would be chosen: it has the best overall mean."
+
+
+def _blame(none: WhyNone) -> str:
+    """Where the policies fail most clearly: one group for all, or each its own."""
+    groups = {blame.group for blame in none.policies}
+    if len(groups) == 1:
+        return f"All fail most clearly in {groups.pop()}."
+    named = [f"{blame.policy} in {blame.group}" for blame in none.policies[:NAMED]]
+    more = len(none.policies) - len(named)
+    return f"They fail most clearly: {', '.join(named)}{f' and {more} more' if more else ''}."
 
 
 def _print_means(out: Console, found: Plan, order: list[int]) -> None:

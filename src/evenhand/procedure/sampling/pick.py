@@ -49,9 +49,7 @@ def least_sampled_policy(state: State, g: int) -> int:
 
 
 @kernel
-def from_masses(
-    spec: Spec, state: State, work: Work, i: int, k: int, group: int, u: float
-) -> tuple[int, int]:
+def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) -> tuple[int, int]:
     """Draw a cell in proportion to the masses in lam_i (policy i) and lam_k (policy k; of i where k is NONE).
 
     In proportional mode only the arrived group's column counts; in agnostic mode a policy is drawn by its

@@ -32,12 +32,12 @@ def choose(
     coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     if coin < spec.leader:
         leader = posterior_leader(spec, state, work, seed, replication, decision)
-    _, piece = weakest_by_likelihood(spec, state, work, leader)
-    i, k = open_up(spec, state, work, leader, piece)
+    _, piece = weakest_by_likelihood(spec, work, leader)
+    i, k = open_up(spec, work, leader, piece)
     _share_out(spec, state, i if k == NONE else k, group, work.lam_k)
     if k != NONE:
         _share_out(spec, state, i, group, work.lam_i)
-    k, g = from_masses(spec, state, work, i, k, group, u)
+    k, g = from_masses(spec, work, i, k, group, u)
     return guarded(spec, state, work, k, g)
 
 

@@ -55,9 +55,9 @@ def from_weakest_piece(
     if spec.stopping == CERTIFIED and spec.phi.shape[1] <= MANY:
         _, piece = weakest_by_evidence(spec, state, work, leader)
     else:
-        _, piece = weakest_by_likelihood(spec, state, work, leader)
-    i, k = open_up(spec, state, work, leader, piece)
-    cell = from_masses(spec, state, work, i, k, group, u)
+        _, piece = weakest_by_likelihood(spec, work, leader)
+    i, k = open_up(spec, work, leader, piece)
+    cell = from_masses(spec, work, i, k, group, u)
     if cell[0] >= 0 or spec.mode != ACTIVE:
         return cell
     # no evidence at all: start with the least-sampled cell of the piece
@@ -77,18 +77,18 @@ def from_disagreement(
         # the draw found nobody feasible: look at where the leader is nearest to failing
         inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch)
         _displaced(spec, work, leader)
-        return from_masses(spec, state, work, leader, NONE, group, u)
+        return from_masses(spec, work, leader, NONE, group, u)
     if work.margin[challenger] < -ROUNDING and spec.region.kind != PENALTY:
         # the challenger's estimates fail: look again at its least-sampled failing cell
         inner.enter(spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.scratch)
         _displaced(spec, work, challenger)
         _keep_least_sampled(spec, state, work, challenger)
-        return from_masses(spec, state, work, challenger, NONE, group, u)
+        return from_masses(spec, work, challenger, NONE, group, u)
     # both feasible: where does their difference vary most?
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] = _variation(spec, state, challenger, g)
         work.lam_i[g] = _variation(spec, state, leader, g) if leader != NONE else 0.0
-    return from_masses(spec, state, work, leader, challenger, group, u)
+    return from_masses(spec, work, leader, challenger, group, u)
 
 
 @kernel

@@ -48,12 +48,12 @@ def choose(
         _, piece = weakest_by_evidence(spec, state, work, leader)
     else:
         solve_rivals(spec, work, leader)  # what has lost already is told by each rival's own piece
-        _, piece = weakest_by_likelihood(spec, state, work, leader)
+        _, piece = weakest_by_likelihood(spec, work, leader)
     first = _unsettled(spec, state, work, leader) if spec.region.kind != PENALTY else NONE
     if first != NONE:
         leader, piece = _own_piece(spec, work, first)
-    i, k = open_up(spec, state, work, leader, piece)
-    k, g = from_masses(spec, state, work, i, k, group, u)
+    i, k = open_up(spec, work, leader, piece)
+    k, g = from_masses(spec, work, i, k, group, u)
     if k == NONE and first != NONE:
         k, g = surely(spec, work, first, group if group >= 0 else least_sampled_cell(state, first))
     elif k == NONE:

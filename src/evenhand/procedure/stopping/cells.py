@@ -84,7 +84,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
             return cell_below(spec, state, only, k, c / a[only])
         return cell_above(spec, state, only, k, c / a[only])
     if spec.unknown_variance:
-        return unknown.row(spec, state, k, a, c, atom_ceiling(spec), work)
+        return unknown.row(state, k, a, c, atom_ceiling(spec), work)
     if spec.code == GAUSSIAN:
         return gaussian.row(spec, state, k, a, c)
     if spec.code == EXPONENTIAL:

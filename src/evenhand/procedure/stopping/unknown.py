@@ -60,7 +60,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array)
 
 
 @kernel(apart=True)
-def row(spec: Spec, state: State, k: int, a: Array, c: float, ceiling: float, work: Array) -> float:
+def row(state: State, k: int, a: Array, c: float, ceiling: float, work: Array) -> float:
     """ln e-value, up to the ceiling, against {a.mu_k >= c}. A lower bound."""
     low, high = work[: a.size], work[a.size : 2 * a.size]
     if not _plausible(state, k, a, _count(a), ceiling, low, high):

@@ -65,7 +65,7 @@ def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tup
     trial, spare = work[:n], work[n : 2 * n]
     stack = work[2 * n : 2 * n + ENTRY * DEPTH].reshape((DEPTH, ENTRY))
     rest = work[2 * n + ENTRY * DEPTH :]
-    best = _first(p, cutoff, x, spare, rest)
+    best = _first(p, x, spare, rest)
     _fence(code, p, best)
     lower, depth = math.inf, 0
     for node in range(NODES):
@@ -95,7 +95,7 @@ def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tup
 
 
 @kernel
-def _first(p: Programme, cutoff: float, x: Array, v: Array, work: Array) -> float:
+def _first(p: Programme, x: Array, v: Array, work: Array) -> float:
     """A first point that meets the conditions, by the Poisson's divergence, as stiff at mu; its true cost."""
     top = 0.0
     for c in range(x.shape[0]):

@@ -70,7 +70,7 @@ def _mix(
     """The mixture of both sides of the root: its cost, the best bound, the cell with most excess."""
     n = x.shape[0]
     near, far, below, above = work[:n], work[n : 2 * n], work[2 * n : 3 * n], work[3 * n : 4 * n]
-    gap = _ends(v, mu, a, c, lo, hi, near, far)
+    gap = _ends(mu, a, c, lo, hi, near, far)
     if gap <= 0.0:
         copy(near, x)
         value = cost(code, v, mu, x)
@@ -107,7 +107,7 @@ def _mix(
 
 
 @kernel
-def _ends(v: Array, mu: Array, a: Array, c: float, lo: Array, hi: Array, near: Array, far: Array) -> float:
+def _ends(mu: Array, a: Array, c: float, lo: Array, hi: Array, near: Array, far: Array) -> float:
     """Where each cell starts and the farthest it need go; the gap c - a.start that is to be closed."""
     gap = c
     for j in range(a.shape[0]):
