@@ -49,11 +49,18 @@ def evidence(rows: Sequence[Evidence], width: int = WIDE) -> Canvas:
     canvas.line(xs, [up.clipped(row.evidence) for row in rows], BLUE, 2.2)
     last = rows[-1]
     canvas.dot(xs[-1], up.clipped(last.evidence), BLUE)
-    # beside "needed", above both lines: the curve itself may be anywhere below
-    above = min(up.clipped(last.evidence), up.clipped(last.needed)) - 12
     said = f"evidence {number(last.evidence, 2)}"
-    canvas.text(xs[-1] + 8, above, said, size=SMALL, anchor="right")
+    canvas.text(xs[-1] + 8, _free_above(rows, xs, up, said), said, size=SMALL, anchor="right")
     return canvas
+
+
+def _free_above(rows: Sequence[Evidence], xs: Sequence[float], up: Scale, said: str) -> float:
+    """As near to the last point as words can stand without the curve or the line running through them."""
+    from_here = xs[-1] - text_width(said, SMALL) - 4
+    tops = [up.clipped(row.evidence) for row, x in zip(rows, xs, strict=True) if x >= from_here]
+    above = min(tops) - 12
+    line = up.clipped(rows[-1].needed)
+    return line - 12 if line - 6 < above < line + 18 else above
 
 
 def _strip(canvas: Canvas, rows: Sequence[Evidence], across: Scale) -> None:
@@ -64,8 +71,8 @@ def _strip(canvas: Canvas, rows: Sequence[Evidence], across: Scale) -> None:
         canvas.box(x0, 26, max(x1 - x0 - 1, 0.5), 20, BAND if place % 2 == 0 else RULE)
         if x1 - x0 > 44:
             canvas.text(x0 + 6, 36, name, size=SMALL, colour=INK, room=x1 - x0 - 10)
-    start, end, last = spans[-1]
-    if text_width(last, SMALL) > across.at(end) - across.at(start) - 10:
+    (start, end, shown), last = spans[-1], rows[-1].weakest
+    if shown != last or text_width(last, SMALL) > across.at(end) - across.at(start) - 10:
         room = canvas.width - text_width("hardest comparison", SMALL) - 36
         canvas.text(canvas.width - RIGHT, 14, f"now: {last}", size=SMALL, anchor="right", room=room)
 

@@ -39,7 +39,15 @@ const Charts = (() => {
     return found;
   }
 
-  // Their names above the curve, where there is room.
+  // As much of a name as there is room for; nothing where that would be a letter or two.
+  function fitting(ctx, name, room) {
+    if (ctx.measureText(name).width <= room) return name;
+    let kept = name.length - 1;
+    while (kept > 3 && ctx.measureText(`${name.slice(0, kept)}…`).width > room) kept -= 1;
+    return kept > 3 ? `${name.slice(0, kept)}…` : "";
+  }
+
+  // Their names above the curve.
   function strip(names, weakest) {
     return (plot) => {
       const { ctx, bbox } = plot, ratio = devicePixelRatio, top = bbox.top - 24 * ratio;
@@ -52,7 +60,7 @@ const Charts = (() => {
         ctx.fillStyle = colour(place % 2 ? "rule" : "band");
         ctx.fillRect(left, top, Math.max(right - left - 1, 1), 18 * ratio);
         ctx.fillStyle = colour("ink");
-        if (ctx.measureText(names[name]).width < right - left - 8 * ratio) ctx.fillText(names[name], left + 5 * ratio, top + 9 * ratio);
+        ctx.fillText(fitting(ctx, names[name], right - left - 8 * ratio), left + 5 * ratio, top + 9 * ratio);
       });
       ctx.restore();
     };
