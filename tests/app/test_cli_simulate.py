@@ -71,6 +71,11 @@ def test_runs_that_reached_no_answer_are_not_told_as_if_they_had(run: Run, tmp_p
     assert out.startswith("The answer, or who led where none was reached, was right in")
     assert "had decided by" not in out
     assert "100.0% were still undecided at 40 samples" in out
+    code, out, _ = run("compare", capped, "--sampling", "uniform", "--replications", "20")
+    assert code == 0
+    assert "Runs that reached no decision count at their end." in out
+    assert out.count("never") == 2
+    assert "undecided" in out
 
 
 def test_runs_are_never_saved_over_something_else(run: Run, study: str, tmp_path: Path) -> None:

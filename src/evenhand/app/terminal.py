@@ -93,6 +93,11 @@ def count(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
+def count_or_never(value: int | None) -> str:
+    """When so many runs had decided."""
+    return "never" if value is None else f"{value:,}"
+
+
 class Ticks(Protocol):
     def __call__(self, done: int) -> None:
         """So many are done by now."""

@@ -84,6 +84,12 @@ class Runs:
         """The number of samples by which this share of runs had ended."""
         return int(np.quantile(self.samples, chance, method="inverted_cdf"))
 
+    def decided_by(self, chance: float) -> int | None:
+        """The number of samples by which this share of runs had decided; None where fewer ever did."""
+        samples = np.where(self.stopped, self.samples, np.inf)
+        found = float(np.quantile(samples, chance, method="inverted_cdf"))
+        return int(found) if np.isfinite(found) else None
+
     def answers(self) -> dict[str, float]:
         """How often each policy was the answer, and how often none was."""
         policies = self.study.problem.policies

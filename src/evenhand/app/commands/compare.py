@@ -116,15 +116,19 @@ def _undecided(found: Comparison) -> bool:
 
 
 def _rows(found: Comparison) -> Table:
-    from evenhand.app.terminal import count, table
+    from evenhand.app.terminal import count, count_or_never, table
     from evenhand.sim.runs import rate
 
     rows = []
     first, undecided = next(iter(found.runs)), ["undecided"] if _undecided(found) else []
     for name, runs in found.runs.items():
         right, decided = rate(runs.correct), float(runs.stopped.mean())
-        most = f"{runs.quantile(0.9):,}" if decided >= 0.9 else "never"
-        row = [name, count(runs.samples.mean()), most, *(f"{1 - decided:.1%}" for _ in undecided)]
+        row = [
+            name,
+            count(runs.samples.mean()),
+            count_or_never(runs.decided_by(0.9)),
+            *(f"{1 - decided:.1%}" for _ in undecided),
+        ]
         row += [f"{right.rate:.1%}", f"{right.low:.1%} to {right.high:.1%}"]
         if name == first:
             row += ["", ""]

@@ -126,9 +126,10 @@ def sentences(runs: Runs) -> list[str]:
             f"{wrong.rate:.2%} decided wrongly (95% interval {wrong.low:.2%} to {wrong.high:.2%}); "
             f"the risk asked for is {risk:.2%}."
         )
-        if decided >= 0.5:
-            most = f", 90% by {runs.quantile(0.9):,}" if decided >= 0.9 else ""
-            said.append(f"Half of the runs had decided by {runs.quantile(0.5):,} samples{most}.")
+        half, most = runs.decided_by(0.5), runs.decided_by(0.9)
+        if half is not None:
+            rest = "" if most is None else f", 90% by {most:,}"
+            said.append(f"Half of the runs had decided by {half:,} samples{rest}.")
     if decided < 1.0:
         cap = runs.study.procedure.max_samples
         said.append(f"{1.0 - decided:.1%} were still undecided at {cap:,} samples and count there.")

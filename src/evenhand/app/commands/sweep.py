@@ -80,14 +80,14 @@ def _result(found: Sweep) -> dict[str, Any]:
 
 
 def _print(found: Sweep, store: str) -> None:
-    from evenhand.app.terminal import console, count, say, section, table
+    from evenhand.app.terminal import console, count, count_or_never, say, section, table
     from evenhand.sim.runs import rate
 
     out = console()
     rows = []
     for (study, scenario), runs in found.runs.items():
         right, wrong = rate(runs.correct), rate(runs.wrong)
-        row = [study, scenario, count(runs.samples.mean()), f"{runs.quantile(0.9):,}"]
+        row = [study, scenario, count(runs.samples.mean()), count_or_never(runs.decided_by(0.9))]
         row += [f"{right.rate:.1%}", f"{right.low:.1%} to {right.high:.1%}", f"{wrong.rate:.2%}"]
         rows.append(row)
     say(out, f"{found.computed:,} shards computed, {found.reused:,} found in {store}.")
