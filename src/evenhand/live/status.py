@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,9 @@ from evenhand.live.stop import finite
 from evenhand.live.view import View
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
+from evenhand.procedure.spec import CERTIFIED
 from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, RUNNING, STOPPED, TOLD, State, new_work
+from evenhand.procedure.stopping.cells import threshold
 from evenhand.procedure.verdicts import WORDS, verdicts
 
 Status = dict[str, Any]
@@ -33,7 +36,7 @@ def status_of(view: View, now: float, forecast: Forecast | None = None) -> Statu
         "samples": int(state.clock[TOLD]),
         "pending": view.pending,
         "evidence": finite(state.level[EVIDENCE]),
-        "needed": finite(state.level[NEEDED]),
+        "needed": finite(state.level[NEEDED] if has_looked(view) else _line_ahead(view)),
         "head": str(view.head),
         "more": more,
         "horizon": horizon,
@@ -48,7 +51,7 @@ def status_of(view: View, now: float, forecast: Forecast | None = None) -> Statu
         "health": health_of(view, now),
         **_verdicts(view),
     }
-    status["sentence"] = words.sentence(view, status)
+    status["sentence"] = words.sentence(view, status, has_looked(view))
     return status
 
 
@@ -64,6 +67,17 @@ def _more(view: View, forecast: Forecast | None) -> tuple[dict[str, int], int | 
         return dict.fromkeys(CHANCES, 0), None
     found = {} if forecast is None else forecast(view)
     return {chance: int(found[chance]) for chance in CHANCES if chance in found}, found.get("horizon")
+
+
+def has_looked(view: View) -> bool:
+    """Has the stopping rule looked at the data yet? It does when the start is over."""
+    return bool(view.state.level[NEEDED] != 0.0)
+
+
+def _line_ahead(view: View) -> float:
+    """What the evidence will have to reach at the first look, where that is known before."""
+    spec = view.protocol.spec
+    return threshold(spec) if spec.stopping == CERTIFIED else math.inf
 
 
 def _with_corrections(view: View) -> dict[str, Any]:

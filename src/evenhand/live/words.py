@@ -8,11 +8,11 @@ from evenhand.live.view import View
 from evenhand.model.constraints import Caps, Floors, NoConstraint, Penalty
 
 
-def sentence(view: View, status: dict[str, Any]) -> str:
+def sentence(view: View, status: dict[str, Any], looked: bool) -> str:
     """Who leads or won, what is certified and what is open, how far and how much longer."""
     if view.stop is not None:
         return _end(view, status)
-    parts = [_leader(view, status), _progress(status), _forecast(status)]
+    parts = [_leader(view, status, looked), _progress(status) if looked else "", _forecast(status)]
     if view.closed:
         parts.append("The experiment was closed without a decision.")
     elif view.paused:
@@ -50,11 +50,11 @@ def _correction(status: dict[str, Any]) -> str:
     )
 
 
-def _leader(view: View, status: dict[str, Any]) -> str:
+def _leader(view: View, status: dict[str, Any], looked: bool) -> str:
     leader = status["leader"]
     if leader is not None:
         return f"{leader} leads. {_requirement(view, status, leader)}".strip()
-    if status["needed"] == 0.0:
+    if not looked:
         so_far = "1 outcome" if status["samples"] == 1 else f"{status['samples']:,} outcomes"
         return f"The start is under way: {so_far} so far, no policy leads yet."
     return "No policy seems to meet the requirement so far."

@@ -18,7 +18,7 @@ from evenhand.app.service.registry import blinded
 from evenhand.judge.verdict import judge_state
 from evenhand.live.clock import seconds_of
 from evenhand.live.journal import Journal, open_journal
-from evenhand.live.status import status_of
+from evenhand.live.status import has_looked, status_of
 from evenhand.live.tickets import ticket_code
 from evenhand.live.view import View
 from evenhand.procedure.state import EMPTY
@@ -47,13 +47,18 @@ def draw(address: str, view: View, now: float, more: Mapping[str, int], blind: b
     verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
     estimates, standings = verdict_rows(verdict)
     points = list(ledger.points)
-    if view.state.clock[EMPTY] == 0 and status["evidence"] is not None and status["needed"]:
+    if (
+        has_looked(view)
+        and view.state.clock[EMPTY] == 0
+        and status["evidence"] is not None
+        and status["needed"]
+    ):
         points.append(Evidence(status["samples"], status["evidence"], status["needed"], verdict.weakest))
     return Drawn(
         head=view.head.seq,
         status=status,
         sentence=status["sentence"],
-        progress=verdict.progress if status["needed"] else None,
+        progress=verdict.progress if has_looked(view) and status["needed"] else None,
         pictures=(
             _picture(pictures.floors_picture(estimates, standings), WIDE, NARROW),
             _picture(where_samples_went(view, standings, "Where samples go"), NARROW),

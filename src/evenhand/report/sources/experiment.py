@@ -88,7 +88,7 @@ def _outcomes(view: View, log: Iterable[ev.AnyEvent]) -> Told:
 
 def _sentence(status: dict[str, Any], verdict: Verdict) -> str:
     """The status line; while it runs, the verdict's words, which have the forecast."""
-    if status["state"] != "running" or verdict.decided or not status["needed"]:
+    if status["state"] != "running" or verdict.decided or not status["leader"]:
         return str(status["sentence"])
     return " ".join(verdict.words())
 
