@@ -130,7 +130,6 @@ def test_shares_that_sum_to_one_only_nearly_still_read_back_equal() -> None:
         (("delta = 0.1", "delta = 1e-310"), "delta must lie"),
         (("delta = 0.1", f"max_samples = 1{30 * '0'}"), "max_samples must be a whole number from 1 to 10000"),
         (("delta = 0.1", "batch = 1e400"), "batch must be a whole number"),
-        (("delta = 0.1", "stopping = { budget = 9 }\nmax_samples = 8"), "must cover the budget, 9; it is 8"),
         (("delta = 0.1", 'sampling = "track-and-stop"\ndiminishing = "no"'), "must be true or false"),
         (("means =", 'cells = "x.csv"\nmeans ='), "one of means, cells and data; it has means and cells"),
     ],

@@ -126,11 +126,13 @@ def test_experiments_that_share_a_journal_do_not_disturb_each_other(
                     trial.status()
             return
         trial = trials[number % 3]
-        for _ in range(pairs):
-            ask = trial.ask(1)[0]
-            trial.tell(ask, even(ask))
-        if number == 0:
-            over.set()
+        try:
+            for _ in range(pairs):
+                ask = trial.ask(1)[0]
+                trial.tell(ask, even(ask))
+        finally:
+            if number == 0:
+                over.set()
 
     in_threads(10, work)
     for number, trial in enumerate(trials):

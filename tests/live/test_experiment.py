@@ -65,6 +65,19 @@ def test_a_group_that_never_comes_does_not_keep_an_experiment_running_for_ever(s
     assert trial.ask(group="y") is None
 
 
+def test_an_import_that_uses_all_samples_and_leaves_a_cell_empty_ends_the_experiment() -> None:
+    trial = create(procedure=eh.Procedure(initial=1, max_samples=6))
+    trial.import_data([("a", "x", 1)] * 6)
+    assert trial.status()["state"] == "exhausted"
+    assert trial.ask() is None
+
+
+def test_a_cap_below_the_budget_ends_without_a_decision() -> None:
+    trial = create(procedure=eh.Procedure(stopping=eh.Budget(40), initial=1, max_samples=20))
+    assert len(play(trial)) == 20
+    assert (trial.status()["state"], trial.status()["answer"]) == ("exhausted", None)
+
+
 def test_a_paused_experiment_takes_outcomes_and_hands_out_nothing() -> None:
     trial = create()
     ask = one(trial.ask())

@@ -53,6 +53,16 @@ def test_a_refuted_policy_is_failed_and_none_is_an_answer() -> None:
     assert status["more"] == {"0.5": 0, "0.7": 0, "0.8": 0, "0.9": 0}
 
 
+def test_a_heuristic_certifies_nothing() -> None:
+    words = {}
+    for rule in ("certified", "stylised"):
+        trial = create(procedure=eh.Procedure(stopping=rule, initial=1, delta=1e-3))
+        trial.import_data(rows({"a": 36, "b": 35, "c": 10}, 40))
+        words[rule] = trial.status()["sentence"]
+    assert "Its floor is certified for x and y." in words["certified"]
+    assert "Its floor is met for x and y." in words["stylised"]
+
+
 @pytest.mark.parametrize("rule", ["certified", "stylised", "kaufmann-koolen"])
 @pytest.mark.parametrize(
     "constraint", [eh.Floors([0.5, 0.6, 0.4, 0.55]), eh.Gap(0.4), eh.Penalty(0.5, 2.0), eh.Quota(0.5, 3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,8 @@ def test_procedures_are_shown_side_by_side() -> None:
     assert "times as many" in page.to_dict()["summary"]
     assert page.to_dict()["sections"][0]["differences"][1]["against"] == "ts-ids"
     assert page.html()
+
+
+def test_a_dossier_of_a_budget_runs_to_the_budget() -> None:
+    study = replace(STUDY, procedure=eh.Procedure(stopping=eh.Budget(6000)))
+    assert new_recipe(study, replications=5).study.procedure.max_samples >= 6000

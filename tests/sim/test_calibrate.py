@@ -10,6 +10,8 @@ import pytest
 from scipy.stats import binom
 
 from evenhand.errors import BadInput
+from evenhand.model.families import Bernoulli
+from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Calibrated
 from evenhand.sim.calibrate import _allowed, calibrate
 from evenhand.sim.scenarios import load_scenarios
@@ -57,6 +59,13 @@ def test_a_smaller_delta_needs_a_higher_threshold(found) -> None:
     assert strict.threshold > found.threshold
 
 
+def test_runs_in_which_a_group_never_came_say_nothing_about_the_threshold() -> None:
+    study = coins(delta=0.2)
+    rare = Problem(study.problem.policies, {"x": 0.99, "y": 0.01}, Bernoulli(), mode="proportional")
+    found = calibrate(replace(study, problem=rare), {"easy": EASY}, 200, 5, 60, workers=2)
+    assert found.threshold < 50.0
+
+
 def test_too_few_replications_prove_nothing_and_are_refused() -> None:
     with pytest.raises(BadInput, match="need at least 72 replications"):
         calibrate(coins(delta=0.05), {"easy": EASY, "hard": HARD}, 71, 1, HORIZON)
@@ -96,6 +105,7 @@ def test_scenarios_are_read_with_their_names(tmp_path: Path) -> None:
         ),
         ("[[scenario]]\nname = 5\nmeans = [[0.5, 0.2], [0.4, 0.6]]", "name must be text"),
         ("[[scenario]", "cannot be read"),
+        ("scenario = [3]", "a scenario must be a table; number 1 is 3"),
         ('[[scenario]]\nname = "a"\nmeans = [[0.5, 0.2], [0.4, 0.6]]\n' * 2, "comes twice"),
     ],
 )

@@ -97,7 +97,11 @@ class Tally:
             )
         if size == 0:
             return
-        if successes is not None and self.problem.family.name == "bernoulli" and value != int(value):
+        if (
+            successes is not None
+            and self.problem.family.name == "bernoulli"
+            and not float(value).is_integer()
+        ):
             raise BadInput(f"{where}: successes must be a whole number; it is {successes}.")
         average = value if successes is None else value / size
         self._check_mean(

@@ -76,7 +76,9 @@ def _open_cells(verdict: Verdict) -> list[str]:
     if not mine:
         return []
     parts = []
-    for word, state in (("certified", "met"), ("refuted", "failed"), ("still open", "undecided")):
+    proved = verdict.fixed or verdict.procedure.proves
+    met, failed = ("certified", "refuted") if proved else ("met", "missed")
+    for word, state in ((met, "met"), (failed, "failed"), ("still open", "undecided")):
         groups = [cell.group for cell in mine if cell.verdict == state]
         if groups:
             parts.append(f"{word} for {listed(groups)}")

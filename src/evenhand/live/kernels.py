@@ -140,7 +140,7 @@ def _record(spec: Spec, state: State, work: Work, what: int, k: int, g: int, x: 
     if what == TELL:
         if is_due(spec, state):
             check(spec, state, work)
-    elif what == IMPORT_LAST and _has_begun(spec, state):
+    elif what == IMPORT_LAST and (_has_begun(spec, state) or state.clock[TOLD] >= spec.cap):
         check(spec, state, work)  # an import is one act: the rule looks at it when it is complete
 
 

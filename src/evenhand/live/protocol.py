@@ -13,7 +13,7 @@ from evenhand import __version__
 from evenhand.errors import BadInput, IntegrityFailed
 from evenhand.live.events import FORMAT, Created
 from evenhand.model.problem import Problem
-from evenhand.procedure.spec import Procedure, Spec, check_cap, compile_spec
+from evenhand.procedure.spec import Procedure, Spec, check_start, compile_spec
 from evenhand.study import Study, dumps, loads
 
 # what an experiment refuses rather than slowing down
@@ -96,7 +96,7 @@ def new_protocol(
             "another rule."
         )
     text = _settled(replace(study, truth=None))
-    check_cap(compile_spec(study.problem, study.procedure))  # the latter refuses what has no compiled form
+    check_start(compile_spec(study.problem, study.procedure))  # the latter refuses what has no compiled form
     return Created(
         at=at, experiment=experiment, study=text, seed=seed, lease=None if lease is None else float(lease),
         format=FORMAT, versions=versions(), limits=LIMITS, by=by,

@@ -42,7 +42,7 @@ def _correction(status: dict[str, Any]) -> str:
     evidence, needed, leads = now["evidence"], now["needed"], now["leader"] or "nobody"
     if not needed or evidence is None:
         return " Outcomes were corrected since."
-    if evidence >= needed and now["leader"] == status["answer"]:
+    if status["decided"] and evidence >= needed and now["leader"] == status["answer"]:
         return " Outcomes were corrected since; the evidence still suffices."
     return (
         f" Outcomes were corrected since; with them {leads} leads and the evidence is {evidence:.3g} of "
@@ -71,7 +71,9 @@ def _requirement(view: View, status: dict[str, Any], leader: str) -> str:
         for cell in status["cells"]:
             if cell["policy"] == leader:
                 found[cell["verdict"]].append(cell["group"])
-        said = {"met": "certified for", "failed": "refuted for", "undecided": "still open for"}
+        said = {"met": "met for", "failed": "missed for", "undecided": "still open for"}
+        if view.protocol.procedure.proves:
+            said |= {"met": "certified for", "failed": "refuted for"}
         return (
             f"Its {noun} is "
             + ", ".join(f"{said[v]} {_listed(groups)}" for v, groups in found.items() if groups)

@@ -185,7 +185,7 @@ def check(spec: Spec, state: State, work: Work) -> None:
         _touch_pending(state, work)
     state.level[EVIDENCE], state.level[NEEDED], state.level[WEAKEST] = value, needed, float(piece)
     state.clock[ANSWER] = leader
-    if value >= needed or (at_cap and spec.stopping == BUDGET):
+    if value >= needed or (at_cap and spec.stopping == BUDGET and spec.cap >= spec.level):
         state.clock[STOPPED] = DECIDED
     elif at_cap:
         state.clock[STOPPED] = EXHAUSTED

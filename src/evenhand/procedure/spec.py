@@ -102,10 +102,6 @@ class Procedure:
         _whole(self.initial, "initial", 1)
         _whole(self.batch, "batch", 1)
         _whole(self.max_samples, "max_samples", 1)
-        if isinstance(self.stopping, Budget) and self.stopping.samples > self.max_samples:
-            raise BadInput(
-                f"max_samples must cover the budget, {self.stopping.samples}; it is {self.max_samples}."
-            )
         if not _finite(self.leader) or not 0 <= self.leader <= 1:
             raise BadInput(f"leader must be a number between 0 and 1; it is {self.leader!r}.")
         _known(self.tracking, ("c", "d"), "tracking")
@@ -113,6 +109,11 @@ class Procedure:
     @property
     def sampling_name(self) -> str:
         return "track-and-stop" if isinstance(self.sampling, TrackAndStop) else self.sampling
+
+    @property
+    def proves(self) -> bool:
+        """Is what it says of a floor or a policy proved? Beside a budget they are judged as if certified."""
+        return self.stopping_name in ("certified", "kaufmann-koolen", "budget")
 
     @property
     def stopping_name(self) -> str:
@@ -188,7 +189,7 @@ class Spec(NamedTuple):
     initial: int
     batch: int
     cap: int  # samples after which a run ends without a decision; the budget where the rule is a budget
-    level: float  # calibrated threshold
+    level: float  # the calibrated threshold, or the budget in full, which the cap may fall short of
     leader: float  # chance that the leader is drawn from the posterior
     step: float
     steps: int
@@ -205,8 +206,6 @@ def compile_spec(problem: Problem, procedure: Procedure, weights: ArrayLike | No
             "a convex set of your own is solved by cvxpy and cannot enter the compiled procedures; "
             "use plan, or write it as a polyhedron, dispersion or 'all' of these."
         )
-    if problem.mode != "active" and not np.all(problem.arrival_shares > 0):
-        raise BadInput(NEVER_ARRIVES)
     groups, policies = standard.phi.shape
     follow = (
         np.zeros((groups, policies))
@@ -229,7 +228,7 @@ def compile_spec(problem: Problem, procedure: Procedure, weights: ArrayLike | No
         initial=int(procedure.initial),
         batch=int(procedure.batch),
         cap=int(min(budget, procedure.max_samples)),
-        level=procedure.stopping.threshold if isinstance(procedure.stopping, Calibrated) else 0.0,
+        level=procedure.stopping.threshold if isinstance(procedure.stopping, Calibrated) else float(budget),
         leader=float(procedure.leader),
         step=float(track.step),
         steps=int(track.steps),
@@ -278,8 +277,10 @@ def _whole(value: object, what: str, least: int) -> None:
         raise BadInput(f"{what} must be a whole number from {least} to {MOST}; it is {value!r}.")
 
 
-def check_cap(spec: Spec) -> None:
-    """Refuse a procedure that would end before every cell has been sampled."""
+def check_start(spec: Spec) -> None:
+    """Refuse what would end before every cell has been sampled: each must have an outcome to reason from."""
+    if spec.mode != ACTIVE and not np.all(spec.arrivals > 0):
+        raise BadInput(NEVER_ARRIVES)
     least = spec.initial * spec.phi.size if spec.mode == ACTIVE else spec.phi.size
     if spec.cap < least:
         raise BadInput(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BadInput, Undecidable
+from evenhand.procedure.spec import Budget
 from evenhand.report.scenarios import scenario_grid
 from evenhand.study import Study, Truth
 from evenhand.theory.plan import plan
@@ -69,9 +70,8 @@ def new_recipe(
         if scenarios is None
         else {name: np.array(truth.cell_means(study.problem)) for name, truth in scenarios.items()}
     )
-    procedure = replace(
-        study.procedure, max_samples=_cap(study, means) if max_samples is None else max_samples
-    )
+    chosen = _cap(study, means) if max_samples is None else max_samples
+    procedure = replace(study.procedure, max_samples=chosen)
     fixed = replace(study, procedure=procedure, truth=Truth(means=_rows(means)))
     return Recipe(fixed, {name: _rows(table) for name, table in tables.items()}, replications, seed)
 
@@ -93,6 +93,8 @@ def read_recipe(path: str | Path) -> Recipe:
 
 def _cap(study: Study, means: Any) -> int:
     """Where runs are cut: well beyond what the assumed truth takes, and no further than the study allows."""
+    if isinstance(study.procedure.stopping, Budget):
+        return study.procedure.max_samples
     try:
         least = plan(study.problem, means, gap=1e-3).samples_at_least(study.procedure.delta)
     except Undecidable:

@@ -71,7 +71,8 @@ def run_block(
                 if _settle(spec, source, body, slot):
                     if is_due(spec, state):
                         check(spec, state, work)
-                        _note_peak(state, desk, truth)
+                        if state.clock[EMPTY] == 0:
+                            _note_peak(state, desk, truth)
                     _note_sample(trace, state, desk, slot)
                     _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
                 if state.clock[STOPPED] != RUNNING or state.clock[TOLD] >= spec.cap:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import fingerprint
 from evenhand.errors import BadInput, EvenhandError
-from evenhand.procedure.spec import ORACLE, Spec, check_cap, compile_spec
+from evenhand.procedure.spec import ORACLE, Spec, check_start, compile_spec
 from evenhand.sim import engine
 from evenhand.sim.body import Rows, Trace, new_body, new_rows, new_trace
 from evenhand.sim.executors import Executor
@@ -62,7 +62,7 @@ def prepare(study: Study, seed: int, checkpoints: Sequence[int] = (), drawn: Dra
     spec = compile_spec(study.problem, study.procedure)
     if spec.sampling == ORACLE:
         spec = _with_oracle_weights(study, drawn)
-    check_cap(spec)
+    check_start(spec)
     source = compile_truth(study.problem, truth)
     draw = None if drawn is None else drawn.draw
     return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version())

@@ -53,8 +53,8 @@ def serve(journal: str, host: str, port: int, hosts: tuple[str, ...] = ()) -> No
             f"`evenhand keys --journal {shown if shown == journal else 'ADDRESS'} create --role admin "
             "--name YOU`."
         )
-    door = serving.listen_at(host, port)
+    doors = serving.listen_at(host, port)
     structured_logs()
     app = create_app(Settings(journal, (*hosts, host), warm=True))
-    click.echo(f"evenhand serves {shown} at http://{host}:{door.getsockname()[1]}; stop it with Ctrl-C.")
-    serving.run(app, door)
+    click.echo(f"evenhand serves {shown} at http://{host}:{doors[0].getsockname()[1]}; stop it with Ctrl-C.")
+    serving.run(app, doors)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import sys
 from contextlib import ExitStack, suppress
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from litestar import Litestar
@@ -13,6 +15,7 @@ from litestar import Litestar
 from evenhand.errors import BadInput
 
 FINISHING_SECONDS = 10  # what requests in flight may still take
+WAITING = 2048  # connections that may wait to be taken up
 NOT_STARTED = 3  # exit code, the same as uvicorn's own
 
 
@@ -26,23 +29,43 @@ class Server(uvicorn.Server):
             self.config.app.state.stopping.set()  # type: ignore[union-attr]
 
 
-def listen_at(host: str, port: int) -> socket.socket:
-    """A place to serve at, before anything else is begun; port 0 takes a free one."""
+def listen_at(host: str, port: int) -> list[socket.socket]:
+    """Where to serve, before anything else is begun: every address of the host; port 0 takes a free one."""
+    doors: list[socket.socket] = []
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with ExitStack() as on_failure:
+        for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            number = doors[0].getsockname()[1] if doors else port
+            doors += _opened(family, kind, (address[0], number, *address[2:]))
+        if not doors:
+            raise OSError(errno.EADDRNOTAVAIL, "this machine has no such address")
+    except OSError as problem:
+        for door in doors:
+            door.close()
+        raise BadInput(
+            f"the service cannot listen at {host}:{port}: {problem.strerror}; try another --port."
+        ) from None
+    return doors
+
+
+def _opened(family: int, kind: int, address: tuple[Any, ...]) -> list[socket.socket]:
+    """A socket that listens there; none where the machine lacks the address, as many lack ::1."""
+    with ExitStack() as on_failure:
+        try:
             door = on_failure.enter_context(socket.socket(family, kind))
             door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                door.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             door.bind(address)
-            on_failure.pop_all()
-    except OSError as problem:
-        raise BadInput(
-            f"{host}:{port} cannot be served at: {problem.strerror}; try another --port."
-        ) from None
-    return door
+            door.listen(WAITING)
+        except OSError as problem:
+            if problem.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                return []
+            raise
+        on_failure.pop_all()
+        return [door]
 
 
-def run(app: Litestar, door: socket.socket) -> None:
+def run(app: Litestar, doors: list[socket.socket]) -> None:
     """Serve until told to stop; requests in flight are finished first."""
     server = Server(
         uvicorn.Config(
@@ -54,6 +77,6 @@ def run(app: Litestar, door: socket.socket) -> None:
         )
     )
     with suppress(KeyboardInterrupt):  # raised again by uvicorn, after it has stopped as asked
-        server.run(sockets=[door])
+        server.run(sockets=doors)
     if not server.started:
         sys.exit(NOT_STARTED)
