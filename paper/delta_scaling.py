@@ -71,7 +71,7 @@ def _tables(found: dict[float, dict[str, Runs]]) -> tuple[Table, ...]:
     return (
         table("Mean samples ± standard error", ["risk", "published", *heads, "evenhand / published"], rows),
         table(
-            "Share correct with its exact 95% interval",
+            contestants.RIGHT,
             ["risk", "published", *heads, contestants.LESS_RIGHT],
             right,
         ),

@@ -82,7 +82,7 @@ def _run_tables(found: dict[str, dict[str, Runs]]) -> tuple[Table, ...]:
     return (
         table("Mean samples ± standard error at risk 0.2", heads, rows),
         table(
-            "Share correct with its exact 95% interval",
+            contestants.RIGHT,
             ["requirement", "published", *shown, contestants.LESS_RIGHT],
             right,
         ),

@@ -127,5 +127,5 @@ def progress(label: str, total: int, quiet: bool = False) -> Iterator[Ticks]:
 
 def _shade(share: float, of_most: float) -> Text:
     place = min(int(of_most * len(CIVIDIS)), len(CIVIDIS) - 1)
-    ink = "#ffffff" if place < 4 else "#10151b"
+    ink = "#ffffff" if place < 5 else "#10151b"
     return Text(f" {percent(share)} ", style=f"{ink} on {CIVIDIS[place]}")

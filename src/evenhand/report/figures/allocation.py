@@ -62,8 +62,7 @@ def _cell(canvas: Canvas, share: Share, x: float, y: float, width: float, most: 
     # from dark blue (little) to yellow (much); the darkest end stays visible on a dark page
     red, green, blue, _ = colormaps["cividis"](0.06 + 0.94 * share.share / most)
     canvas.box(x + 1.5, y + 1.5, width - 3, ROW - 3, to_hex((red, green, blue)))
-    light = 0.299 * red + 0.587 * green + 0.114 * blue < 0.52
-    ink = "#ffffff" if light else "#10151b"
+    ink = _standing_out(red, green, blue)
     middle = y + ROW / 2
     if width < 30:
         return  # too many groups for words; the table has the numbers
@@ -73,3 +72,9 @@ def _cell(canvas: Canvas, share: Share, x: float, y: float, width: float, most: 
     canvas.text(x + width / 2, middle - 8, percent(share.share), colour=ink, anchor="center", bold=True)
     aim = shortened(f"aim {percent(share.intended)}", width - 4, SMALL)
     canvas.text(x + width / 2, middle + 11, aim, colour=ink, size=SMALL, anchor="center")
+
+
+def _standing_out(*colour: float) -> str:
+    """White or black, whichever has the higher contrast to this colour: 4.5 to 1 or more, whatever it is."""
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
+    return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179 else "#000000"
