@@ -30,8 +30,8 @@ UNIFORM = "uniform"
 MATCHED = "evenhand, Bernoulli model"
 LESS_RIGHT = "evenhand less right: p"  # the head of a column of `less_right`
 RIGHT = (
-    "Share correct with its exact 95% interval; p: how likely so many errors of evenhand's are, were it as often "
-    "right as published (Fisher's exact test)"
+    "Share correct with its exact 95% interval; p: how likely so many errors of evenhand's are, were it as "
+    "often right as published (Fisher's exact test)"
 )
 FEWER = (LITERAL, MATCHED)  # one often does not stop; the other is beside the paper's question
 
