@@ -93,14 +93,14 @@ def test_sixteen_clients_for_a_minute_while_the_service_is_killed(tmp_path: Path
     """Whatever was acknowledged is in the log once; every client goes on by itself."""
     journal, seconds = str(tmp_path / "journal.db"), 60.0
     acknowledged: list[set[tuple[str, int]]] = [set() for _ in range(16)]
-    over = time.monotonic() + seconds
+    over = threading.Event()
     with Running(journal, tmp_path / "log") as service:
         eh.connect(service.url).create("main", ENDLESS, seed=7)
 
         def work(number: int) -> None:
             trial = eh.connect(service.url).experiment("main")
             draw = random.Random(number)
-            while time.monotonic() < over:
+            while not over.is_set():
                 ask = trial.ask()
                 assert ask is not None
                 outcome = draw.randrange(2)
@@ -110,14 +110,15 @@ def test_sixteen_clients_for_a_minute_while_the_service_is_killed(tmp_path: Path
         threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
         for thread in threads:
             thread.start()
-        kills, back = 0, []
-        while time.monotonic() < over - 8:
+        back: list[float] = []
+        first = time.monotonic()
+        while len(back) < 5 or time.monotonic() - first < seconds:  # a busy machine takes longer to come back
             time.sleep(6)
             service.kill()
-            kills += 1
             begun = time.monotonic()
             service.start()
             back.append(time.monotonic() - begun)
+        over.set()
         for thread in threads:
             thread.join()
         log = [
@@ -134,8 +135,7 @@ def test_sixteen_clients_for_a_minute_while_the_service_is_killed(tmp_path: Path
     found = audit(journal)
     assert found.identical
     total = sum(map(len, acknowledged))
-    print(f"{kills} kills, {total} pairs acknowledged in {seconds:g} s, back within {max(back):.2f} s")
-    assert kills >= 5
+    print(f"{len(back)} kills, {total} pairs acknowledged, back within {max(back):.2f} s")
     assert total > 0
 
 
