@@ -24,7 +24,7 @@ def allocation_pictures(
     pictures = []
     for name, found in runs.items():
         rows = shares(problem, found.allocation, best.allocation)
-        drawn = allocation_picture(rows, standings, f"Where samples go {when}: {name}")
+        drawn = allocation_picture(rows, standings, f"Where samples go {when}: {name}", "the best allocation")
         pictures.append(replace(drawn, name=f"allocation-{_slug(when)}-{_slug(name)}"))
     return tuple(pictures)
 
