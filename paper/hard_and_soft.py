@@ -1,7 +1,4 @@
-"""(c) Hard floors against soft penalties.
-
-Fig:T_star_vs_gamma, table:extension_comparison, fig:weights_extension.
-"""
+"""(c) Hard floors and penalties: fig:T_star_vs_gamma, table:extension_comparison, fig:weights_extension."""
 
 from __future__ import annotations
 

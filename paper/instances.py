@@ -28,7 +28,7 @@ STROKE_FLOOR = 5 / 6
 def scaling(gap: float = 0.6) -> tuple[Problem, Array]:
     """table:asymptotic_instance.
 
-    The third policy is best overall but misses the first group's floor by `gap`.
+    The third policy is best in two groups and misses the floor of the first by `gap`.
     """
     means = [[0.8, 0.6, 0.7], [0.5, 0.6, 0.4], [-gap, 1.2, 1.1], [-1.5, 0.8, 0.9], [0.4, 0.2, 0.1]]
     return Problem(_names(5), THIRDS, Gaussian(0.5), Floors(0.0)), np.array(means)

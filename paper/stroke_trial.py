@@ -1,7 +1,4 @@
-"""(ist) The International Stroke Trial.
-
-Table:ist_means, table:ist_cells_appendix, table:ist_pcs, fig:ist_allocation.
-"""
+"""(ist) The stroke trial: table:ist_means, table:ist_cells_appendix, table:ist_pcs, fig:ist_allocation."""
 
 from __future__ import annotations
 

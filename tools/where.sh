@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Where an equation of the paper lives: its function, and its line in the equation index.
+# Where a label of the paper lives: the functions or experiments that carry it, and its rows in the index.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,8 @@ refuse() {
 }
 
 label=${1##*:}
+label=${label# }  # some labels of the paper have a space after their colon
 [ -n "$label" ] || refuse "say which equation: make where eq=f_mu_opt"
-# In Python only a tag counts (eq:f_mu_opt); the bare name may also be a variable.
-grep -rnwE --include='*.py' "[a-z]+:$label" src || refuse "no function carries the tag $label"
-grep -nHswF -e "$label" docs/equations.md || refuse "docs/equations.md does not list $label"
+# In Python only a tag counts (eq:f_mu_opt); the bare name may also be a variable. Proofs and sections have none.
+grep -rnwE --include='*.py' "[a-z]+: ?$label" src paper || true
+grep -nHE "^\| \`[a-z]+: ?$label\`" docs/equations.md || refuse "docs/equations.md does not list $label"

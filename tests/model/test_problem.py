@@ -118,6 +118,15 @@ def test_a_penalty_lowers_the_score_by_the_weighted_shortfall_and_keeps_nobody_o
     assert soft.feasible([[0.6, 0.6], [0.9, 0.2]]).all()
 
 
+def test_under_a_penalty_the_answer_is_the_best_score_less_penalties() -> None:
+    means = [[0.6, 0.6], [0.9, 0.2]]
+    # b scores 0.725 - 0.25 * gamma * 0.3, a 0.6: they meet at gamma = 5 / 3
+    assert problem(constraint=Penalty(0.5, 1.66)).answer(means) == 1
+    assert problem(constraint=Penalty(0.5, 1.67)).answer(means) == 0
+    # nobody reaches the floor, and there is an answer all the same
+    assert problem(constraint=Penalty(0.95, 2.0)).answer(means) is not None
+
+
 def test_shares_given_as_counts_are_rescaled_on_request() -> None:
     assert problem(groups={"x": 30, "y": 10}, normalise=True).groups == GROUPS
 

@@ -1,4 +1,4 @@
-"""What is remembered of the evidence saves work and changes nothing."""
+"""The weakest alternative: what general solvers find; and what is remembered saves work, changes nothing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.model.constraints import Floors, Penalty
-from evenhand.model.families import Bernoulli, Gaussian, Poisson
+from evenhand.model.constraints import Constraint, Dispersion, Floors, Penalty
+from evenhand.model.families import Bernoulli, Family, Gaussian, Poisson
 from evenhand.model.problem import Problem
 from evenhand.model.region import PENALTY
+from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.pieces import weakest_by_evidence
 from evenhand.procedure.spec import Procedure
-from evenhand.procedure.state import NONE, new_work
+from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, TOLD, new_work
 from evenhand.procedure.stopping import evidence
+from tests.oracles import Cells, Piece, beaten, inside, outside, slsqp_value
 from tests.procedure.sampling.body import Body
+from tests.theory.regions.instances import conic
 
 MEANS = np.array([[0.7, 0.6], [0.5, 0.6], [0.5, 0.6], [0.2, 0.9], [0.6, 0.5]])
 CASES = {
@@ -96,3 +99,52 @@ def test_among_equals_it_is_the_first_wherever_the_search_began(case: str) -> No
                 assert (value, piece) == (each[1], 1)
                 tied += 1
     assert tied > 10
+
+
+LIKELIHOOD: dict[str, tuple[Family, Constraint]] = {
+    "gaussian floors": (Gaussian(0.5), Floors(0.3)),
+    "bernoulli floors": (Bernoulli(), Floors(0.3)),
+    "gaussian dispersion": (Gaussian(0.5), Dispersion(0.1)),
+    "gaussian penalties": (Gaussian(0.5), Penalty(0.3, 5.0)),
+}
+NOBODY = np.array([[0.1, 0.9], [0.9, 0.1], [0.8, 0.1]])
+
+
+def general_solvers(run: Body, leader: int) -> float:
+    """eq:stopping_statistics from the counts and sums, by solvers that know nothing of this project."""
+    code, r, q = run.spec.code, run.spec.region, run.spec.shares
+    n, mean = run.state.n / run.spec.phi, run.state.s / run.state.n
+    policies, groups = range(n.shape[1]), q.size
+
+    def least(cells: list[int], pieces: list[Piece]) -> float:
+        there = Cells(code, n[:, cells].T.ravel(), mean[:, cells].T.ravel())
+        if any(piece.sign < 0 for piece in pieces):
+            return slsqp_value(there, pieces, starts=6)
+        return conic(there, pieces)
+
+    if leader == NONE:
+        return min(least([k], inside(r, k, groups)) for k in policies)
+    values = [least([leader, k], beaten(r, q, leader, k)) for k in policies if k != leader]
+    if r.kind != PENALTY:
+        values.append(least([leader], outside(r, leader, groups)))
+    return min(values)
+
+
+@pytest.mark.parametrize("means", [MEANS[[0, 1, 3]], NOBODY], ids=["somebody feasible", "nobody feasible"])
+@pytest.mark.parametrize("case", LIKELIHOOD)
+def test_the_stopping_statistic_is_what_general_solvers_find(case: str, means: np.ndarray) -> None:
+    family, constraint = LIKELIHOOD[case]
+    problem = Problem(("a", "b", "c"), {"x": 0.7, "y": 0.3}, family, constraint)
+    run = Body(problem, Procedure(sampling="uniform", stopping="stylised", delta=1e-9, initial=3), means)
+    run.start()
+    leaders = set()
+    for _ in range(12):
+        for _ in range(5):
+            run.tell(run.ask())
+        check(run.spec, run.state, run.work)
+        leader, told = int(run.state.clock[ANSWER]), int(run.state.clock[TOLD])
+        leaders.add(leader)
+        expected = general_solvers(run, leader)
+        assert run.state.level[EVIDENCE] == pytest.approx(expected, rel=1e-5, abs=1e-7)
+        assert run.state.level[NEEDED] == pytest.approx(math.log((1 + math.log(told)) / 1e-9))
+    assert (NONE in leaders) == (means is NOBODY and case != "gaussian penalties")

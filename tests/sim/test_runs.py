@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,22 @@ def test_the_ends_of_an_interval_leave_a_fortieth_on_each_side(hits: int, trials
     assert found.rate == hits / trials
     assert found.low == 0 if hits == 0 else binom.sf(hits - 1, trials, found.low) == pytest.approx(0.025)
     assert found.high == 1 if hits == trials else binom.cdf(hits, trials, found.high) == pytest.approx(0.025)
+
+
+def test_only_a_run_that_decided_for_another_answer_is_wrong(runs: Runs) -> None:
+    wanted = {  # (decided, answer, right answer): wrong?
+        (True, 0, 0): False,
+        (True, 1, 0): True,
+        (True, -1, 0): True,
+        (True, 0, -1): True,
+        (True, -1, -1): False,
+        (False, 1, 0): False,
+    }
+    stopped, answer, truth = (np.array(part) for part in zip(*wanted, strict=True))
+    rows = runs.rows._replace(stopped=stopped, answer=answer, truth=truth)
+    found = replace(runs, rows=rows)
+    assert found.wrong.tolist() == list(wanted.values())
+    assert found.correct.tolist() == [True, False, False, False, True, False]
 
 
 def test_a_quantile_is_a_number_of_samples_that_so_many_runs_took(runs: Runs) -> None:

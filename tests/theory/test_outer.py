@@ -12,14 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evenhand.model.constraints import CONSTRAINTS, Caps, Constraint, Floors, NoConstraint
+from evenhand.model.constraints import (
+    CONSTRAINTS,
+    Caps,
+    Constraint,
+    Dispersion,
+    Floors,
+    NoConstraint,
+    Penalty,
+    Quota,
+)
 from evenhand.model.families import FAMILIES, Bernoulli, Exponential, Family, Gaussian, Poisson
 from evenhand.model.problem import MODES, Problem
+from evenhand.model.region import PENALTY
 from evenhand.theory.bracket import Bracket, Solution
 from evenhand.theory.cuts import cutting_planes
 from evenhand.theory.modes import mode_of
 from evenhand.theory.outer import solve
 from evenhand.theory.pieces import pieces_of
+from evenhand.theory.plan import plan
+from tests.oracles import Cells, beaten, outside, slsqp_value
+from tests.theory.regions.instances import conic
 
 Array = NDArray[np.float64]
 
@@ -123,6 +136,28 @@ def test_nobody_feasible_under_floors_takes_the_sum_over_policies_of_the_inverse
     assert [b.share for b in found.binding] == pytest.approx(shares)
 
 
+def test_nobody_feasible_under_a_quota_is_a_game_per_policy_and_not_one_cell_per_policy() -> None:
+    # two of the three groups must reach 0.7; each policy misses in `violated`, so `lacking` more would do
+    means = np.array([[0.5, 0.9, 0.6], [0.2, 0.3, 0.6], [0.6, 0.5, 0.69]])
+    problem = problem_of(means, Bernoulli(), Quota(0.7, groups=2))
+    games, printed = [], np.zeros(means.shape)
+    for k, row in enumerate(means):
+        d = sorted((float(Bernoulli().divergence(m, 0.7)) for m in row if m < 0.7), reverse=True)
+        lacking, violated = 2 - int((row >= 0.7).sum()), len(d)
+        # weights make w d equal on the a largest d, and the `lacking` cheapest of these can be lifted
+        games.append(
+            max(
+                (lacking - violated + a) / sum(1 / x for x in d[:a])
+                for a in range(violated - lacking + 1, violated + 1)
+            )
+        )
+        printed[k, row.argmin()] = 1 / d[0]
+    assert_time(solved(problem, means), sum(1 / game for game in games))
+    # all of a policy's samples in its worst group: it could meet the quota in the two others
+    weights = printed / printed.sum()
+    assert pieces_of(problem, means, None).look(weights).value == 0.0
+
+
 def test_nobody_feasible_in_other_modes_is_no_faster() -> None:
     means = np.array([[0.5, 0.9, 0.6], [0.2, 0.3, 0.8]])
     times = [
@@ -186,6 +221,44 @@ def test_a_thousand_policies_are_planned_with_a_certificate() -> None:
     means = np.random.default_rng(1).uniform(0.1, 0.95, (1000, 5))
     found = solved(problem_of(means, Bernoulli(), Floors(0.3)), means, gap=1e-3)
     assert found.gap <= 1e-3
+
+
+GENERAL: dict[str, tuple[Family, Constraint]] = {
+    "floors, bernoulli": (Bernoulli(), Floors(0.3)),
+    "dispersion, gaussian": (Gaussian(0.5), Dispersion(0.05)),
+    "penalty, gaussian": (Gaussian(0.5), Penalty(0.4, 2.0)),
+    "penalty, bernoulli": (Bernoulli(), Penalty(0.4, 2.0)),
+}
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_the_time_is_the_largest_that_general_solvers_find_at_any_allocation(name: str) -> None:
+    family, constraint = GENERAL[name]
+    means = np.array([[0.62, 0.55], [0.48, 0.52], [0.30, 0.72]])
+    found = plan(problem_of(means, family, constraint, (0.6, 0.4)), means)
+    code, q, phi, region = found.problem.standard
+    i = found.answer_index
+
+    def least(w: Array) -> float:
+        """f*(w) as the definition has it, every alternative left to a general solver."""
+        v = w.T / phi
+        rivals = [k for k in range(3) if k != i]
+        values = [
+            conic(Cells(code, v[:, [i, k]].T.ravel(), means[[i, k]].ravel()), beaten(region, q, i, k))
+            for k in rivals
+        ]
+        if region.kind != PENALTY:
+            alone = Cells(code, v[:, i], means[i])
+            values.append(slsqp_value(alone, outside(region, i, 2), starts=6))
+        return min(values)
+
+    assert least(found.allocation) == pytest.approx(1 / found.time_high, rel=1e-5)
+    # f* is concave: no better allocation nearby, none anywhere
+    rng = np.random.default_rng(4)
+    for size in (0.3, 0.03):
+        for _ in range(6):
+            w = found.allocation * np.exp(size * rng.normal(size=means.shape))
+            assert least(w / w.sum()) <= (1 + 1e-6) / found.time_low
 
 
 DRAWS: dict[str, tuple[Family, float, float, float]] = {

@@ -186,8 +186,10 @@ class Quota(Constraint):
 
 @dataclass(frozen=True)
 class Dispersion(Constraint):
-    """The sum over groups of squared distances to the share-weighted mean is at most this (weighted by shares
-    if asked).
+    """Group means stay near their overall mean. example:variance_fairness.
+
+    The sum over groups of squared distances to the share-weighted mean is at most this (weighted by shares if
+    asked).
     """
 
     at_most: float

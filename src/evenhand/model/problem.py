@@ -144,10 +144,7 @@ class Problem:
         return table
 
     def scores(self, means: ArrayLike) -> Array:
-        """The number policies are ranked by.
-
-        The overall mean, less penalties where they are soft. eq:linear_relaxed.
-        """
+        """What policies are ranked by: overall means, less any penalties. eq:linear_relaxed."""
         table = np.asarray(means, dtype=float)
         overall = table @ self.shares
         region = self.standard.region
@@ -167,7 +164,7 @@ class Problem:
         return np.array([bool(regions.inside(region, k, unit)) for k in range(self.shape[0])])
 
     def answer(self, means: ArrayLike) -> int | None:
-        """The best feasible policy, lowest index on ties; None where nobody is feasible. def:goal."""
+        """The best feasible policy, the first on ties; None where none is. def:goal, eq:relaxed_goal."""
         table = self.check_means(means)
         feasible = self.feasible(table)
         if not feasible.any():

@@ -66,10 +66,9 @@ def region(kind: int, groups: int, policies: int, **parts: object) -> Region:
 
 @kernel
 def margin(r: Region, k: int, mean: Array) -> float:
-    """How far policy k's means lie inside the region, in the units of its tightest condition; negative
-    outside.
+    """def:feasible: how far policy k's means lie inside the region; negative outside.
 
-    def:feasible, for every kind of region. `mean` is (L, K). A penalty keeps nobody out.
+    In the units of its tightest condition. `mean` is (L, K). A penalty keeps nobody out.
     """
     groups = mean.shape[0]
     worst = math.inf

@@ -20,8 +20,7 @@ Array = NDArray[np.float64]
 
 @kernel
 def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
-    """Bring mean, margin and score up to date for touched policies; return the leader, or NONE. def:goal at
-    eq:est_performance.
+    """def:goal at eq:est_performance: update the estimates of touched policies, return the leader or NONE.
 
     `pending_counts`: samples asked and not yet told count in the weights v (they do for the allocation, not
     for the evidence).

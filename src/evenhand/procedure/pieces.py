@@ -28,10 +28,7 @@ MANY = 256
 
 @kernel(apart=True)
 def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
-    """The smallest generalised likelihood ratio over the pieces, and which piece it is.
-
-    Eq:stopping_statistics.
-    """
+    """eq:stopping_statistics: the smallest generalised likelihood ratio, and the alternative it is of."""
     policies = spec.phi.shape[1]
     if leader == NONE or spec.region.kind not in (BOX, PENALTY):
         solve_rivals(spec, work, leader)

@@ -57,7 +57,7 @@ class Runs:
 
     @property
     def stopped(self) -> Flags:
-        """Which runs decided before the cap."""
+        """Which runs decided before the cap. def:delta_PAC."""
         return self.rows.stopped
 
     @property
@@ -72,7 +72,7 @@ class Runs:
 
     @property
     def wrong(self) -> Flags:
-        """Which runs decided for a wrong answer; an undecided run is not wrong."""
+        """Which runs decided for a wrong answer; an undecided run is not wrong. def:delta_PAC."""
         return self.rows.stopped & ~self.correct
 
     @property

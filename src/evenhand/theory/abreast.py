@@ -29,7 +29,10 @@ ETA, BELOW, ABOVE, SURPLUS, SLOPE, TOLERANCE, MEANS = range(0, 7 * BLOCK, BLOCK)
 def meet_abreast(
     lo: Array, q: Array, i: int, v: Array, mu: Array, start: int, stop: int, lower: Array, work: Array
 ) -> None:
-    """Certified lower bounds for the rivals from start to stop; not a number for who did not settle."""
+    """eq:bernoulli_opt_subproblem: certified lower bounds for the rivals from start to stop.
+
+    Not a number for who did not settle.
+    """
     size, groups = stop - start, q.size
     for k in range(size):
         work[ETA + k], work[BELOW + k], work[ABOVE + k] = 0.0, 0.0, math.inf

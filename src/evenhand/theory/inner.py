@@ -110,7 +110,7 @@ def score(r: Region, q: Array, k: int, mu: Array) -> float:
 
 @kernel(apart=True)
 def best(r: Region, q: Array, mu: Array) -> int:
-    """def:goal: the policy with the highest score inside its region, the first among equals; -1 for none."""
+    """def:goal, eq:relaxed_goal: the best policy inside its region, the first on ties; -1 for none."""
     found, top = -1, -math.inf
     for k in range(mu.shape[1]):
         if inside(r, k, mu):

@@ -117,10 +117,11 @@ def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -
 
 @kernel(apart=True)
 def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
-    """The pulls on either side of the root, equal where the surplus vanishes without a jump.
+    """eq:bernoulli_opt_subproblem: the pulls on either side of the surplus's root, by Newton's steps.
 
-    Ends with both policies placed at the lower of the two, and the surplus there. With `only_free` the cells
-    without weight may not suffice: the pulls are then infinite.
+    Equal where it vanishes without a jump. For every family but the Gaussian. Ends with both policies placed
+    at the lower of the two, and the surplus there. With `only_free` the cells without weight may not suffice:
+    the pulls are then infinite.
     """
     size, share, weight = 0.0, 0.0, 0.0
     for g in range(duel.q.size):

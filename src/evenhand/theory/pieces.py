@@ -68,7 +68,7 @@ class Look(NamedTuple):
 
 
 def pieces_of(problem: Problem, means: Array, answer: int | None) -> Pieces:
-    """The alternative to this answer at these means (K x L, in the user's units)."""
+    """def:alt: the alternatives to this answer at these means (K x L, in the user's units)."""
     custom = None
     if problem.standard.region.kind == CUSTOM:
         from evenhand.theory.regions.custom import Custom
@@ -78,7 +78,10 @@ def pieces_of(problem: Problem, means: Array, answer: int | None) -> Pieces:
 
 
 class Pieces:
-    """eq:internal_opt: the alternative to one answer, ready to be looked at from any allocation."""
+    """eq:internal_opt, eq:internal_opt_ext1, eq:internal_opt_ext2: the alternatives to one answer.
+
+    `look` gives the nearest of them at any allocation.
+    """
 
     def __init__(
         self, standard: Standard, mu: Array, answer: int | None, custom: Custom | None = None
@@ -146,7 +149,10 @@ def solve_all(
     code: int, r: Region, q: Array, answer: int, v: Array, mu: Array,
     value: Array, lower: Array, atom: Integers, lam: Array, work: Array,
 ) -> None:  # fmt: skip
-    """Every piece's value, lower bound and nearest alternative at effective weights v."""
+    """lemma: counter_set_calculation, lemma: counter_set_calculation_ext1: solve every alternative.
+
+    Its value, lower bound and nearest means at effective weights v.
+    """
     for k in range(mu.shape[1]):
         if answer < 0:
             value[k], lower[k] = inner.enter(code, r, k, v, mu, lam[k, 1], work)

@@ -41,7 +41,10 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """T* lies in [time_low, time_high]. With sampling costs, times and samples are counted in cost."""
+    """T* lies in [time_low, time_high]. eq:lower_bound_m_sbfc, eq:lower_bound_ext2.
+
+    With sampling costs, times and samples are counted in cost.
+    """
 
     problem: Problem
     means: Array  # K x L, as given

@@ -19,8 +19,10 @@ BESIDE = 4e-16  # relative distance to either side of a jump
 
 @kernel
 def walk(duel: Duel) -> tuple[float, float, float]:
-    """The pulls just below and above the root of a Gaussian duel's surplus, equal where it does not jump; and
-    Psi there less its value at 0 (what entering bounds costs), which no meeting costs less than.
+    """eq:gaussian_internal_opt: the pulls just below and above the root of a Gaussian duel's surplus.
+
+    Equal where it does not jump. Also Psi there less its value at 0 (what entering bounds costs), which no
+    meeting costs less than.
     """
     eta, psi = 0.0, 0.0
     for _ in range(3 * duel.q.size + 1):

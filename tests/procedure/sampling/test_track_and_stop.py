@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from evenhand.model.constraints import Floors
+from evenhand.model.families import Gaussian
+from evenhand.model.problem import Problem
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.sampling.ascent import climb_projected, dot, effective, pieces_at, slopes
 from evenhand.procedure.spec import Procedure, TrackAndStop
 from evenhand.procedure.state import UPDATES
 from tests.procedure.sampling.body import MEANS, SHARES, Body, problem
@@ -67,3 +72,39 @@ def test_a_constant_step_does_not_settle_where_a_diminishing_one_does() -> None:
                 weights.append(ours.state.w.copy())
         wandering.append(np.abs(np.diff(weights, axis=0)).max())
     assert wandering[1] < 0.1 < wandering[0]
+
+
+def times_of_ascent(converging: bool, steps: int) -> tuple[float, float]:
+    """1 / f of the best of the last hundred weights, and of the mean of all: ascent at the true means.
+
+    The paper's scaling instance, whose T* is 54.13887 by an independent solver.
+    """
+    means = [[0.8, 0.6, 0.7], [0.5, 0.6, 0.4], [-0.6, 1.2, 1.1], [-1.5, 0.8, 0.9], [0.4, 0.2, 0.1]]
+    instance = Problem(tuple("abcde"), dict.fromkeys("xyz", 1 / 3), Gaussian(0.5), Floors(0.0))
+    run = Body(instance, Procedure(stopping="stylised", initial=1), means, sd=0.0)
+    run.start()
+    leader = refresh(run.spec, run.state, run.work, True)
+    w, total = np.full((3, 5), 1 / 15), np.zeros((3, 5))
+    v, c, values = np.empty((3, 5)), np.empty((3, 5)), np.empty(5)
+
+    def nearest(weights: np.ndarray) -> int:
+        effective(run.spec, run.state, weights, v)
+        return int(pieces_at(run.spec, run.work, leader, v, 0.0, values))
+
+    best = 0.0
+    for n in range(1, steps + 1):
+        piece = nearest(w)
+        best = max(best, values[piece]) if n > steps - 100 else 0.0
+        slopes(run.spec, run.state, run.work, leader, piece, v, c)
+        climb_projected(run.spec, w, c, 1.0 / np.sqrt(n * dot(c, c)) if converging else 1.0)
+        total += w
+    return 1 / best, 1 / float(values[nearest(total / steps)])
+
+
+def test_steps_that_tend_to_zero_reach_the_optimum_and_a_constant_step_does_not() -> None:
+    late, average = times_of_ascent(converging=True, steps=4000)
+    assert 54.138 < late < 54.139 * 1.02
+    assert 54.138 < average < 54.139 * 1.05
+    late, average = times_of_ascent(converging=False, steps=4000)
+    assert late > 2 * 54.139
+    assert average == pytest.approx(371, rel=0.01)

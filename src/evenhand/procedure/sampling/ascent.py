@@ -88,9 +88,9 @@ def _cheapest(values: Array) -> int:
 
 @kernel
 def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Array, c: Array) -> None:
-    """c = d(mean, lam) per sample at the piece's nearest alternative lam: a supergradient of its cost at w.
+    """lemma:subgradient: c = d(mean, lam) per sample at the nearest means lam of one alternative.
 
-    0 in the cells the piece does not touch. The paper's lemma on subgradients of f*.
+    A supergradient of its cost at w; 0 in the cells it does not touch.
     """
     r, mean = spec.region, work.mean
     c[:, :] = 0.0
@@ -129,7 +129,7 @@ def _fill(spec: Spec, state: State, work: Work, k: int, lam: Array, c: Array) ->
 
 @kernel(apart=True)
 def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
-    """w <- P(w + alpha c), P the Euclidean projection onto the weights that the mode allows."""
+    """lemma:optimization_convergence: w <- P(w + alpha c), P projects onto the weights of the mode."""
     groups, policies = w.shape
     if spec.mode == ACTIVE or spec.mode == PROPORTIONAL:
         for g in range(groups):

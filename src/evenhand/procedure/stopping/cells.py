@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 @kernel
 def threshold(spec: Spec) -> float:
-    """What every piece must reach: ln(wrong answers / delta)."""
+    """def:delta-PAC: what the evidence against every alternative must reach, ln(wrong answers / delta)."""
     return math.log(wrong_answers(spec.region, spec.phi.shape[1]) / spec.delta)
 
 

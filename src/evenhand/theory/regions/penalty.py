@@ -44,7 +44,7 @@ def enter(
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
-    """Nobody is ever outside, so there is no way out."""
+    """lemma: counter_set_calculation_ext2: nobody is ever outside, so there is no way out."""
     for g in range(lam_k.size):
         lam_k[g] = mu[g, k]
     return math.inf, math.inf, -1
@@ -55,7 +55,7 @@ def beat(
     code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
     enough: float, lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext2: the cheapest way for rival k to reach the penalised score of policy i.
+    """eq:f_mu_opt_ext2, eq:gamma_miqp: the cheapest way for rival k to reach policy i's penalised score.
 
     Where the lower bound comes to be `enough` the search may end: lam_i and lam_k are then of no meaning, and
     the value is infinite or whatever was found until then.
