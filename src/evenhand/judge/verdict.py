@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.judge.fixed import judge_fixed
 from evenhand.judge.forecast import Forecast, forecast
-from evenhand.judge.otherwise import Alternative, alternatives, delta_needed
+from evenhand.judge.otherwise import Alternative, alternatives, delta_needed, fixed_delta_needed
 from evenhand.judge.read import read
 from evenhand.judge.standing import CellVerdict, PolicyVerdict, cell_rows, coverage, policy_rows
 from evenhand.judge.tally import ready
@@ -202,7 +202,9 @@ def judge_state(
         coverage=coverage(spec),
         fixed=fixed,
         forecast=ahead,
-        delta_needed=delta_needed(spec, weight, fixed),
+        delta_needed=fixed_delta_needed(problem, spec, state, weight)
+        if fixed
+        else delta_needed(spec, weight),
         alternatives=alternatives(problem, procedure, state, cells, fixed),
     )
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from evenhand.judge.verdict import Verdict
 
 FIXED = (
-    "Judged as one look at a sample of a size fixed beforehand; "
-    "nothing of this holds for data watched as they came."
+    "This holds for one look at data whose size in every cell was fixed before any outcome was seen, "
+    "whatever that size; it does not hold for data watched as they came."
 )
 
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 @click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS",
               help="A column's name in the data, such as group=subpopulation; may be repeated.")  # fmt: skip
 @click.option("--fixed-sample", is_flag=True,
-              help="The data are one sample of a size fixed beforehand, looked at once.")  # fmt: skip
+              help="The size of every cell was fixed before any outcome was seen, and this is the only look: "
+              "p-values in place of e-values. A wrong answer has probability at most delta, at every size; "
+              "no large-sample approximation. Not for data watched as they came.")  # fmt: skip
 @click.option("--replications", type=click.IntRange(min=0), default=200, show_default=True,
               help="Runs continued from the data to forecast further samples; 0: no forecast.")  # fmt: skip
 @seed_option

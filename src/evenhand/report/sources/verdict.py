@@ -67,9 +67,9 @@ def _intervals(verdict: Verdict) -> str:
     share = f"{verdict.coverage:.2%}"
     if verdict.fixed:
         return (
-            f"Each interval holds the true mean with probability at least {share}, as for a sample of a size "
-            "fixed beforehand and looked at once; exact for single cells, by the large-sample law where "
-            "cells are compared."
+            f"Each interval holds the true mean with probability at least {share}, for one look at data "
+            "whose size was fixed before any outcome was seen. This and the risk hold at every size: nothing "
+            "here is a large-sample approximation."
         )
     if verdict.procedure.stopping_name not in ("certified", "kaufmann-koolen"):
         return f"Each interval holds the true mean with probability {share}, nominally: nothing proves it."
