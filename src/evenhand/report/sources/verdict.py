@@ -8,7 +8,7 @@ from evenhand.judge.verdict import Verdict
 from evenhand.judge.words import bound_word, looser, under_other_bounds
 from evenhand.report.pictures import allocation_picture, floors_picture
 from evenhand.report.rows import Estimate, Standing, plain
-from evenhand.report.sections import Field, Picture, Section, Strong, Table, Words, table
+from evenhand.report.sections import Picture, Section, Strong, Table, Words, table
 from evenhand.report.sources.common import shares
 from evenhand.study import Study
 
@@ -88,15 +88,12 @@ def where(verdict: Verdict, standings: list[Standing]) -> list[Picture]:
 def tables(verdict: Verdict) -> list[Table]:
     """Further samples by chance; the decision under other bounds."""
     found = []
-    if verdict.more is not None and not verdict.decided:
-        rows: list[list[Field]] = [
-            [f"{chance:.0%}", more, more >= verdict.horizon] for chance, more in verdict.more.items()
-        ]
+    if verdict.forecast.runs:
         found.append(
             table(
-                "Further samples until the decision, by runs continued from these data",
-                ["chance to have decided", "further samples", "looked no further"],
-                rows,
+                "Further samples until the decision, by runs continued from these data under a flat prior",
+                ["chance to have decided", "further samples"],
+                verdict.forecast.rows(),
             )
         )
     if verdict.alternatives:
