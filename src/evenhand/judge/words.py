@@ -46,7 +46,7 @@ def sentences(verdict: Verdict) -> list[str]:
     if verdict.decided and verdict.answer is None:
         said += _blame(verdict)
     elif not verdict.decided:
-        said += [*_open_cells(verdict), _distance(verdict), _forecast_basis(verdict)]
+        said += [*_open_cells(verdict), _distance(verdict), _no_forecast(verdict)]
     empty = [cell for cell in verdict.cells if cell.n == 0]
     if empty:
         said.append(f"{len(empty)} of {len(verdict.cells)} cells hold no data and stay undecided.")
@@ -101,12 +101,10 @@ def _distance(verdict: Verdict) -> str:
     return f"{share} {verdict.forecast.summary()}".strip()
 
 
-def _forecast_basis(verdict: Verdict) -> str:
-    """What the forecast rests on, or why there is none although one was asked for."""
-    forecast = verdict.forecast
-    if forecast.why_none and (verdict.fixed or forecast.why_none == NOT_ASKED):
-        return ""
-    return forecast.chances() if forecast.why_none else forecast.basis()
+def _no_forecast(verdict: Verdict) -> str:
+    """Why there is no forecast although one was asked for."""
+    why = verdict.forecast.why_none
+    return "" if not why or why == NOT_ASKED or verdict.fixed else verdict.forecast.chances()
 
 
 def looser(verdict: Verdict) -> str:

@@ -103,6 +103,7 @@ def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
     _print_cells(out, verdict)
     if verdict.forecast.runs:
         section(out, "Further samples", table(["chance to have decided", "samples"], verdict.forecast.rows()))
+        say(out, verdict.forecast.basis())
         _print_next(out, verdict)
     if others := under_other_bounds(verdict):
         word = bound_word(verdict)

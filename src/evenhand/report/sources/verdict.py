@@ -6,6 +6,7 @@ import numpy as np
 
 from evenhand.judge.verdict import Verdict
 from evenhand.judge.words import bound_word, looser, under_other_bounds
+from evenhand.report.methods import fixed_methods
 from evenhand.report.pictures import allocation_picture, floors_picture
 from evenhand.report.rows import Estimate, Standing, plain
 from evenhand.report.sections import Picture, Section, Strong, Table, Words, table
@@ -29,6 +30,7 @@ def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
         progress=None if verdict.decided else verdict.progress,
         facts=_facts(verdict),
         code="evenhand judge study.toml data.csv" + (" --fixed-sample" if verdict.fixed else ""),
+        methods=fixed_methods(verdict.problem, verdict.procedure.delta) if verdict.fixed else None,
     )
     return section, Study(verdict.problem, verdict.procedure)
 
@@ -55,10 +57,8 @@ def emphasised(sentence: str, verdict: Verdict) -> Words:
 
 def notes(verdict: Verdict) -> tuple[Words, ...]:
     """What the intervals mean, and what would change the verdict."""
-    found: list[Words] = [(f"{_intervals(verdict)} A bound is met exactly when the interval clears it.",)]
-    if said := looser(verdict):
-        found.append((said,))
-    return tuple(found)
+    intervals = f"{_intervals(verdict)} A bound is met exactly when the interval clears it."
+    return tuple((said,) for said in (intervals, verdict.forecast.basis(), looser(verdict)) if said)
 
 
 def _intervals(verdict: Verdict) -> str:
@@ -91,7 +91,7 @@ def tables(verdict: Verdict) -> list[Table]:
     if verdict.forecast.runs:
         found.append(
             table(
-                "Further samples until the decision, by runs continued from these data under a flat prior",
+                "Further samples until the decision: a forecast under a flat prior",
                 ["chance to have decided", "further samples"],
                 verdict.forecast.rows(),
             )
