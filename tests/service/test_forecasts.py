@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from litestar.testing import TestClient
 
 from evenhand.app.cli import main
 from evenhand.app.service.build import Settings, create_app
-from evenhand.app.service.forecasts import Forecasts, digest_of
+from evenhand.app.service.forecasts import RENEWED_SECONDS, Forecasts, digest_of
 from evenhand.app.service.keys import Keys
 from evenhand.errors import StorageFailed
+from evenhand.judge.forecast_statement import CHANCES, Forecast
 from evenhand.live.experiment import Experiment
+from evenhand.study import loads
 
 STUDY = """
 [problem]
@@ -110,8 +113,6 @@ def test_a_forecast_is_kept_until_the_data_change(folder: Path) -> None:
         """Work that is done when it is started."""
 
         def start(self, work: Any, view: Any) -> Any:
-            from concurrent.futures import Future
-
             made.append(digest_of(view))
             future: Future[Any] = Future()
             future.set_result(work(view))
@@ -131,9 +132,46 @@ def test_a_forecast_is_kept_until_the_data_change(folder: Path) -> None:
         assert len(made) == 1
 
 
-def test_a_helper_that_cannot_be_started_or_fails_leaves_a_reason(folder: Path) -> None:
-    from concurrent.futures import Future
+def test_a_little_more_data_wait_and_much_more_do_not(tmp_path: Path) -> None:
+    """Renewed at 10% more samples, or 30 s after the last one began; until then it says when it was made."""
+    made: list[int] = []
 
+    class Instant:
+        """Work that is done when it is started, without a real forecast."""
+
+        def start(self, work: Any, view: Any) -> Any:
+            samples = int(view.state.n.sum())
+            made.append(samples)
+            future: Future[Forecast] = Future()
+            future.set_result(Forecast(samples, 200, dict.fromkeys(CHANCES, 70), 0.0, 100))
+            return future
+
+    class Studio:
+        long = Instant()
+
+    study = loads(STUDY)
+    forecasts = Forecasts(Studio())  # type: ignore[arg-type]
+    with Experiment.create(str(tmp_path / "a.db"), study, seed=1) as trial:
+
+        def latest() -> Forecast:
+            forecasts.latest("a", trial.present())  # begins what is due
+            return forecasts.latest("a", trial.present())
+
+        trial.import_data(OUTCOMES)
+        assert latest().samples == 80
+        trial.import_data([("plain", "north", 1)])
+        old = latest()
+        assert (old.samples, made) == (80, [80])
+        assert old.summary(81).startswith("Forecast at 80 samples: About 70 more samples")
+        forecasts._entries["a"].begun -= RENEWED_SECONDS
+        assert (latest().samples, made) == (81, [80, 81])
+        trial.import_data([("plain", "north", i % 2) for i in range(9)])
+        assert (latest().samples, made) == (90, [80, 81, 90])
+        trial.close("end of the test")
+        assert latest().why_none == "the experiment was closed without a decision"
+
+
+def test_a_helper_that_cannot_be_started_or_fails_leaves_a_reason(folder: Path) -> None:
     class Broken:
         def start(self, work: Any, view: Any) -> Any:
             raise StorageFailed("the service is stopping.")

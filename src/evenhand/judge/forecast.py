@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand._kernel import kernel
-from evenhand.judge.forecast_statement import CHANCES, NOTHING, RUNS, SEED, Forecast, settled_forecast
+from evenhand.judge.forecast_statement import (
+    CHANCES,
+    NOTHING,
+    RUNS,
+    SEED,
+    Forecast,
+    settled_forecast,
+    why_no_forecast,
+)
 from evenhand.judge.tally import ready
 from evenhand.model.problem import Problem
 from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
@@ -78,7 +86,7 @@ def forecast(
     """
     start, body, work = ready(spec, state), new_state(spec), new_work(spec)
     told = int(start.clock[TOLD])
-    if why := _why_none(spec, start, means is not None):
+    if means is None and (why := why_no_forecast(spec, start)):
         return Forecast(told, next=_first_cells(spec, start), why_none=why)
     if _decides(spec, start, body, work):
         return nothing_more(problem, told)
@@ -104,19 +112,6 @@ def forecast(
 def nothing_more(problem: Problem, samples: int) -> Forecast:
     """Return the forecast for data that decide."""
     return Forecast(samples, more=NOTHING, next=tuple((0.0,) * problem.shape[1] for _ in problem.policies))
-
-
-def _why_none(spec: Spec, start: State, means_are_known: bool) -> str:
-    """Return why these data have no forecast; empty where they have one."""
-    told, cells = int(start.clock[TOLD]), start.n.size
-    empty = int(start.clock[EMPTY])
-    if empty > 0 and not means_are_known:
-        return f"{empty} of {cells} cells have no outcome yet"
-    if spec.unknown_variance and not means_are_known and start.n.max() < 2:
-        return "no cell has two outcomes, so nothing is known of their variance"
-    if told >= spec.cap and spec.stopping != BUDGET:
-        return f"there are {told:,} samples and max_samples allows {spec.cap:,}; raise it to look further"
-    return ""
 
 
 def _first_cells(spec: Spec, start: State) -> tuple[tuple[float, ...], ...] | None:

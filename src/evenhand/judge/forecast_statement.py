@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evenhand.live.view import View
+    from evenhand.procedure.spec import Spec
+    from evenhand.procedure.state import State
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
 RUNS, SEED = 200, 0  # continued runs behind a forecast, and their seed, wherever it is shown
@@ -106,7 +108,7 @@ def more_by_name(more: Mapping[float, int | None]) -> dict[str, int | None]:
 
 
 def settled_forecast(view: View) -> Forecast | None:
-    """Return the forecast of an experiment that takes no more samples; None while it does."""
+    """Return the forecast of an experiment that has ended, or that cannot have one; None otherwise."""
     samples = int(view.state.n.sum())
     if view.stop is not None and view.stop.why == "decided":
         return Forecast(samples, more=NOTHING)
@@ -114,7 +116,22 @@ def settled_forecast(view: View) -> Forecast | None:
         return Forecast(samples, why_none=f"all {samples:,} samples are used and nothing is decided")
     if view.closed:
         return Forecast(samples, why_none="the experiment was closed without a decision")
-    return None
+    why = why_no_forecast(view.protocol.spec, view.state)
+    return Forecast(samples, why_none=why) if why else None
+
+
+def why_no_forecast(spec: Spec, state: State) -> str:
+    """Return why these outcomes have no forecast, completing "No forecast: ..."; empty where they do."""
+    from evenhand.procedure.spec import BUDGET  # heavy for a command that only prints its help
+
+    samples, cells, empty = int(state.n.sum()), state.n.size, int((state.n == 0).sum())
+    if empty > 0:
+        return f"{empty} of {cells} cells have no outcome yet"
+    if spec.unknown_variance and state.n.max() < 2:
+        return "no cell has two outcomes, so nothing is known of their variance"
+    if samples >= spec.cap and spec.stopping != BUDGET:
+        return f"there are {samples:,} samples and max_samples allows {spec.cap:,}; raise it to look further"
+    return ""
 
 
 def rounded(samples: int) -> int:

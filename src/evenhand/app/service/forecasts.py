@@ -44,8 +44,8 @@ class Forecasts:
         self._entries: dict[str, _Entry] = {}
         self._lock = threading.Lock()
 
-    def latest(self, name: str, view: View) -> Forecast:
-        """Return the latest forecast and begin another where the data call for it; never waits.
+    def latest(self, name: str, view: View, begin: bool = True) -> Forecast:
+        """Return the latest forecast and (`begin`) start another where the data call for it; never waits.
 
         It may be of fewer samples than the view holds: `Forecast.samples` tells.
         """
@@ -56,7 +56,7 @@ class Forecasts:
         with entry.lock:
             self._collect(entry)
             data, samples = digest_of(view), int(view.state.n.sum())
-            if entry.future is None and data != entry.data and self._is_due(entry, samples):
+            if begin and entry.future is None and data != entry.data and self._is_due(entry, samples):
                 try:
                     entry.future = self._studio.long.start(tasks.forecast, view)
                 except StorageFailed as problem:  # the next look tries again

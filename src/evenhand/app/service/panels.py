@@ -89,8 +89,9 @@ class Panels:
     def _begin(self, panel: _Panel, name: str, blind: bool) -> None:
         """Begin a drawing, unless nothing is new."""
         view = self._registry.get(name).present()
-        forecast = None if blind else self._forecasts.latest(name, view)
         drawn = panel.drawn
+        # somebody waits for the first drawing: it goes before the forecast
+        forecast = None if blind else self._forecasts.latest(name, view, begin=drawn is not None)
         is_new = drawn is None or drawn.head != view.head.seq or drawn.behind or forecast != panel.forecast
         if not is_new:
             return
