@@ -132,7 +132,8 @@ def test_import_status_and_check(journal: str, run: Shell) -> None:
     assert run("status", journal, "--check") == 3
     status = run.json("status", journal)
     assert {"answer", "decided", "samples", "pending", "evidence", "needed", "head", "more"} <= set(status)
-    assert status["more"] == {}
+    assert status["more"] == {"0.5": None, "0.7": None, "0.8": None, "0.9": None}
+    assert status["forecast"]["why_none"] == "6 of 6 cells have no outcome yet"
     means = {"a": 80, "=b": 50, "c": 45}
     lines = [f"{p},{g},{int(i < m)}" for p, m in means.items() for g in "xy" for i in range(100)]
     Path("data.csv").write_text("policy,group,outcome\n" + "\n".join(lines[:12] + lines[200:204]))
@@ -193,7 +194,9 @@ def test_status_forecasts_how_many_more(journal: str, run: Shell) -> None:
     assert list(more) == ["0.5", "0.7", "0.8", "0.9"]
     assert 0 < more["0.5"] <= more["0.9"]
     run("status", journal)
-    assert f"Chance to finish: 50% within {more['0.5']:,}" in run.out
+    said = " ".join(run.out.split())
+    assert f"Chance to finish: 50% within {more['0.5']:,}" in said
+    assert "It assumes that before the data every mean was as plausible as any other (a flat prior)" in said
     assert "evidence" in run.out
     assert "Health: allocation as intended" in run.out
 

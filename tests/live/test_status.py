@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.judge.forecast import experiment_forecast
+from evenhand.judge.forecast_statement import CHANCES, Forecast
 from evenhand.judge.verdict import judge_state
 from evenhand.live.health import sample_ratio_p_value
 from evenhand.live.kernels import Tally
@@ -27,7 +29,8 @@ def test_the_leader_and_what_is_certified_and_open_are_named() -> None:
     trial = create(procedure=eh.Procedure(initial=1, delta=1e-30))
     trial.import_data(rows({"a": 60, "b": 50, "c": 20}, 80))
     trial.import_data([("a", "x", float(i < 300)) for i in range(400)])
-    status = trial.status(lambda view: {"0.5": 900, "0.7": 2000, "0.8": 3400, "0.9": 5000})
+    ahead = Forecast(880, 200, dict(zip(CHANCES, (900, 2000, 3400, 5000), strict=True)), 0.0, 9000)
+    status = trial.status(lambda view: ahead)
     assert status["leader"] == "a"
     assert status["sentence"].startswith("a leads. Its floor is certified for x, still open for y.")
     assert status["sentence"].endswith("About 3,400 more samples (80% chance to finish by then).")
@@ -36,10 +39,63 @@ def test_the_leader_and_what_is_certified_and_open_are_named() -> None:
     assert verdicts["a", "y"] == "undecided"
     assert status["more"]["0.9"] == 5000
     assert status["answer"] is None
-    far = trial.status(lambda view: {"0.5": 900, "0.7": 5000, "0.8": 5000, "0.9": 5000, "horizon": 5000})
-    assert far["sentence"].endswith("About 900 more samples (50% chance to finish by then).")
-    never = trial.status(lambda view: dict.fromkeys(("0.5", "0.7", "0.8", "0.9", "horizon"), 5000))
+
+
+def test_a_forecast_that_ran_into_its_horizon_promises_nothing_beyond() -> None:
+    """Once "5,000 are enough with a 90% chance" was printed for runs that were cut off at 5,000."""
+    trial = create(procedure=eh.Procedure(initial=1, delta=1e-30))
+    trial.import_data(rows({"a": 60, "b": 50, "c": 20}, 80))
+    half = Forecast(480, 200, dict(zip(CHANCES, (900, None, None, None), strict=True)), 0.4, 5000)
+    status = trial.status(lambda view: half)
+    assert status["sentence"].endswith("About 900 more samples (50% chance to finish by then).")
+    assert status["more"] == {"0.5": 900, "0.7": None, "0.8": None, "0.9": None}
+    assert "50% within 900 more samples; 70%, 80%, 90% not within 5,000." in status["forecast"]["statement"]
+    never = trial.status(lambda view: Forecast(480, 200, dict.fromkeys(CHANCES), 0.9, 5000))
     assert never["sentence"].endswith("Even 5,000 more samples would probably not decide.")
+    assert set(never["more"].values()) == {None}
+
+
+def test_a_forecast_of_earlier_data_says_so() -> None:
+    trial = create(procedure=eh.Procedure(initial=1, delta=1e-30))
+    trial.import_data(rows({"a": 60, "b": 50, "c": 20}, 80))
+    old = Forecast(400, 200, dict(zip(CHANCES, (900, 2000, 3400, 5000), strict=True)), 0.0, 9000)
+    status = trial.status(lambda view: old)
+    assert "Forecast at 400 samples: About 3,400 more samples" in status["sentence"]
+    assert status["forecast"]["statement"].startswith("Forecast at 400 samples: Chance to finish: 50%")
+
+
+def test_without_a_forecast_nothing_is_said_to_be_known_of_further_samples() -> None:
+    trial = create(procedure=eh.Procedure(initial=1, delta=1e-30))
+    status = trial.status()
+    assert status["more"] == {"0.5": None, "0.7": None, "0.8": None, "0.9": None}
+    assert (status["horizon"], status["forecast"]) == (None, None)
+
+
+@pytest.mark.parametrize("end", ["exhausted", "closed"])
+def test_an_experiment_that_ended_undecided_needs_an_unknown_number_of_samples_not_none(end: str) -> None:
+    trial = create(procedure=eh.Procedure(initial=1, delta=1e-30, max_samples=12))
+    for ask in trial.ask(12 if end == "exhausted" else 8):
+        trial.tell(ask, coin(ask))
+    if end == "closed":
+        trial.close("no money left")
+    status = trial.status(experiment_forecast)
+    assert status["state"] == end
+    assert status["more"] == {"0.5": None, "0.7": None, "0.8": None, "0.9": None}
+    why = {
+        "exhausted": "all 12 samples are used and nothing is decided",
+        "closed": "the experiment was closed without a decision",
+    }[end]
+    assert status["forecast"]["why_none"] == why
+    assert status["forecast"]["statement"] == f"No forecast: {why}."
+
+
+def test_before_every_cell_has_an_outcome_there_is_no_forecast_and_that_is_said() -> None:
+    trial = create(procedure=eh.Procedure(initial=1))
+    for ask in trial.ask(4):
+        trial.tell(ask, coin(ask))
+    status = trial.status(experiment_forecast)
+    assert set(status["more"].values()) == {None}
+    assert status["forecast"]["statement"] == "No forecast: 2 of 6 cells have no outcome yet."
 
 
 def test_a_refuted_policy_is_failed_and_none_is_an_answer() -> None:

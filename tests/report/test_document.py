@@ -190,3 +190,21 @@ def test_a_recipe_cannot_end_the_element_it_stands_in() -> None:
     held = re.search(r'id="recipe">(.*?)</script>', html, flags=re.DOTALL)
     assert held is not None
     assert json.loads(held.group(1)) == {"x": "</script><script>alert(1)"}
+
+
+def test_a_fixed_sample_is_not_said_to_hold_for_any_number_of_looks() -> None:
+    """The page of a verdict by --fixed-sample once carried the sequential rule's guarantee."""
+    import polars as pl
+
+    from evenhand.judge.verdict import judge
+
+    problem = eh.Problem(["a", "b"], {"x": 0.6, "y": 0.4}, eh.Bernoulli(), eh.Floors(0.3))
+    cells = [(p, g, 100, s) for p, s in (("a", 60), ("b", 40)) for g in "xy"]
+    frame = pl.DataFrame(cells, schema=["policy", "group", "n", "successes"], orient="row")
+    fixed, sequential = judge(problem, frame, fixed=True), judge(problem, frame, replications=0)
+    [said] = report(fixed).to_dict()["guarantees"]
+    assert said.startswith("One look at a fixed sample: the probability of a wrong answer is at most 0.05 if")
+    assert "any number of looks" not in report(fixed).html()
+    both = report(fixed, sequential).to_dict()["guarantees"]
+    assert len(both) == 2
+    assert "any number of looks" in both[0]

@@ -1,4 +1,4 @@
-"""What the commands on journals share: their arguments, opening, the forecast, and files of tickets."""
+"""What the commands on journals share: their arguments, opening, and files of tickets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from evenhand.errors import BadInput
 if TYPE_CHECKING:
     from evenhand.live.asking import Ask
     from evenhand.live.experiment import Experiment
-    from evenhand.live.view import View
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,17 +53,6 @@ def opened(journal: str, name: str | None, *, write: bool = True) -> Iterator[Ex
         yield Experiment.open(store, name)
     finally:
         store.close()
-
-
-def forecast(view: View, replications: int = 200) -> dict[str, int]:
-    """How many more samples, by runs continued from here; nothing before every cell has an outcome."""
-    from evenhand.judge.forecast import forecast as continued
-    from evenhand.procedure.state import EMPTY
-
-    if view.state.clock[EMPTY] > 0:
-        return {}
-    found = continued(view.protocol.problem, view.protocol.spec, view.state, replications)
-    return {f"{chance:g}": int(more) for chance, more in found.more.items()} | {"horizon": found.horizon}
 
 
 def write_batch(asks: list[Ask], file: TextIO) -> None:

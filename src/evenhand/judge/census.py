@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.judge.forecast import nothing_more
 from evenhand.judge.standing import cell_rows, policy_rows
 from evenhand.judge.verdict import Verdict
 from evenhand.judge.weigh import Cells, Weight
@@ -39,5 +40,6 @@ def census(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
         leader=None if answer == NONE else problem.policies[answer],
         exact=True,
         delta_needed=None,
+        forecast=nothing_more(problem, verdict.samples),
         alternatives=(),
     )

@@ -1,219 +1,223 @@
-"""Data collected to a size fixed beforehand and looked at once: p-values in place of e-values.
+"""The verdict on a sample whose size was fixed before the data and that is looked at once: p-values.
 
-Each test stands at the level its e-process would: 1 / (wrong answers / delta), and one bound's share of it to
-fail a policy. A single cell's p-value is exact (bounded outcomes: Chernoff's bound). Comparisons of overall
-means and requirements that tie groups together go by the likelihood ratio's large-sample law, exact for
-Gaussian outcomes of known spread. Evidence is -ln p, so that it is read like the sequential one.
+With W wrong answers and alpha = delta / W, answer i when every condition that i must meet is shown at level
+alpha and, for every rival k, either "i is ahead of k" or "k fails" is; answer none when "k fails" is shown
+for every k. Were k0 right, each wrong i needs a true condition of its own to be refuted ("i violates this
+one", or "k0 scores at least what i does"), or "k0 meets its requirement", which all of them and "none" share:
+W events, each of probability at most alpha. The probability of a wrong answer is at most delta, for any
+number of outcomes; nothing here is a large-sample approximation.
+
+    condition                            refuted by
+    a floor or cap                       the cell's exact test (`fixed_cells`)
+    a row, a pair of groups, "ahead"     the test of one linear condition (`fixed_linear`)
+    penalised scores                     `fixed_penalty`
+    a quota: some set of groups, all on the wrong side      the set's cells together; the weakest set counts
+    the quadratic                        the distance to its boundary (`fixed_quadratic`)
+
+A policy fails when one of its conditions is refuted at level alpha / (number of conditions).
+Evidence is -ln p, so that it is read like the sequential one.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from evenhand.judge.fixed_cells import Sample, cell_evidence, interval_end
+from evenhand.judge.fixed_linear import ahead_evidence, row_evidence
+from evenhand.judge.fixed_penalty import penalised_ahead
+from evenhand.judge.fixed_quadratic import inside_evidence, outside_evidence
 from evenhand.judge.weigh import Cells, Weight, new_cells
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, PENALTY, ROUNDING, Region, region
-from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON, divergence, edge_high, edge_low
-from evenhand.procedure.estimates import refresh, variance
+from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD
+from evenhand.procedure.estimates import refresh
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import NONE, State, Work, new_work
+from evenhand.procedure.state import NONE, State, new_work
 from evenhand.procedure.stopping.cells import threshold
 from evenhand.procedure.verdicts import FAILED, MET, UNDECIDED
-from evenhand.theory import inner
 
 Array = NDArray[np.float64]
 
 
-class Test(NamedTuple):
-    """What a one-cell test needs to know."""
-
-    problem: Problem
-    spec: Spec
-    state: State
-
-
 def judge_fixed(problem: Problem, spec: Spec, state: State) -> tuple[Cells, Weight]:
-    """Cells and the whole, as if the present look were the only one."""
-    test = Test(problem, spec, state)
-    cells = _cells(test)
-    return cells, _weight(test)
+    """Return the verdict of every cell and of the whole, as if the present look were the only one."""
+    sample, leader = _sample(problem, spec, state)
+    return _cells(sample), _weight(sample, leader)
 
 
-def _cells(test: Test) -> Cells:
-    spec, shape = test.spec, test.spec.phi.shape
-    found = new_cells(spec)
+def weigh_fixed(problem: Problem, spec: Spec, state: State) -> Weight:
+    """Return the verdict of the whole, as if the present look were the only one."""
+    return _weight(*_sample(problem, spec, state))
+
+
+def _sample(problem: Problem, spec: Spec, state: State) -> tuple[Sample, int]:
+    work = new_work(spec)
+    leader = int(refresh(spec, state, work, False))
+    return Sample(problem, spec, state, work, {}), leader
+
+
+def _cells(sample: Sample) -> Cells:
+    spec, found = sample.spec, new_cells(sample.spec)
     level = float(threshold(spec))
-    for g, k in np.ndindex(shape):
+    for g, k in np.ndindex(spec.phi.shape):
         floor, cap = float(spec.region.lo[g, k]), float(spec.region.hi[g, k])
-        extra = _extra(spec, k)
+        extra = math.log(max(_bounds(spec, k), 1))
         one_sided = math.isfinite(floor) != math.isfinite(cap)
         low_level = level + extra if one_sided and math.isfinite(cap) else level
         high_level = level + extra if one_sided and math.isfinite(floor) else level
-        found.low[g, k], found.high[g, k] = _end(test, g, k, low_level, 1), _end(test, g, k, high_level, -1)
-        met, failed = _cell_meets(test, g, k), _cell_fails(test, g, k)
+        found.low[g, k] = interval_end(sample, g, k, low_level, 1)
+        found.high[g, k] = interval_end(sample, g, k, high_level, -1)
+        met, failed = _cell_meets(sample, g, k), _cell_fails(sample, g, k)
         found.verdict[g, k] = FAILED if failed >= level + extra else MET if met >= level else UNDECIDED
     return found
 
 
-def _weight(test: Test) -> Weight:
-    """The decision: every piece at its level; a rival is beaten or fails, the better of the two counts."""
-    spec, state, work = test.spec, test.state, new_work(test.spec)
-    leader = int(refresh(spec, state, work, False))
+def _weight(sample: Sample, leader: int) -> Weight:
+    """Return the decision: every condition at its level; a rival is behind or fails, the better counts."""
+    spec, state = sample.spec, sample.state
     policies, needed = spec.phi.shape[1], float(threshold(spec))
-    whole = np.all(state.n > 0, axis=0).tolist()
-    fails = [_fails(test, work, k) if whole[k] or spec.region.kind == BOX else 0.0 for k in range(policies)]
-    meets = [_meets(test, work, k) if whole[k] or spec.region.kind == BOX else 0.0 for k in range(policies)]
+    alpha = math.exp(-needed)
+    known = [spec.region.kind == BOX or bool(np.all(state.n[:, k] > 0)) for k in range(policies)]
+    fails = [_fails(sample, k, alpha) if known[k] else 0.0 for k in range(policies)]
+    meets = [_meets(sample, k, alpha) if known[k] else (0.0, 0) for k in range(policies)]
+    soft = spec.region.kind == PENALTY  # falling short of a floor keeps nobody out
     pieces = []
     for k in range(policies):
         if k != leader:
-            known = leader != NONE and whole[leader] and whole[k]
-            pieces.append((max(_ahead(test, work, leader, k) if known else 0.0, fails[k]), k))
-    if leader != NONE and spec.region.kind != PENALTY:
-        pieces.append((meets[leader], policies + _tightest(test, leader)))
+            ahead = _ahead(sample, leader, k, alpha) if leader != NONE else 0.0
+            pieces.append((ahead if soft else max(ahead, fails[k]), k))
+    if leader != NONE and not soft:
+        value, which = meets[leader]
+        pieces.append((value, policies + which))
     value, piece = min(pieces)
     stands = np.array(
-        [FAILED if fails[k] >= needed else MET if meets[k] >= needed else UNDECIDED for k in range(policies)]
+        [
+            FAILED if fails[k] >= needed else MET if meets[k][0] >= needed else UNDECIDED
+            for k in range(policies)
+        ]
     )
     return Weight(leader, value >= needed, value, needed, piece, stands)
 
 
-def _fails(test: Test, work: Work, k: int) -> float:
-    """-ln p against {k meets its requirement}."""
-    spec = test.spec
+def _ahead(sample: Sample, i: int, k: int, alpha: float) -> float:
+    """Return -ln p against {k scores at least what i does}."""
+    if not (np.all(sample.state.n[:, i] > 0) and np.all(sample.state.n[:, k] > 0)):
+        return 0.0
+    compare = penalised_ahead if sample.spec.region.kind == PENALTY else ahead_evidence
+    return compare(sample, i, k, alpha)
+
+
+def _fails(sample: Sample, k: int, alpha: float) -> float:
+    """Return -ln p against {k meets its requirement}: its strongest condition, times their number."""
+    if sample.spec.region.kind in (BOX, PENALTY):
+        groups, bounds = sample.spec.phi.shape[0], max(_bounds(sample.spec, k), 1)
+        return max(_cell_fails(sample, g, k) for g in range(groups)) - math.log(bounds)
+    rows = list(_rows(sample, k))
+    quota, quadratic = _has_quota(sample.spec), _has_quadratic(sample.spec)
+    conditions = len(rows) + quota + quadratic
+    values = [row_evidence(sample, k, -a, -c, alpha / conditions) for _, a, c in rows]
+    if quota:
+        values.append(_quota(sample, k, -1)[0])
+    if quadratic:
+        values.append(outside_evidence(sample, k, alpha / conditions))
+    return max(max(values) - math.log(conditions), 0.0)
+
+
+def _meets(sample: Sample, k: int, alpha: float) -> tuple[float, int]:
+    """Return -ln p against {k violates this condition}, the least over its conditions, and which it is."""
+    spec = sample.spec
     if spec.region.kind in (BOX, PENALTY):
-        return max(_cell_fails(test, g, k) for g in range(spec.phi.shape[0])) - _extra(spec, k)
-    if work.margin[k] >= -ROUNDING:
+        return _bounds_met(sample, k)
+    values = [(row_evidence(sample, k, a, c, alpha), which) for which, a, c in _rows(sample, k)]
+    rows = spec.region.rows.shape[0]
+    if _has_quadratic(spec):
+        values.append((inside_evidence(sample, k, alpha), rows))
+    if _has_quota(spec):
+        value, weakest = _quota(sample, k, 1)
+        values.append((value, weakest + (rows + 1 if spec.region.kind == CONVEX else 0)))
+    return min(values)
+
+
+def _rows(sample: Sample, k: int) -> Iterator[tuple[int, Array, float]]:
+    """Yield the linear conditions a.m >= c on policy k, with their numbers in `procedure.pieces`."""
+    r, groups = sample.spec.region, sample.spec.phi.shape[0]
+    if r.kind == SPREAD:
+        for g, h in np.ndindex(groups, groups):
+            if g != h:
+                a = np.zeros(groups)
+                a[g], a[h] = 1.0, -r.rho
+                yield g * groups + h, a, -r.slack
+    elif r.kind == CONVEX:
+        for j in range(r.rows.shape[0]):
+            yield j, r.rows[j], float(r.rhs[j, k])
+
+
+def _quota(sample: Sample, k: int, sign: int) -> tuple[float, int]:
+    """Return -ln p against {too few groups reach their floors} (sign 1) or {enough do} (sign -1).
+
+    The null is a union over sets of groups, all below their floors or all at or above them. Under one set the
+    normal scores z of its cells' exact p-values are independent and no larger than standard normal variables,
+    so the sum of the squares of the positive ones is no larger than a mixture of chi-squared variables: j
+    degrees of freedom with probability (size choose j) / 2^size. The set with the smallest sum counts; the
+    group with the least evidence is returned too.
+    """
+    groups, need = sample.spec.phi.shape[0], sample.spec.region.need
+    size = groups - need + 1 if sign > 0 else need
+    values = [cell_evidence(sample, g, k, float(sample.spec.region.lo[g, k]), sign) for g in range(groups)]
+    order = np.argsort(values)[:size]
+    scores = np.maximum(-special.ndtri_exp(-np.array(values)[order]), 0.0)
+    return mixture_evidence(float(np.sum(scores**2)), size), int(order[0])
+
+
+def mixture_evidence(total: float, size: int) -> float:
+    """Return -ln of the probability that `size` squared positive parts of normal variables reach `total`."""
+    if total <= 0.0:
         return 0.0
-    _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
-    # the likelihood ratio against a convex set is at most chi-squared with a degree for each group
-    return -float(stats.chi2.logsf(2.0 * lower, spec.phi.shape[0]))
+    j = np.arange(1, size + 1)
+    weights = special.gammaln(size + 1) - special.gammaln(j + 1) - special.gammaln(size - j + 1)
+    logs = weights - size * math.log(2.0) + stats.chi2.logsf(total, j)
+    return -float(special.logsumexp(logs))
 
 
-def _meets(test: Test, work: Work, k: int) -> float:
-    """-ln p against {k violates its requirement}, the least over its conditions."""
-    spec = test.spec
-    if spec.region.kind in (BOX, PENALTY):
-        return min(_cell_meets(test, g, k) for g in range(spec.phi.shape[0]))
-    if work.margin[k] < -ROUNDING:
-        return 0.0
-    _, lower, _ = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
-    return _signed_root(lower)
+def _bounds(spec: Spec, k: int) -> int:
+    return int(np.isfinite(spec.region.lo[:, k]).sum() + np.isfinite(spec.region.hi[:, k]).sum())
 
 
-def _ahead(test: Test, work: Work, i: int, k: int) -> float:
-    """-ln p against {k is at least as good as i}."""
-    spec = test.spec
-    if work.score[k] >= work.score[i]:
-        return 0.0
-    free: Region = spec.region if spec.region.kind == PENALTY else region(BOX, *spec.phi.shape)
-    _, lower = inner.beat(
-        spec.code, free, spec.shares, i, k, work.v, work.mean, work.lam_i, work.lam_k, work.scratch
-    )
-    return _signed_root(lower)
+def _has_quota(spec: Spec) -> bool:
+    return spec.region.kind == QUOTA or (spec.region.kind == CONVEX and spec.region.need > 0)
 
 
-def _signed_root(likelihood: float) -> float:
-    return -float(stats.norm.logsf(math.sqrt(2.0 * max(likelihood, 0.0))))
+def _has_quadratic(spec: Spec) -> bool:
+    return spec.region.kind == DISPERSION or (spec.region.kind == CONVEX and spec.region.limit < math.inf)
 
 
-def _extra(spec: Spec, k: int) -> float:
-    bounds = np.isfinite(spec.region.lo[:, k]).sum() + np.isfinite(spec.region.hi[:, k]).sum()
-    return math.log(max(int(bounds), 1))
+def _bounds_met(sample: Sample, k: int) -> tuple[float, int]:
+    """Return the floor (or, counted on, the cap) of policy k with the least evidence that it is met."""
+    groups, values = sample.spec.phi.shape[0], [(math.inf, 0)]
+    for g in range(groups):
+        floor, cap = float(sample.spec.region.lo[g, k]), float(sample.spec.region.hi[g, k])
+        if math.isfinite(floor):
+            values.append((cell_evidence(sample, g, k, floor, 1), g))
+        if math.isfinite(cap):
+            values.append((cell_evidence(sample, g, k, cap, -1), groups + g))
+    return min(values)
 
 
-def _tightest(test: Test, k: int) -> int:
-    """The floor (or, counted on, the cap) with the least evidence."""
-    values = []
-    for g in range(test.spec.phi.shape[0]):
-        floor, cap = float(test.spec.region.lo[g, k]), float(test.spec.region.hi[g, k])
-        values.append((_against(test, g, k, floor, 1) if math.isfinite(floor) else math.inf, g))
-        values.append(
-            (_against(test, g, k, cap, -1) if math.isfinite(cap) else math.inf, g + test.spec.phi.shape[0])
-        )
-    return min(values)[1]
-
-
-def _cell_meets(test: Test, g: int, k: int) -> float:
-    floor, cap = float(test.spec.region.lo[g, k]), float(test.spec.region.hi[g, k])
+def _cell_meets(sample: Sample, g: int, k: int) -> float:
+    floor, cap = float(sample.spec.region.lo[g, k]), float(sample.spec.region.hi[g, k])
     return min(
-        _against(test, g, k, floor, 1) if math.isfinite(floor) else math.inf,
-        _against(test, g, k, cap, -1) if math.isfinite(cap) else math.inf,
+        cell_evidence(sample, g, k, floor, 1) if math.isfinite(floor) else math.inf,
+        cell_evidence(sample, g, k, cap, -1) if math.isfinite(cap) else math.inf,
     )
 
 
-def _cell_fails(test: Test, g: int, k: int) -> float:
-    floor, cap = float(test.spec.region.lo[g, k]), float(test.spec.region.hi[g, k])
+def _cell_fails(sample: Sample, g: int, k: int) -> float:
+    floor, cap = float(sample.spec.region.lo[g, k]), float(sample.spec.region.hi[g, k])
     return max(
-        _against(test, g, k, floor, -1) if math.isfinite(floor) else 0.0,
-        _against(test, g, k, cap, 1) if math.isfinite(cap) else 0.0,
+        cell_evidence(sample, g, k, floor, -1) if math.isfinite(floor) else 0.0,
+        cell_evidence(sample, g, k, cap, 1) if math.isfinite(cap) else 0.0,
     )
-
-
-def _against(test: Test, g: int, k: int, c: float, sign: int) -> float:
-    """-ln p of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
-    n, s, phi = float(test.state.n[g, k]), float(test.state.s[g, k]), float(test.spec.phi[g, k])
-    if n == 0.0:
-        return 0.0
-    if test.problem.family.name == "bounded":
-        ahead = sign * (s / n - c) > 0
-        return n * float(divergence(BERNOULLI, s / n, c)) if ahead else 0.0
-    if test.spec.code == GAUSSIAN:
-        return _gaussian(test, g, k, c, sign)
-    return -math.log(max(_exact_p(test.spec.code, n / phi, s / phi, c, sign), 1e-300))
-
-
-def _gaussian(test: Test, g: int, k: int, c: float, sign: int) -> float:
-    n, s = float(test.state.n[g, k]), float(test.state.s[g, k])
-    if not test.spec.unknown_variance:
-        return -float(stats.norm.logsf(sign * (s - n * c) / math.sqrt(n * test.spec.phi[g, k])))
-    if n < 2:
-        return 0.0
-    spread = max(float(variance(test.state, g, k)), 1e-300)
-    return -float(stats.t.logsf(sign * (s / n - c) / math.sqrt(spread / n), n - 1.0))
-
-
-def _exact_p(code: int, n: float, s: float, c: float, sign: int) -> float:
-    """The chance of a sum at least as far out, at mean c, in unit samples."""
-    if code == BERNOULLI:
-        upper = special.betainc(s, n - s + 1.0, c) if s > 0 else 1.0
-        lower = special.betaincc(s + 1.0, n - s, c) if s < n else 1.0
-    elif code == POISSON:
-        upper = special.gammainc(s, n * c) if s > 0 else 1.0
-        lower = special.gammaincc(s + 1.0, n * c)
-    else:
-        upper, lower = special.gammaincc(n, s / c), special.gammainc(n, s / c)
-    return float(upper if sign > 0 else lower)
-
-
-def _end(test: Test, g: int, k: int, level: float, sign: int) -> float:
-    """The last c on this side of the mean that the data exclude; the edge where they exclude none."""
-    code = test.spec.code
-    edge = float(edge_low(code) if sign > 0 else edge_high(code))
-    n = float(test.state.n[g, k])
-    if n == 0.0 or (test.spec.unknown_variance and n < 2):
-        return edge
-    inside = float(test.state.s[g, k]) / n
-    outside, step = edge, max(abs(inside), 1.0)
-    if math.isinf(edge):
-        outside = inside - sign * step
-        while _against(test, g, k, outside, sign) < level:
-            step *= 2.0
-            outside = inside - sign * step
-            if step > 1e150:
-                return edge
-    elif _against(test, g, k, edge + 1e-15 * (inside - edge), sign) < level:
-        return edge
-    for _ in range(100):
-        middle = 0.5 * (inside + outside)
-        if middle in (inside, outside):
-            break
-        if _against(test, g, k, middle, sign) >= level:
-            outside = middle
-        else:
-            inside = middle
-    return outside

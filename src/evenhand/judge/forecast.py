@@ -1,22 +1,34 @@
-"""How many more samples, and where: runs continued from the data at hand, each with means drawn from what the
-data leave possible.
+"""Forecasts: runs of the procedure continued from the data at hand, each with means drawn from what the data
+leave possible.
 
-A forecast goes in strides: one decision of the procedure hands out a block of about half a percent of the
-samples so far, and the stopping rule looks after each. That moves a stopping time by half a percent at most,
-and a run over millions of samples takes about a thousand decisions. Random numbers come from their
-addresses, so the same data give the same forecast.
+A forecast depends on the problem, the procedure and the outcomes alone: the procedure starts anew with the
+counts, whatever it did before, so that the same data give the same forecast wherever they are looked at.
+
+Runs go in strides: one decision of the procedure hands out a block of about half a percent of the samples so
+far, and the stopping rule looks after each. That moves a stopping time by half a percent at most, and a run
+over millions of samples takes about a thousand decisions. Random numbers come from their addresses.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand._kernel import kernel
+from evenhand.judge.forecast_statement import (
+    CHANCES,
+    NOTHING,
+    RUNS,
+    SEED,
+    Forecast,
+    settled_forecast,
+    why_no_forecast,
+)
+from evenhand.judge.tally import ready
 from evenhand.model.problem import Problem
 from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.decide import check, next_cell
@@ -24,11 +36,9 @@ from evenhand.procedure.estimates import variance
 from evenhand.procedure.randomness import DELAYS, four_normals
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, BUDGET, PROPORTIONAL, Spec
 from evenhand.procedure.state import (
-    ASKED,
     DECIDED,
     EMPTY,
     FIRST,
-    PENDING,
     RUNNING,
     SHIFTED,
     SQUARES,
@@ -45,74 +55,90 @@ from evenhand.sim.streams import Source, arrival, scenario_uniforms, total
 from evenhand.sim.truths import compile_truth
 from evenhand.study import Truth
 
+if TYPE_CHECKING:
+    from evenhand.live.view import View
+
 Array = NDArray[np.float64]
 
-CHANCES = (0.5, 0.7, 0.8, 0.9)
 STRIDE = 200  # a block is this part of the samples so far
 FIRST_FEW = 4.0  # so many outcomes of a cell are drawn one by one
 FARTHEST = 100  # a forecast looks no further than so many times the present samples
 LEAST_FAR = 1_000_000  # but always this far, if the procedure's own cap allows
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """Further samples by which so many in a hundred runs have decided, and where those samples go."""
-
-    more: dict[float, int]
-    unfinished: float  # share of runs undecided at the horizon; they count at it
-    next: tuple[tuple[float, ...], ...]  # K x L, shares of the further samples
-    horizon: int  # how many further samples the forecast looked ahead
+def experiment_forecast(view: View) -> Forecast:
+    """Return the forecast of a live experiment as it is now; what is out and not yet told counts as lost."""
+    settled = settled_forecast(view)
+    return forecast(view.protocol.problem, view.protocol.spec, view.state) if settled is None else settled
 
 
 def forecast(
     problem: Problem,
     spec: Spec,
     state: State,
-    replications: int = 200,
-    seed: int = 0,
+    replications: int = RUNS,
+    seed: int = SEED,
     means: ArrayLike | None = None,
 ) -> Forecast:
-    """From this state on. What is out and not yet told counts as lost.
+    """Return the forecast from these outcomes on, or why there is none.
 
     `means` (K x L) are taken for true if given; otherwise each run draws its own from the posterior.
     """
-    told = int(state.clock[TOLD])
+    start, body, work = ready(spec, state), new_state(spec), new_work(spec)
+    told = int(start.clock[TOLD])
+    if means is None and (why := why_no_forecast(spec, start)):
+        return Forecast(told, next=_first_cells(spec, start), why_none=why)
+    if _decides(spec, start, body, work):
+        return nothing_more(problem, told)
     horizon = _horizon(spec, told)
-    start, body, work = _quiet(state), new_state(spec), new_work(spec)
-    source = _source(problem, spec, state)
+    source = _source(problem, spec, start)
     known = None if means is None else np.ascontiguousarray(problem.check_means(means).T)
-    further, finished = np.zeros(replications), np.zeros(replications, dtype=bool)
+    further = np.full(replications, math.inf)
     shares = np.zeros(spec.phi.shape)
     for r in range(replications):
-        truth = _possible_means(problem, spec, state, seed, r) if known is None else known
+        truth = _possible_means(problem, spec, start, seed, r) if known is None else known
         _copy(start, body, work)
         stride_on(spec._replace(cap=horizon), source, truth, body, work, seed, r)
-        finished[r] = body.clock[STOPPED] == DECIDED
-        further[r] = min(int(body.clock[TOLD]), horizon) - told
+        if body.clock[STOPPED] == DECIDED:
+            further[r] = min(int(body.clock[TOLD]), horizon) - told
         shares += (body.n - start.n) / max(float(body.clock[TOLD] - told), 1.0)
-    more = {chance: int(np.quantile(further, chance, method="inverted_cdf")) for chance in CHANCES}
     where = shares.T / max(float(shares.sum()), 1e-300)
-    return Forecast(more, float(1.0 - finished.mean()), tuple(map(tuple, where.tolist())), horizon - told)
+    unfinished = float(np.isinf(further).mean())
+    return Forecast(
+        told, replications, _quantiles(further), unfinished, horizon - told, tuple(map(tuple, where.tolist()))
+    )
+
+
+def nothing_more(problem: Problem, samples: int) -> Forecast:
+    """Return the forecast for data that decide."""
+    return Forecast(samples, more=NOTHING, next=tuple((0.0,) * problem.shape[1] for _ in problem.policies))
+
+
+def _first_cells(spec: Spec, start: State) -> tuple[tuple[float, ...], ...] | None:
+    """Return where samples go first, K x L shares, while cells lack initial ones."""
+    short = np.maximum(spec.initial - start.n.T, 0.0)
+    return tuple(map(tuple, (short / short.sum()).tolist())) if short.sum() > 0 else None
+
+
+def _decides(spec: Spec, start: State, body: State, work: Work) -> bool:
+    """Do these outcomes decide already?"""
+    _copy(start, body, work)
+    if body.clock[EMPTY] > 0:
+        return False
+    check(spec, body, work)
+    return bool(body.clock[STOPPED] == DECIDED)
+
+
+def _quantiles(further: Array) -> Mapping[float, int | None]:
+    """Return for each chance the samples within which this share of runs decides; None where it does not."""
+    ordered = np.sort(further)
+    found = {chance: float(ordered[math.ceil(chance * ordered.size - 1e-9) - 1]) for chance in CHANCES}
+    return {chance: int(value) if math.isfinite(value) else None for chance, value in found.items()}
 
 
 def _horizon(spec: Spec, told: int) -> int:
-    """The number of samples where a forecast gives up."""
-    if spec.stopping == BUDGET:
-        return spec.cap
-    far = max(FARTHEST * told, LEAST_FAR)
-    # data beyond the procedure's own cap can still be judged, and looked ahead from
-    return min(spec.cap, far) if spec.cap > told else far
-
-
-def _quiet(state: State) -> State:
-    """A copy that runs, with nothing out."""
-    tables: list[Any] = [np.array(part) for part in state]
-    quiet = State(*tables)
-    quiet.out[:] = 0.0
-    quiet.clock[STOPPED] = RUNNING
-    quiet.clock[PENDING] = 0
-    quiet.clock[ASKED] = 0
-    return quiet
+    """Return the number of samples where a forecast gives up."""
+    return spec.cap if spec.stopping == BUDGET else min(spec.cap, max(FARTHEST * told, LEAST_FAR))
 
 
 def _source(problem: Problem, spec: Spec, state: State) -> Source:
@@ -127,7 +153,8 @@ def _source(problem: Problem, spec: Spec, state: State) -> Source:
             for g in range(state.n.shape[0])
         ]
     )
-    pooled = float(np.average(seen, weights=state.n)) if state.n.sum() > 0 else 1.0
+    known = np.where(state.n >= 2, state.n, 0.0)
+    pooled = float(np.average(seen, weights=known)) if known.sum() > 0 else 1.0
     return source._replace(sd=np.sqrt(np.where(state.n >= 3, seen, pooled)))
 
 

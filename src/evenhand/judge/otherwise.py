@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand.judge.fixed import judge_fixed
+from evenhand.judge.fixed import weigh_fixed
 from evenhand.judge.weigh import Cells, Weight, copied, weigh
 from evenhand.model.constraints import Caps, Constraint, Floors, Gap, Ratio
 from evenhand.model.problem import Problem
@@ -15,6 +15,8 @@ from evenhand.procedure.spec import CERTIFIED, STYLISED, Procedure, Spec, compil
 from evenhand.procedure.state import NONE, State
 
 OTHER_BOUNDS = 9  # so many other floors (caps, gaps, ratios) are tried
+ROUNDS, CLOSE = 20, 1e-3  # of the search for a fixed sample's risk, in nats of evidence
+LOWEST = -600.0  # logarithm of the smallest risk that is named
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,31 @@ class Alternative:
     decided: bool
 
 
-def delta_needed(spec: Spec, weight: Weight, fixed: bool) -> float | None:
+def delta_needed(spec: Spec, weight: Weight) -> float | None:
     """The risk at which the evidence would just do, where it is a risk anybody may ask for."""
-    if not fixed and spec.stopping not in (CERTIFIED, STYLISED):
+    if spec.stopping not in (CERTIFIED, STYLISED):
         return None  # what is needed does not grow by ln(1 / delta)
-    risk = spec.delta * math.exp(weight.needed - weight.evidence) if weight.evidence > 0 else math.inf
-    return risk if risk < 0.5 else None
+    return _risk(spec.delta, weight)
+
+
+def fixed_delta_needed(problem: Problem, spec: Spec, state: State, weight: Weight) -> float | None:
+    """The same for one look at a fixed sample, whose evidence depends a little on the risk itself."""
+    risk: float | None = spec.delta
+    for _ in range(ROUNDS):
+        if risk is None or abs(weight.needed - weight.evidence) < CLOSE:
+            break
+        risk = _risk(risk, weight)
+        if risk is not None:
+            weight = weigh_fixed(problem, spec._replace(delta=risk), state)
+    return risk
+
+
+def _risk(delta: float, weight: Weight) -> float | None:
+    """The risk at which this evidence would do, were it the same at every risk."""
+    if weight.evidence <= 0:
+        return None
+    log_risk = math.log(delta) + weight.needed - weight.evidence
+    return math.exp(max(log_risk, LOWEST)) if log_risk < math.log(0.5) else None
 
 
 def alternatives(
@@ -42,7 +63,7 @@ def alternatives(
     for bound, constraint in _other_bounds(problem, cells, state):
         other = replace(problem, constraint=constraint)
         spec = compile_spec(other, procedure)
-        weight = judge_fixed(other, spec, copied(state))[1] if fixed else weigh(spec, copied(state))
+        weight = weigh_fixed(other, spec, copied(state)) if fixed else weigh(spec, copied(state))
         named = weight.decided and weight.leader != NONE
         found.append(Alternative(bound, problem.policies[weight.leader] if named else None, weight.decided))
     return tuple(found)

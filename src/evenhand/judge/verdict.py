@@ -9,15 +9,17 @@ intervals and the decision are the rule's own evidence against the rule's own le
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.judge.fixed import judge_fixed
-from evenhand.judge.forecast import Forecast, forecast
-from evenhand.judge.otherwise import Alternative, alternatives, delta_needed
+from evenhand.judge.forecast import forecast, nothing_more
+from evenhand.judge.forecast_statement import NOT_ASKED, RUNS, SEED, Forecast
+from evenhand.judge.otherwise import Alternative, alternatives, delta_needed, fixed_delta_needed
 from evenhand.judge.read import read
 from evenhand.judge.standing import CellVerdict, PolicyVerdict, cell_rows, coverage, policy_rows
 from evenhand.judge.tally import ready
@@ -25,7 +27,7 @@ from evenhand.judge.weigh import copied, judge_cells, weigh
 from evenhand.judge.words import piece_in_words, sentences
 from evenhand.model.constraints import Floors
 from evenhand.model.problem import Problem
-from evenhand.procedure.spec import Procedure, compile_spec
+from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import NONE, State
 
 Array = NDArray[np.float64]
@@ -55,7 +57,7 @@ class Verdict:
     coverage: float  # every interval holds its true mean at least this often, however often one looks
     fixed: bool = False  # judged as data of a size fixed beforehand, looked at once
     exact: bool = False  # all there is was looked at: the means are known, not estimated
-    forecast: Forecast | None = None
+    forecast: Forecast = field(default_factory=lambda: Forecast(0, why_none=NOT_ASKED))
     delta_needed: float | None = None  # the risk at which these data would just have decided
     alternatives: tuple[Alternative, ...] = ()
     rows: int = 0
@@ -76,18 +78,14 @@ class Verdict:
         return min(max(self.evidence / self.needed, 0.0), 1.0)
 
     @property
-    def more(self) -> dict[float, int] | None:
-        """Further samples by which the decision is made with this chance."""
-        return None if self.forecast is None else self.forecast.more
-
-    @property
-    def horizon(self) -> int:
-        return 0 if self.forecast is None else self.forecast.horizon
+    def more(self) -> Mapping[float, int | None]:
+        """Further samples by which the decision is made with this chance; None where that is not known."""
+        return self.forecast.more
 
     @property
     def next(self) -> Array | None:
-        """Where to take further samples, K x L shares; zeros when decided."""
-        return None if self.forecast is None else np.array(self.forecast.next)
+        """Where to take further samples, K x L shares; zeros when decided, None where it is not known."""
+        return None if self.forecast.next is None else np.array(self.forecast.next)
 
     @property
     def claim(self) -> str:
@@ -125,10 +123,8 @@ class Verdict:
             "evidence": self.evidence,
             "needed": self.needed,
             "weakest": self.weakest,
-            "more": None if self.more is None else {str(chance): n for chance, n in self.more.items()},
-            "unfinished": None if self.forecast is None else self.forecast.unfinished,
-            "horizon": None if self.forecast is None else self.forecast.horizon,
-            "next": None if self.forecast is None else [list(row) for row in self.forecast.next],
+            **self.forecast.to_dict(),
+            "next": None if self.forecast.next is None else [list(row) for row in self.forecast.next],
             "delta": self.procedure.delta,
             "delta_needed": self.delta_needed,
             "alternatives": [vars(alternative) for alternative in self.alternatives],
@@ -152,13 +148,13 @@ def judge(
     missing: str = "fail",
     columns: dict[str, str] | None = None,
     fixed: bool = False,
-    replications: int = 200,
-    seed: int = 0,
+    replications: int = RUNS,
+    seed: int = SEED,
 ) -> Verdict:
     """Judge data already collected: a CSV or Parquet file, or a frame, of outcomes or of counts.
 
-    `fixed` treats them as a sample of a size fixed beforehand, looked at once. `replications` continued runs
-    make the forecast of further samples; 0 leaves it out.
+    `fixed` treats them as a sample whose size in every cell was fixed before any outcome was seen, looked at
+    once. `replications` continued runs make the forecast of further samples; 0 leaves it out.
     """
     found = read(problem, data, missing, columns)
     chosen = procedure or Procedure()
@@ -175,20 +171,21 @@ def judge_state(
     state: State,
     *,
     fixed: bool = False,
-    replications: int = 200,
-    seed: int = 0,
+    replications: int = RUNS,
+    seed: int = SEED,
+    ahead: Forecast | None = None,
 ) -> Verdict:
-    """Judge a state, as a live experiment or a simulation holds it. The state is not changed."""
+    """Judge a state, as a live experiment or a simulation holds it. The state is not changed.
+
+    `ahead` is the forecast where there is one already.
+    """
     spec = compile_spec(problem, procedure)
     state = copied(state)
     cells, weight = (
         judge_fixed(problem, spec, state) if fixed else (judge_cells(spec, state), weigh(spec, state))
     )
-    ahead = None
-    if replications > 0 and not fixed:
-        ahead = (
-            _nothing_more(problem) if weight.decided else forecast(problem, spec, state, replications, seed)
-        )
+    if ahead is None:
+        ahead = _forecast(problem, spec, state, weight.decided, fixed, replications, seed)
     return Verdict(
         problem=problem,
         procedure=procedure,
@@ -202,11 +199,22 @@ def judge_state(
         coverage=coverage(spec),
         fixed=fixed,
         forecast=ahead,
-        delta_needed=delta_needed(spec, weight, fixed),
+        delta_needed=fixed_delta_needed(problem, spec, state, weight)
+        if fixed
+        else delta_needed(spec, weight),
         alternatives=alternatives(problem, procedure, state, cells, fixed),
     )
 
 
-def _nothing_more(problem: Problem) -> Forecast:
-    none = tuple(tuple(0.0 for _ in problem.groups) for _ in problem.policies)
-    return Forecast(dict.fromkeys((0.5, 0.7, 0.8, 0.9), 0), 0.0, none, 0)
+def _forecast(
+    problem: Problem, spec: Spec, state: State, decided: bool, fixed: bool, replications: int, seed: int
+) -> Forecast:
+    """The forecast, or why there is none."""
+    samples = int(state.n.sum())
+    if decided:
+        return nothing_more(problem, samples)
+    if fixed:
+        return Forecast(samples, why_none="one look at a fixed sample is not continued")
+    if replications == 0:
+        return Forecast(samples, why_none=NOT_ASKED)
+    return forecast(problem, spec, state, replications, seed)

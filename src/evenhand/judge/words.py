@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from evenhand.judge.forecast_statement import NOT_ASKED
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, QUOTA, SPREAD
 from evenhand.procedure.state import NONE
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from evenhand.judge.verdict import Verdict
 
 FIXED = (
-    "Judged as one look at a sample of a size fixed beforehand; "
-    "nothing of this holds for data watched as they came."
+    "This holds for one look at data whose size in every cell was fixed before any outcome was seen, "
+    "whatever that size; it does not hold for data watched as they came."
 )
 
 
@@ -45,7 +46,7 @@ def sentences(verdict: Verdict) -> list[str]:
     if verdict.decided and verdict.answer is None:
         said += _blame(verdict)
     elif not verdict.decided:
-        said += [*_open_cells(verdict), _distance(verdict)]
+        said += [*_open_cells(verdict), _distance(verdict), _no_forecast(verdict)]
     empty = [cell for cell in verdict.cells if cell.n == 0]
     if empty:
         said.append(f"{len(empty)} of {len(verdict.cells)} cells hold no data and stay undecided.")
@@ -97,13 +98,13 @@ def _distance(verdict: Verdict) -> str:
     share = (
         f"{100 * verdict.progress:.0f}% of the evidence needed; the hardest comparison is {verdict.weakest}."
     )
-    if verdict.more is None:
-        return share
-    chance = next((c for c in (0.8, 0.7, 0.5) if verdict.more[c] < verdict.horizon), None)
-    if chance is None:
-        return f"{share} Even {verdict.horizon:,} more samples would probably not decide."
-    about = f"About {rounded(verdict.more[chance]):,} more samples"
-    return f"{share} {about} ({chance:.0%} chance to finish by then)."
+    return f"{share} {verdict.forecast.summary()}".strip()
+
+
+def _no_forecast(verdict: Verdict) -> str:
+    """Why there is no forecast although one was asked for."""
+    why = verdict.forecast.why_none
+    return "" if not why or why == NOT_ASKED or verdict.fixed else verdict.forecast.chances()
 
 
 def looser(verdict: Verdict) -> str:
@@ -145,11 +146,3 @@ def _blame(verdict: Verdict) -> list[str]:
 def listed(names: list[str]) -> str:
     """A, B and C."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def rounded(samples: int) -> int:
-    """Two digits: more would promise too much."""
-    if samples < 100:
-        return samples
-    scale = 10 ** (len(str(samples)) - 2)
-    return int(round(samples / scale) * scale)

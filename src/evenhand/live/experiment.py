@@ -28,7 +28,7 @@ from evenhand.live.journal import Journal, open_journal
 from evenhand.live.loading import only_experiment
 from evenhand.live.outcomes import checked_outcome
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
-from evenhand.live.status import Forecast, Status, status_of
+from evenhand.live.status import Forecaster, Status, status_of
 from evenhand.live.telling import Receipt
 from evenhand.live.tickets import ticket_number
 from evenhand.live.turn import Row
@@ -211,10 +211,11 @@ class Experiment:
         """Give up tickets whose lease has run out; every other writing call does so too."""
         self._writer.submit(lambda _session: None)
 
-    def status(self, forecast: Forecast | None = None) -> Status:
+    def status(self, forecast: Forecaster | None = None) -> Status:
         """Where the experiment stands.
 
-        `forecast` says how many more samples it may take, from the present state.
+        `forecast` says how many more samples it may take: `evenhand.judge.forecast.experiment_forecast`.
+        Without it `more` is unknown (None) until the experiment has decided.
         """
         return status_of(self.present(), self._clock.now(), forecast)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,25 +21,33 @@ from evenhand.procedure.verdicts import WORDS, verdicts
 
 Status = dict[str, Any]
 CHANCES = ("0.5", "0.7", "0.8", "0.9")
-# how many more samples it may take, by chance, and "horizon", how many the forecast looked ahead
-Forecast = Callable[[View], Mapping[str, int]]
 
 
-def status_of(view: View, now: float, forecast: Forecast | None = None) -> Status:
+class Forecast(Protocol):
+    """How many more samples it may take, as `judge.forecast_statement` states it."""
+
+    def summary(self, samples: int | None = None) -> str: ...
+
+    def to_dict(self, samples: int | None = None) -> dict[str, Any]: ...
+
+
+Forecaster = Callable[[View], Forecast]
+
+
+def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Status:
     """The JSON of `evenhand status`, and the sentence people read."""
     stop, state = view.stop, view.state
-    decided = stop is not None and stop.why == "decided"
-    more, horizon = _more(view, forecast)
+    decided, samples = stop is not None and stop.why == "decided", int(state.clock[TOLD])
+    ahead = None if forecast is None else forecast(view)
     status: Status = {
         "answer": stop.answer if stop is not None else None,
         "decided": decided,
-        "samples": int(state.clock[TOLD]),
+        "samples": samples,
         "pending": view.pending,
         "evidence": finite(state.level[EVIDENCE]),
         "needed": finite(state.level[NEEDED] if has_looked(view) else _line_ahead(view)),
         "head": str(view.head),
-        "more": more,
-        "horizon": horizon,
+        **(_no_forecast(decided) if ahead is None else ahead.to_dict(samples)),
         "experiment": view.protocol.experiment,
         "title": view.protocol.study.title,
         "state": state_word(view),
@@ -51,7 +59,8 @@ def status_of(view: View, now: float, forecast: Forecast | None = None) -> Statu
         "health": health_of(view, now),
         **_verdicts(view),
     }
-    status["sentence"] = words.sentence(view, status, has_looked(view))
+    summary = "" if ahead is None else ahead.summary(samples)
+    status["sentence"] = words.sentence(view, status, has_looked(view), summary)
     return status
 
 
@@ -62,11 +71,10 @@ def state_word(view: View) -> str:
     return "closed" if view.closed else "paused" if view.paused else "running"
 
 
-def _more(view: View, forecast: Forecast | None) -> tuple[dict[str, int], int | None]:
-    if view.stop is not None or view.closed:
-        return dict.fromkeys(CHANCES, 0), None
-    found = {} if forecast is None else forecast(view)
-    return {chance: int(found[chance]) for chance in CHANCES if chance in found}, found.get("horizon")
+def _no_forecast(decided: bool) -> dict[str, Any]:
+    """The keys of a forecast where none was asked for: a decision needs no more samples."""
+    more = dict.fromkeys(CHANCES, 0 if decided else None)
+    return {"more": more, "horizon": None, "unfinished": None, "forecast": None}
 
 
 def has_looked(view: View) -> bool:

@@ -8,11 +8,11 @@ from evenhand.live.view import View
 from evenhand.model.constraints import Caps, Floors, NoConstraint, Penalty
 
 
-def sentence(view: View, status: dict[str, Any], looked: bool) -> str:
-    """Who leads or won, what is certified and what is open, how far and how much longer."""
+def sentence(view: View, status: dict[str, Any], looked: bool, forecast: str) -> str:
+    """Who leads or won, what is certified and what is open, how far and (`forecast`) how much longer."""
     if view.stop is not None:
         return _end(view, status)
-    parts = [_leader(view, status, looked), _progress(status) if looked else "", _forecast(status)]
+    parts = [_leader(view, status, looked), _progress(status) if looked else "", forecast]
     if view.closed:
         parts.append("The experiment was closed without a decision.")
     elif view.paused:
@@ -90,22 +90,6 @@ def _progress(status: dict[str, Any]) -> str:
     if not needed or evidence is None:
         return ""
     return f"{max(min(evidence / needed, 1.0), 0.0):.0%} of the evidence needed."
-
-
-def _forecast(status: dict[str, Any]) -> str:
-    """By the best chance of the three at which the forecast saw an end."""
-    more, horizon = status["more"], status["horizon"]
-    if not any(more.values()):
-        return ""
-    chance = next((c for c in ("0.8", "0.7", "0.5") if horizon is None or more[c] < horizon), None)
-    if chance is None:
-        return f"Even {horizon:,} more samples would probably not decide."
-    return f"About {_about(more[chance]):,} more samples ({float(chance):.0%} chance to finish by then)."
-
-
-def _about(count: int) -> int:
-    """Two digits: a forecast knows no more."""
-    return int(float(f"{count:.2g}"))
 
 
 def _listed(names: list[str]) -> str:

@@ -54,7 +54,9 @@ class Report:
     @cached_property
     def methods(self) -> tuple[Methods, ...]:
         """What is guaranteed, once for every different procedure."""
-        return tuple(dict.fromkeys(methods(study.problem, study.procedure) for study in self.studies))
+        own = [section.methods for section in self.sections if section.methods is not None]
+        by_rule = [methods(study.problem, study.procedure) for study in self.studies]
+        return tuple(dict.fromkeys(own if len(own) == len(self.sections) else [*by_rule, *own]))
 
     @property
     def sources(self) -> list[str]:

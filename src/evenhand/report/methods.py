@@ -35,6 +35,18 @@ SOURCES = {
         "Y. Russac, C. Katsimerou, D. Bohle, O. Cappé, A. Garivier, W. M. Koolen. A/B/n testing with control "
         "in the presence of subpopulations. NeurIPS 2021."
     ),
+    "clopper": (
+        "C. J. Clopper, E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of "
+        "the binomial. Biometrika 26(4), 1934."
+    ),
+    "mickey": (
+        "M. R. Mickey, M. B. Brown. Bounds on the distribution functions of the Behrens-Fisher statistic. "
+        "Annals of Mathematical Statistics 37(3), 1966."
+    ),
+    "berger": (
+        "R. L. Berger, D. D. Boos. P values maximized over a confidence set for the nuisance parameter. "
+        "Journal of the American Statistical Association 89(427), 1994."
+    ),
 }
 
 ASSUMPTIONS = {
@@ -66,17 +78,45 @@ class Methods(NamedTuple):
 def methods(problem: Problem, procedure: Procedure) -> Methods:
     """How the answer was (or will be) reached, and what may be claimed for it."""
     rule = _rule(problem, procedure)
+    sampling = f"{MODES[problem.mode]}, by the rule {procedure.sampling_name}."
+    text = f"{_question(problem)} {sampling}\n\n{rule.text}\n\n{_assumptions(problem)}"
+    modes = () if problem.mode == "active" else ("russac",)
+    return Methods(rule.guarantee, text, ("paper", *rule.sources, *modes))
+
+
+def fixed_methods(problem: Problem, delta: float) -> Methods:
+    """How one look at a fixed sample was judged, and what may be claimed for it."""
+    many = wrong_answers(problem.standard.region, len(problem.policies))
     text = (
+        "Each of the conditions that the answer rests on is tested by a p-value that holds at every size: "
+        "exact for a single cell; for comparisons of several cells exact or a proven upper bound. "
+        f"There are {many} wrong answers, so every test has level {delta:.6g}/{many} = {delta / many:.4g}, "
+        f"that is {math.log(many / delta):.4g} nats of evidence -ln p."
+    )
+    return Methods(
+        f"One look at a fixed sample: the probability of a wrong answer is at most {delta:.6g} if the size "
+        "of every cell was fixed before any outcome was seen. It does not hold for data watched as they "
+        "came.",
+        f"{_question(problem)}\n\n{text}\n\n{_assumptions(problem)}",
+        ("paper", "clopper", "mickey", "berger"),
+    )
+
+
+def _question(problem: Problem) -> str:
+    return (
         f"The question: which of {len(problem.policies)} policies has the best mean outcome over the whole "
         f"population ({len(problem.groups)} groups, weighted by their shares) among those that "
-        f"{problem.constraint.describe()}? {MODES[problem.mode]}, by the rule {procedure.sampling_name}.\n\n"
-        f"{rule.text}\n\nAll of this assumes that {ASSUMPTIONS[problem.family.name]}, that no cell's mean "
+        f"{problem.constraint.describe()}?"
+    )
+
+
+def _assumptions(problem: Problem) -> str:
+    return (
+        f"All of this assumes that {ASSUMPTIONS[problem.family.name]}, that no cell's mean "
         "drifts, and that an outcome does not depend on when it was asked for. The guarantee is about the "
         "groups and the outcome named here. It says nothing of groups that were not named, of other "
         "outcomes, or of a population with other shares."
     )
-    modes = () if problem.mode == "active" else ("russac",)
-    return Methods(rule.guarantee, text, ("paper", *rule.sources, *modes))
 
 
 def _rule(problem: Problem, procedure: Procedure) -> Methods:

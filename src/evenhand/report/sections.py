@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenhand.report.figures.style import Canvas
+from evenhand.report.methods import Methods
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Section:
     progress: float | None = None  # share of the evidence needed, where there is a decision to wait for
     facts: tuple[tuple[str, str], ...] = ()  # seeds, hashes: what one needs to make it again
     code: str = ""  # the commands that make it again
+    methods: Methods | None = None  # what holds for this source, where that is not its study's stopping rule
 
 
 def text(words: Words) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from evenhand.app.commands.report import check_page
-from evenhand.app.options import UNDECIDED, json_option, print_json, seed_option, study_argument
+from evenhand.app.options import UNDECIDED, json_option, print_json, study_argument
 from evenhand.errors import BadInput
+from evenhand.judge.forecast_statement import RUNS, SEED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,10 +32,14 @@ if TYPE_CHECKING:
 @click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS",
               help="A column's name in the data, such as group=subpopulation; may be repeated.")  # fmt: skip
 @click.option("--fixed-sample", is_flag=True,
-              help="The data are one sample of a size fixed beforehand, looked at once.")  # fmt: skip
-@click.option("--replications", type=click.IntRange(min=0), default=200, show_default=True,
-              help="Runs continued from the data to forecast further samples; 0: no forecast.")  # fmt: skip
-@seed_option
+              help="The size of every cell was fixed before any outcome was seen, and this is the only look: "
+              "p-values in place of e-values. A wrong answer has probability at most delta, at every size; "
+              "no large-sample approximation. Not for data watched as they came.")  # fmt: skip
+@click.option("--replications", type=click.IntRange(min=0), default=RUNS, show_default=True,
+              help="Runs continued from the data to forecast further samples; 0: no forecast. The forecast "
+              "assumes that before the data every mean was as plausible as any other.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True,
+              help="Of the forecast's runs; by default that of `status` and `report`.")  # fmt: skip
 @click.option("-o", "--report", "page", type=click.Path(), help="Also write a report to FILE.html.")
 @json_option
 def command(
@@ -87,7 +92,7 @@ def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
-    from evenhand.app.terminal import console, count, say, section, table
+    from evenhand.app.terminal import console, say, section, table
     from evenhand.judge.words import bound_word, looser, under_other_bounds
 
     out = console()
@@ -96,12 +101,9 @@ def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
     for sentence in filter(None, [*rest, looser(verdict)]):
         say(out, sentence)
     _print_cells(out, verdict)
-    if verdict.more is not None and not verdict.decided:
-        rows = [
-            [f"{chance:.0%}", count(more) if more < verdict.horizon else f"more than {count(more)}"]
-            for chance, more in verdict.more.items()
-        ]
-        section(out, "Further samples", table(["chance to have decided", "samples"], rows))
+    if verdict.forecast.runs:
+        section(out, "Further samples", table(["chance to have decided", "samples"], verdict.forecast.rows()))
+        say(out, verdict.forecast.basis())
         _print_next(out, verdict)
     if others := under_other_bounds(verdict):
         word = bound_word(verdict)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evenhand.app.journals import forecast, journal_argument, opened
+from evenhand.app.journals import journal_argument, opened
 from evenhand.app.options import UNDECIDED, json_option, print_json
 
 
@@ -17,10 +17,13 @@ from evenhand.app.options import UNDECIDED, json_option, print_json
 def command(journal: str, name: str | None, check: bool, as_json: bool) -> int:
     """Who leads, what is certified and what is open, and how much longer.
 
-    Reads only, so it can be asked while another process writes.
+    Reads only, so it can be asked while another process writes. How much longer is a forecast: it assumes
+    that before the data every mean was as plausible as any other.
     """
     with opened(journal, name, write=False) as trial:
-        status = trial.status(forecast)
+        from evenhand.judge.forecast import experiment_forecast
+
+        status = trial.status(experiment_forecast)
     if as_json:
         print_json(status)
     else:
@@ -47,7 +50,7 @@ def _print(status: dict[str, Any], journal: str) -> None:
     ]
     section(out, "Cells", table(["policy", "group", "told", "mean", "requirement"], rows, numbers_from=2))
     out.print()
-    for sentence in (_counts(status), _more(status), _health(status["health"])):
+    for sentence in (_counts(status), status["forecast"]["statement"], _health(status["health"])):
         if sentence:
             say(out, sentence)
     events = "1 event" if status["events"] == 1 else f"{status['events']:,} events"
@@ -63,20 +66,6 @@ def _counts(status: dict[str, Any]) -> str:
     if not status["needed"] or status["evidence"] is None:
         return f"{told}{late}."
     return f"{told}{late}; evidence {status['evidence']:.3g}, needed {status['needed']:.3g}."
-
-
-def _more(status: dict[str, Any]) -> str:
-    """The forecast, chance by chance."""
-    more, horizon = status["more"], status["horizon"]
-    if not any(more.values()):
-        return ""
-    found = [
-        f"{float(chance):.0%} within {count:,}"
-        if count < horizon
-        else f"{float(chance):.0%} beyond {count:,}"
-        for chance, count in more.items()
-    ]
-    return f"Chance to finish: {', '.join(found)} more samples."
 
 
 def _health(health: dict[str, Any]) -> str:

@@ -26,6 +26,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from evenhand.app.service import metrics, pages, sessions
 from evenhand.app.service.access import Access
 from evenhand.app.service.description import description
+from evenhand.app.service.forecasts import Forecasts
 from evenhand.app.service.jobs import Jobs
 from evenhand.app.service.keys import Keys, KnownKeys
 from evenhand.app.service.looks import Views
@@ -62,7 +63,8 @@ def create_app(settings: Settings) -> Litestar:
     """The service over one journal."""
     keys = Keys(settings.journal)
     registry, jobs, studio = Registry(settings.journal), Jobs(), Studio()
-    panels = Panels(registry, studio)
+    forecasts = Forecasts(studio)
+    panels = Panels(registry, studio, forecasts)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
@@ -88,6 +90,7 @@ def create_app(settings: Settings) -> Litestar:
         state=State({
             "access": Access(KnownKeys(keys), settings.hosts),
             "views": Views(),
+            "forecasts": forecasts,
             "stopping": threading.Event(),  # streams end when it is set
         }),
         guards=[_known_host],

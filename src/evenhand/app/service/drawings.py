@@ -6,7 +6,6 @@ Words first, then the pictures. A blind drawing has enrolment, tickets and healt
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -15,6 +14,7 @@ from markupsafe import Markup
 from evenhand.app.service.drawn import Drawn, Picture, Ticket
 from evenhand.app.service.ledger import Ledger, chart
 from evenhand.app.service.registry import blinded
+from evenhand.judge.forecast_statement import Forecast
 from evenhand.judge.verdict import judge_state
 from evenhand.live.clock import seconds_of
 from evenhand.live.journal import Journal, open_journal
@@ -32,9 +32,9 @@ from evenhand.report.sources.verdict import verdict_rows
 OLDEST = 10  # tickets out that the page names
 
 
-def draw(address: str, view: View, now: float, more: Mapping[str, int], blind: bool) -> Drawn:
+def draw(address: str, view: View, now: float, forecast: Forecast | None, blind: bool) -> Drawn:
     """The experiment as it is in this view."""
-    status = status_of(view, now, lambda _: more)
+    status = status_of(view, now, None if forecast is None else lambda _: forecast)
     ledger = _ledger(address, view)
     ledger.read_on(_journal(address), view.head.seq)
     out = _out(view, ledger, now)

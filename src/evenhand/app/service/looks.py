@@ -38,7 +38,8 @@ def seen_by(request: Asked, trial: Experiment, what: str) -> dict[str, Any]:
     if not key_of(request).may("analyst"):
         return blinded(trial.status())
     note_view(request, trial, what)
-    return trial.status()
+    forecasts = request.app.state.forecasts
+    return trial.status(lambda view: forecasts.latest(trial.protocol.experiment, view))
 
 
 def note_view(request: Asked, trial: Experiment, what: str) -> None:

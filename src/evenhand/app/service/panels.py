@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from evenhand.app.service import tasks
 from evenhand.app.service.drawn import Drawn
+from evenhand.app.service.forecasts import Forecasts
 from evenhand.app.service.registry import Registry
 from evenhand.app.service.studio import Studio
-from evenhand.live.view import View
-from evenhand.procedure.state import TOLD
+from evenhand.judge.forecast_statement import Forecast
 
 REDRAW_SECONDS = 1.0  # a drawing is at most so much older than the log
-GROWN = 1.1  # a forecast is made anew when the samples have grown by this factor
 REMEMBERED = 200
 log = logging.getLogger("evenhand.service")
 
@@ -31,19 +30,6 @@ class Audited(NamedTuple):
     events: int
 
 
-class Forecast(NamedTuple):
-    """How many samples in all, by chance, as forecast at so many samples."""
-
-    samples: int  # when the latest was begun
-    in_all: Mapping[str, int]
-
-    def more(self, samples: int) -> dict[str, int]:
-        return {chance: max(total - samples, 0) for chance, total in self.in_all.items()}
-
-
-NO_FORECAST = Forecast(0, {})
-
-
 @dataclass
 class _Panel:
     """One experiment for one kind of reader."""
@@ -51,8 +37,7 @@ class _Panel:
     drawn: Drawn | None = None
     begun: float = 0.0
     future: Future[Drawn] | None = None
-    forecast: Forecast = NO_FORECAST
-    forecasting: Future[dict[str, int]] | None = None
+    forecast: Forecast | None = None  # that the latest drawing shows
     text: str = ""  # as HTML
     shows: tuple[Drawn, Audited | None] | None = None  # what the text was written from
     written: float = 0.0
@@ -62,9 +47,10 @@ class _Panel:
 class Panels:
     """Drawings by experiment and reader."""
 
-    def __init__(self, registry: Registry, studio: Studio) -> None:
+    def __init__(self, registry: Registry, studio: Studio, forecasts: Forecasts) -> None:
         self._registry = registry
         self._studio = studio
+        self._forecasts = forecasts
         self._panels: dict[tuple[str, bool], _Panel] = {}
         self._lock = threading.Lock()
         self.audits: dict[str, Audited] = {}
@@ -103,38 +89,16 @@ class Panels:
     def _begin(self, panel: _Panel, name: str, blind: bool) -> None:
         """Begin a drawing, unless nothing is new."""
         view = self._registry.get(name).present()
-        forecast_came = self._take_forecast(panel)
         drawn = panel.drawn
-        if drawn is not None and drawn.head == view.head.seq and not drawn.behind and not forecast_came:
+        # somebody waits for the first drawing: it goes before the forecast
+        forecast = None if blind else self._forecasts.latest(name, view, begin=drawn is not None)
+        is_new = drawn is None or drawn.head != view.head.seq or drawn.behind or forecast != panel.forecast
+        if not is_new:
             return
-        panel.begun = time.monotonic()
-        samples = int(view.state.clock[TOLD])
-        if not blind:
-            self._begin_forecast(panel, view, samples)
-        more = panel.forecast.more(samples)
+        panel.begun, panel.forecast = time.monotonic(), forecast
         panel.future = self._studio.quick.start(
-            tasks.draw, self._registry.address, view, time.time(), more, blind
+            tasks.draw, self._registry.address, view, time.time(), forecast, blind
         )
-
-    def _begin_forecast(self, panel: _Panel, view: View, samples: int) -> None:
-        """Where the last one is old; off the way of the drawing."""
-        is_running = view.stop is None and not view.closed
-        if is_running and panel.forecasting is None and samples >= max(GROWN * panel.forecast.samples, 1):
-            panel.forecast = panel.forecast._replace(samples=samples)
-            panel.forecasting = self._studio.long.start(tasks.forecast, view)
-
-    def _take_forecast(self, panel: _Panel) -> bool:
-        """Has a forecast come? The next drawing says it."""
-        coming = panel.forecasting
-        if coming is None or not coming.done():
-            return False
-        panel.forecasting = None
-        if (problem := coming.exception()) is not None:
-            log.error("a forecast failed", exc_info=problem)
-            return False
-        then = panel.forecast.samples
-        panel.forecast = Forecast(then, {chance: then + more for chance, more in coming.result().items()})
-        return True
 
     @staticmethod
     def _collect(panel: _Panel) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evenhand.app.service.drawn import Drawn, Line
+    from evenhand.judge.forecast_statement import Forecast
     from evenhand.live.audit import Audit
     from evenhand.live.view import View
 
-FORECAST_RUNS = 40
 PAGE = 5_000  # events looked at in one go
 MOST_SEARCHED = 200_000
 # what an operator may read in the log: never an outcome, a chance, or a digest that outcomes went into
@@ -35,18 +34,18 @@ QUIET_FIELDS = (
 )  # fmt: skip
 
 
-def draw(address: str, view: View, now: float, more: Mapping[str, int], blind: bool) -> Drawn:
+def draw(address: str, view: View, now: float, forecast: Forecast | None, blind: bool) -> Drawn:
     """The experiment as a page shows it."""
     from evenhand.app.service.drawings import draw as drawn
 
-    return drawn(address, view, now, more, blind)
+    return drawn(address, view, now, forecast, blind)
 
 
-def forecast(view: View) -> dict[str, int]:
-    """How many more samples it may take, and how far the forecast looked ahead."""
-    from evenhand.app.journals import forecast as continued
+def forecast(view: View) -> Forecast:
+    """How many more samples it may take."""
+    from evenhand.judge.forecast import experiment_forecast
 
-    return continued(view, FORECAST_RUNS)
+    return experiment_forecast(view)
 
 
 def search(address: str, name: str, last: int, words: str, most: int, blind: bool) -> list[Line]:
@@ -116,7 +115,7 @@ def warm_drawing() -> None:
         with Experiment.create(address, problem, Procedure(initial=1), seed=1) as trial:
             asks = trial.ask(8)
             trial.tell_all([(ask, number % 2, None) for number, ask in enumerate(asks)])
-            draw(address, trial.present(), time.time(), {}, blind=False)
+            draw(address, trial.present(), time.time(), None, blind=False)
 
 
 def _line(seq: int, body: bytes, blind: bool) -> Line:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.judge.forecast import experiment_forecast
 from evenhand.judge.history import Told, looks
 from evenhand.judge.verdict import Verdict, judge_state
 from evenhand.judge.words import piece_in_words
@@ -26,8 +27,9 @@ POINTS = 240  # looks on the curve of evidence
 def experiment_section(trial: Experiment) -> tuple[Section, Study]:
     """The experiment as it is now."""
     view = trial.present()
-    protocol, status = view.protocol, trial.status()
-    verdict = judge_state(protocol.problem, protocol.procedure, view.state)
+    ahead = experiment_forecast(view)
+    protocol, status = view.protocol, trial.status(lambda _: ahead)
+    verdict = judge_state(protocol.problem, protocol.procedure, view.state, ahead=ahead)
     estimates, standings = verdict_rows(verdict)
     history = evidence_over_time(view, (ev.decode(row.record) for row in trial.events()))
     pictures = [
@@ -87,7 +89,7 @@ def _outcomes(view: View, log: Iterable[ev.AnyEvent]) -> Told:
 
 
 def _sentence(status: dict[str, Any], verdict: Verdict) -> str:
-    """The status line; while it runs, the verdict's words, which have the forecast."""
+    """The status line; while it runs, the verdict's words."""
     if status["state"] != "running" or verdict.decided or not status["leader"]:
         return str(status["sentence"])
     return " ".join(verdict.words())

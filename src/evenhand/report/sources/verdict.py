@@ -6,9 +6,10 @@ import numpy as np
 
 from evenhand.judge.verdict import Verdict
 from evenhand.judge.words import bound_word, looser, under_other_bounds
+from evenhand.report.methods import fixed_methods
 from evenhand.report.pictures import allocation_picture, floors_picture
 from evenhand.report.rows import Estimate, Standing, plain
-from evenhand.report.sections import Field, Picture, Section, Strong, Table, Words, table
+from evenhand.report.sections import Picture, Section, Strong, Table, Words, table
 from evenhand.report.sources.common import shares
 from evenhand.study import Study
 
@@ -29,6 +30,7 @@ def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
         progress=None if verdict.decided else verdict.progress,
         facts=_facts(verdict),
         code="evenhand judge study.toml data.csv" + (" --fixed-sample" if verdict.fixed else ""),
+        methods=fixed_methods(verdict.problem, verdict.procedure.delta) if verdict.fixed else None,
     )
     return section, Study(verdict.problem, verdict.procedure)
 
@@ -55,10 +57,8 @@ def emphasised(sentence: str, verdict: Verdict) -> Words:
 
 def notes(verdict: Verdict) -> tuple[Words, ...]:
     """What the intervals mean, and what would change the verdict."""
-    found: list[Words] = [(f"{_intervals(verdict)} A bound is met exactly when the interval clears it.",)]
-    if said := looser(verdict):
-        found.append((said,))
-    return tuple(found)
+    intervals = f"{_intervals(verdict)} A bound is met exactly when the interval clears it."
+    return tuple((said,) for said in (intervals, verdict.forecast.basis(), looser(verdict)) if said)
 
 
 def _intervals(verdict: Verdict) -> str:
@@ -67,9 +67,9 @@ def _intervals(verdict: Verdict) -> str:
     share = f"{verdict.coverage:.2%}"
     if verdict.fixed:
         return (
-            f"Each interval holds the true mean with probability at least {share}, as for a sample of a size "
-            "fixed beforehand and looked at once; exact for single cells, by the large-sample law where "
-            "cells are compared."
+            f"Each interval holds the true mean with probability at least {share}, for one look at data "
+            "whose size was fixed before any outcome was seen. This and the risk hold at every size: nothing "
+            "here is a large-sample approximation."
         )
     if verdict.procedure.stopping_name not in ("certified", "kaufmann-koolen"):
         return f"Each interval holds the true mean with probability {share}, nominally: nothing proves it."
@@ -88,15 +88,12 @@ def where(verdict: Verdict, standings: list[Standing]) -> list[Picture]:
 def tables(verdict: Verdict) -> list[Table]:
     """Further samples by chance; the decision under other bounds."""
     found = []
-    if verdict.more is not None and not verdict.decided:
-        rows: list[list[Field]] = [
-            [f"{chance:.0%}", more, more >= verdict.horizon] for chance, more in verdict.more.items()
-        ]
+    if verdict.forecast.runs:
         found.append(
             table(
-                "Further samples until the decision, by runs continued from these data",
-                ["chance to have decided", "further samples", "looked no further"],
-                rows,
+                "Further samples until the decision: a forecast under a flat prior",
+                ["chance to have decided", "further samples"],
+                verdict.forecast.rows(),
             )
         )
     if verdict.alternatives:
