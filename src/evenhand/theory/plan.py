@@ -41,7 +41,10 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """T* lies in [time_low, time_high]. With sampling costs, times and samples are counted in cost."""
+    """T* lies in [time_low, time_high], and the allocation takes at most time_high.
+
+    With sampling costs, times and samples are counted in cost.
+    """
 
     problem: Problem
     means: Array  # K x L, as given
