@@ -17,7 +17,7 @@ from scipy import special, stats
 
 from evenhand.judge.weigh import Cells, Weight, new_cells
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, PENALTY, ROUNDING, Region, region
+from evenhand.model.region import BOX, PENALTY, Region, region
 from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON, divergence, edge_high, edge_low
 from evenhand.procedure.estimates import refresh, variance
 from evenhand.procedure.spec import Spec
@@ -87,7 +87,7 @@ def _fails(test: Test, work: Work, k: int) -> float:
     spec = test.spec
     if spec.region.kind in (BOX, PENALTY):
         return max(_cell_fails(test, g, k) for g in range(spec.phi.shape[0])) - _extra(spec, k)
-    if work.margin[k] >= -ROUNDING:
+    if work.margin[k] >= 0.0:
         return 0.0
     _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
     # the likelihood ratio against a convex set is at most chi-squared with a degree for each group
@@ -99,7 +99,7 @@ def _meets(test: Test, work: Work, k: int) -> float:
     spec = test.spec
     if spec.region.kind in (BOX, PENALTY):
         return min(_cell_meets(test, g, k) for g in range(spec.phi.shape[0]))
-    if work.margin[k] < -ROUNDING:
+    if work.margin[k] < 0.0:
         return 0.0
     _, lower, _ = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
     return _signed_root(lower)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.model.region import BOX, PENALTY, ROUNDING
+from evenhand.model.region import BOX, PENALTY
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.pieces import weakest_by_evidence
@@ -101,7 +101,7 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
     refresh(spec, state, work, False)
     policies = spec.phi.shape[1]
     whole = np.all(state.n > 0, axis=0).tolist()
-    able = [k for k in range(policies) if whole[k] and work.margin[k] >= -ROUNDING]
+    able = [k for k in range(policies) if whole[k] and work.margin[k] >= 0.0]
     leader = max(able, key=lambda k: float(work.score[k]), default=NONE)
     value, piece = math.inf, 0
     for k in range(policies):
