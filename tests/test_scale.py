@@ -354,6 +354,18 @@ def test_cells_whose_outcomes_are_all_the_same_are_judged_alike_in_every_unit(st
     assert all(one == found[0] for one in found)
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("family", ["gaussian", "exponential"])
+def test_a_cell_without_data_does_not_bring_in_a_unit(family: str, fixed: bool) -> None:
+    leaders = []
+    for scale in (1.0, 1e-6, 1e6):
+        world = World(family, scale)
+        frame = world.frame().filter((pl.col("policy") != "c") | (pl.col("group") != "y"))
+        verdict = eh.judge(world.problem("none"), frame, 0.1, fixed=fixed, replications=0)
+        leaders.append((verdict.leader, verdict.decided, verdict.weakest))
+    assert leaders[0] == leaders[1] == leaders[2]
+
+
 # all of it, anywhere
 
 
@@ -406,3 +418,18 @@ def test_a_set_of_the_users_own_is_planned_like_the_same_floors_in_other_units(s
     assert found.answer == floors.answer == "a"
     assert found.time_low <= floors.time_high
     assert floors.time_low <= found.time_high <= found.time_low * (1 + 2e-3)
+
+
+def test_small_numbers_are_not_shown_as_0() -> None:
+    from evenhand.app.commands.judge import _number as in_terminal
+    from evenhand.app.service.templating import _number as on_page
+    from evenhand.report.figures.style import number, tick_label
+
+    assert [in_terminal(2.5e-7), on_page(-2.5e-7), number(2.5e-7)] == ["2.50e-07", "-2.50e-07", "2.50e-07"]
+    assert [in_terminal(0.0), on_page(0.25), number(0.25), number(0.0)] == [
+        "0.0000",
+        "0.2500",
+        "0.250",
+        "0.000",
+    ]
+    assert [tick_label(2e-9, 1e-9), tick_label(0.25, 0.05)] == ["2e-09", "0.25"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from evenhand.judge.weigh import Cells, Weight, new_cells
+from evenhand.judge.weigh import Cells, Weight, leader_with_data, new_cells
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, PENALTY, Region, region
 from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON, divergence, edge_high, edge_low
@@ -63,15 +63,16 @@ def _cells(test: Test) -> Cells:
 def _weight(test: Test) -> Weight:
     """The decision: every piece at its level; a rival is beaten or fails, the better of the two counts."""
     spec, state, work = test.spec, test.state, new_work(test.spec)
-    leader = int(refresh(spec, state, work, False))
+    refresh(spec, state, work, False)
     policies, needed = spec.phi.shape[1], float(threshold(spec))
     whole = np.all(state.n > 0, axis=0).tolist()
+    leader = leader_with_data(work, whole)
     fails = [_fails(test, work, k) if whole[k] or spec.region.kind == BOX else 0.0 for k in range(policies)]
     meets = [_meets(test, work, k) if whole[k] or spec.region.kind == BOX else 0.0 for k in range(policies)]
     pieces = []
     for k in range(policies):
         if k != leader:
-            known = leader != NONE and whole[leader] and whole[k]
+            known = leader != NONE and whole[k]
             pieces.append((max(_ahead(test, work, leader, k) if known else 0.0, fails[k]), k))
     if leader != NONE and spec.region.kind != PENALTY:
         pieces.append((meets[leader], policies + _tightest(test, leader)))
