@@ -12,7 +12,7 @@ from evenhand.judge.standing import cell_rows, policy_rows
 from evenhand.judge.verdict import Verdict
 from evenhand.judge.weigh import Cells, Weight
 from evenhand.model.region import ROUNDING
-from evenhand.procedure.spec import compile_spec
+from evenhand.procedure.spec import Spec, compile_spec
 from evenhand.procedure.state import NONE, new_state
 from evenhand.procedure.verdicts import FAILED, MET
 
@@ -29,7 +29,9 @@ def census(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
     state.n[:], state.s[:] = counts.T, counts.T * unit
     feasible = problem.feasible(means)
     answer = int(np.argmax(np.where(feasible, problem.scores(means), -np.inf))) if feasible.any() else NONE
-    meets = (unit >= spec.region.lo - ROUNDING) & (unit <= spec.region.hi + ROUNDING)
+    meets = (unit >= spec.region.lo - _rounding(spec, unit, spec.region.lo)) & (
+        unit <= spec.region.hi + _rounding(spec, unit, spec.region.hi)
+    )
     cells = Cells(unit, unit, np.where(meets, MET, FAILED))
     weight = Weight(answer, True, verdict.evidence, verdict.needed, 0, np.where(feasible, MET, FAILED))
     return replace(
@@ -43,3 +45,8 @@ def census(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
         forecast=nothing_more(problem, verdict.samples),
         alternatives=(),
     )
+
+
+def _rounding(spec: Spec, unit: Array, bound: Array) -> Array:
+    """What a mean may miss its bound by through rounding."""
+    return np.asarray(ROUNDING * (np.abs(unit) + np.abs(bound)) + spec.region.resolution)

@@ -31,7 +31,7 @@ from evenhand.judge.fixed_cells import Sample, cell_evidence, interval_end
 from evenhand.judge.fixed_linear import ahead_evidence, row_evidence
 from evenhand.judge.fixed_penalty import penalised_ahead
 from evenhand.judge.fixed_quadratic import inside_evidence, outside_evidence
-from evenhand.judge.weigh import Cells, Weight, new_cells
+from evenhand.judge.weigh import Cells, Weight, leader_with_data, new_cells
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD
 from evenhand.procedure.estimates import refresh
@@ -56,7 +56,8 @@ def weigh_fixed(problem: Problem, spec: Spec, state: State) -> Weight:
 
 def _sample(problem: Problem, spec: Spec, state: State) -> tuple[Sample, int]:
     work = new_work(spec)
-    leader = int(refresh(spec, state, work, False))
+    refresh(spec, state, work, False)
+    leader = leader_with_data(work, np.all(state.n > 0, axis=0).tolist())
     return Sample(problem, spec, state, work, {}), leader
 
 

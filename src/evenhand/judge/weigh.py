@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.model.region import BOX, PENALTY, ROUNDING
+from evenhand.model.region import BOX, PENALTY
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.pieces import weakest_by_evidence
@@ -101,8 +101,7 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
     refresh(spec, state, work, False)
     policies = spec.phi.shape[1]
     whole = np.all(state.n > 0, axis=0).tolist()
-    able = [k for k in range(policies) if whole[k] and work.margin[k] >= -ROUNDING]
-    leader = max(able, key=lambda k: float(work.score[k]), default=NONE)
+    leader = leader_with_data(work, whole)
     value, piece = math.inf, 0
     for k in range(policies):
         if k == leader:
@@ -121,6 +120,15 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
         if met < value:
             value, piece = met, policies + which
     return leader, value, piece
+
+
+def leader_with_data(work: Work, whole: list[bool]) -> int:
+    """The best by the estimates of the policies with data in every group, or NONE.
+
+    Where a cell has no data its estimate is made up, and would bring in a unit of outcomes of its own.
+    """
+    able = [k for k in range(len(whole)) if whole[k] and work.margin[k] >= 0.0]
+    return max(able, key=lambda k: float(work.score[k]), default=NONE)
 
 
 def copied(state: State) -> State:

@@ -17,8 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
 from evenhand.model import units
+from evenhand.model.region import ROUNDING
 
 Array = NDArray[np.float64]
+
+EPSILON = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,14 @@ class Family:
     def dispersion(self, policies: int, groups: int) -> Array:
         """phi per cell, K x L: one sample is worth 1/phi unit samples."""
         return np.ones((policies, groups))
+
+    def resolution(self, policies: int, groups: int) -> Array:
+        """What two means in unit scale may differ by through rounding, however small they are; K x L.
+
+        Counts and shares have a scale of their own; what was shifted to it has lost digits on the way.
+        """
+        shifted = 4.0 * EPSILON * abs(self.low) / self.width
+        return np.full((policies, groups), ROUNDING + shifted)
 
     def admits(self, outcomes: ArrayLike) -> NDArray[np.bool_]:
         """Which of these numbers can be an outcome."""
@@ -125,6 +136,9 @@ class Gaussian(Family):
             )
         return np.broadcast_to(sd**2, (policies, groups)).copy()
 
+    def resolution(self, policies: int, groups: int) -> Array:
+        return ROUNDING * np.sqrt(self.dispersion(policies, groups))
+
 
 @dataclass(frozen=True)
 class GaussianUnknown(Family):
@@ -133,6 +147,9 @@ class GaussianUnknown(Family):
     name: ClassVar[str] = "gaussian-unknown"
     code: ClassVar[int] = units.GAUSSIAN
     outcomes: ClassVar[str] = "finite numbers"
+
+    def resolution(self, policies: int, groups: int) -> Array:
+        return np.zeros((policies, groups))  # the means' own sizes are all that is known of their scale
 
 
 @dataclass(frozen=True)
@@ -201,6 +218,9 @@ class Gamma(Family):
 
     def dispersion(self, policies: int, groups: int) -> Array:
         return np.full((policies, groups), 1.0 / self.shape)
+
+    def resolution(self, policies: int, groups: int) -> Array:
+        return np.zeros((policies, groups))  # the family knows no scale but ratios of means
 
     def admits(self, outcomes: ArrayLike) -> NDArray[np.bool_]:
         x = np.asarray(outcomes, dtype=float)

@@ -15,6 +15,8 @@ from evenhand.model.region import Region
 
 Array = NDArray[np.float64]
 
+LEAST_ROOM = 1e-12  # radius of a ball, relative to the size of the conditions, that counts as room
+
 
 def intersection(lo: Array | None, hi: Array | None, others: list[Region], scale: Scale) -> Region:
     """Several regions as one set of rows, at most one quadratic and at most one quota."""
@@ -65,18 +67,37 @@ def check_interior(region: Region, scale: Scale) -> None:
     from scipy.optimize import linprog
 
     norms = np.linalg.norm(region.rows, axis=1)
-    low, high = ((edge - scale.low) / scale.width for edge in scale.domain)
-    bounds = [(low if math.isfinite(low) else None, high if math.isfinite(high) else None)] * scale.groups
+    rows = region.rows / norms[:, None]
+    edges = [(edge - scale.low) / scale.width for edge in scale.domain]
     for k in range(scale.policies):
-        # the largest ball of radius at most 1 that fits: max t with rows m - norms t >= rhs
+        # the solver's tolerances are absolute: it sees the conditions from a point among them, in their size
+        origin, unit = _origin_and_unit(rows, region.rhs[:, k] / norms, edges)
+        rhs = (region.rhs[:, k] / norms - rows @ origin) / unit
+        bounds = [
+            tuple((edge - at) / unit if math.isfinite(edge) else None for edge in edges) for at in origin
+        ]
+        # the largest ball of radius at most 1 that fits: max t with rows m - t >= rhs
         found = linprog(
-            np.r_[np.zeros(scale.groups), -1.0], A_ub=np.c_[-region.rows, norms], b_ub=-region.rhs[:, k],
+            np.r_[np.zeros(scale.groups), -1.0], A_ub=np.c_[-rows, np.ones(len(rows))], b_ub=-rhs,
             bounds=[*bounds, (None, 1.0)],
         )  # fmt: skip
-        if found.status == 2 or found.x is None or found.x[-1] <= 1e-12:
+        if found.status == 2 or found.x is None or found.x[-1] <= LEAST_ROOM:
             raise BadInput(
                 "the linear conditions must leave room for some vector of means in the family's domain; "
                 "none meets them all with room to spare. Loosen one."
             )
         if np.ptp(region.rhs, axis=1).max(initial=0.0) == 0.0:
             return  # the same conditions for every policy: one look is enough
+
+
+def _origin_and_unit(rows: Array, rhs: Array, edges: list[float]) -> tuple[Array, float]:
+    """Where to look at rows m >= rhs from, and in which unit of length; the domain's own if it is bounded."""
+    origin, largest = np.zeros(rows.shape[1]), float(np.abs(rhs).max(initial=0.0))
+    if all(map(math.isfinite, edges)) or largest == 0.0:
+        return origin, 1.0
+    if any(map(math.isfinite, edges)):
+        return origin, largest
+    near: Array = np.asarray(np.linalg.lstsq(rows, rhs, rcond=None)[0], dtype=np.float64)
+    apart = float(np.abs(rhs - rows @ near).max())
+    # where all conditions are met with equality at one point, only the size of their bounds is left
+    return near, apart if apart > regions.ROUNDING * largest else largest

@@ -110,7 +110,9 @@ class Problem:
         k, l = self.shape
         scale = Scale(k, l, self.shares, self.family.low, self.family.width, self.family.domain)
         phi = np.ascontiguousarray(self.family.dispersion(k, l).T)
-        return Standard(self.family.code, self.shares, phi, self.constraint.region(scale))
+        resolution = np.ascontiguousarray(self.family.resolution(k, l).T)
+        region = self.constraint.region(scale)._replace(resolution=resolution)
+        return Standard(self.family.code, self.shares, phi, region)
 
     def unit_means(self, means: ArrayLike) -> Array:
         """Means K x L, checked, as an (L, K) array in unit scale."""

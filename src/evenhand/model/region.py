@@ -26,8 +26,10 @@ CONVEX = 4  # rows m >= rhs, and m' quad m <= limit, and the quota: an intersect
 PENALTY = 5  # everyone is feasible; falling short of `lo` costs gamma per unit of shortfall
 CUSTOM = 6  # a convex set only Python knows; kernels refuse it
 
-# a mean counts as meeting its bound when it does so up to this rounding error, in unit scale
+# two numbers are equal up to rounding when they differ by less than this part of what was added up to them
 ROUNDING = 1e-12
+# beyond so many times their range from 0, the squares of means are taken from one of them
+FAR = 1024.0
 
 
 class Region(NamedTuple):
@@ -39,11 +41,12 @@ class Region(NamedTuple):
     rho: float
     slack: float
     need: int
-    quad: Array  # (L, L)
+    quad: Array  # (L, L); its rows sum to 0, so that shifting all means by the same changes nothing
     limit: float  # +inf where there is no quadratic
     rows: Array  # (m, L)
     rhs: Array  # (m, K)
     gamma: Array  # (L,)
+    resolution: Array  # (L, K) what two means may differ by through rounding, however small they are
 
 
 def region(kind: int, groups: int, policies: int, **parts: object) -> Region:
@@ -59,6 +62,7 @@ def region(kind: int, groups: int, policies: int, **parts: object) -> Region:
         "rows": np.zeros((0, groups)),
         "rhs": np.zeros((0, policies)),
         "gamma": np.zeros(groups),
+        "resolution": np.zeros((groups, policies)),
     }
     blank.update(parts)
     return Region(kind, **blank)  # type: ignore[arg-type]
@@ -66,7 +70,7 @@ def region(kind: int, groups: int, policies: int, **parts: object) -> Region:
 
 @kernel
 def margin(r: Region, k: int, mean: Array) -> float:
-    """def:feasible: how far policy k's means lie inside the region; negative outside.
+    """def:feasible: how far policy k's means lie inside the region; negative outside, 0 on it up to rounding.
 
     In the units of its tightest condition. `mean` is (L, K). A penalty keeps nobody out.
     """
@@ -76,37 +80,83 @@ def margin(r: Region, k: int, mean: Array) -> float:
         worst = _quota_margin(r, k, mean)
     elif r.kind == BOX:
         for g in range(groups):
-            worst = min(worst, mean[g, k] - r.lo[g, k], r.hi[g, k] - mean[g, k])
+            worst = min(worst, _above_floor(r, k, g, mean[g, k]), _below_cap(r, k, g, mean[g, k]))
     elif r.kind == SPREAD:
-        least, most = math.inf, -math.inf
-        for g in range(groups):
-            least, most = min(least, mean[g, k]), max(most, mean[g, k])
-        worst = least - r.rho * most + r.slack
+        worst = _spread_margin(r, k, mean)
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
-        worst = min(worst, r.limit - quadratic(r, k, mean))
+        spread, size = quadratic(r, k, mean)
+        worst = min(worst, distance(r.limit - spread, r.limit + size, 0.0))
     for row in range(r.rows.shape[0]):
-        total = -r.rhs[row, k]
+        total, size, blur = -r.rhs[row, k], abs(r.rhs[row, k]), 0.0
         for g in range(groups):
             total += r.rows[row, g] * mean[g, k]
-        worst = min(worst, total)
+            size += abs(r.rows[row, g] * mean[g, k])
+            blur += abs(r.rows[row, g]) * r.resolution[g, k]
+        worst = min(worst, distance(total, size, blur))
     return worst
-
-
-@kernel
-def quadratic(r: Region, k: int, mean: Array) -> float:
-    """m' quad m for policy k: the dispersion of its group means. eq:variance_constraint."""
-    groups = mean.shape[0]
-    total = 0.0
-    for g in range(groups):
-        for h in range(groups):
-            total += mean[g, k] * r.quad[g, h] * mean[h, k]
-    return total
 
 
 @kernel
 def inside(r: Region, k: int, mean: Array) -> bool:
     """Does policy k meet its requirement at these means (L, K)?"""
-    return margin(r, k, mean) >= -ROUNDING
+    return margin(r, k, mean) >= 0.0
+
+
+@kernel
+def distance(difference: float, size: float, resolution: float) -> float:
+    """A difference of numbers whose sizes sum to `size`; 0 where it is no more than their rounding errors."""
+    # strictly below: an absent bound is infinite, and so is the difference
+    return 0.0 if abs(difference) < ROUNDING * size + resolution else difference
+
+
+@kernel
+def quadratic(r: Region, k: int, mean: Array) -> tuple[float, float]:
+    """eq:variance_constraint: m' quad m for policy k, the dispersion of its group means; and what the terms
+    added up to it sum to in size.
+    """
+    groups = mean.shape[0]
+    centre = centre_of(mean[:, k])
+    total, size = 0.0, 0.0
+    for g in range(groups):
+        for h in range(groups):
+            part = (mean[g, k] - centre) * r.quad[g, h] * (mean[h, k] - centre)
+            total += part
+            size += abs(part)
+    return total, size
+
+
+@kernel
+def centre_of(means: Array) -> float:
+    """Where to take the distances of means from, for a quadratic that shifting them does not change.
+
+    Far from 0 their squares would cancel, so distances are taken from the first; else from 0.
+    """
+    least, most = means[0], means[0]
+    for g in range(means.size):
+        least, most = min(least, means[g]), max(most, means[g])
+    return means[0] if min(abs(least), abs(most)) > FAR * (most - least) else 0.0
+
+
+@kernel
+def _above_floor(r: Region, k: int, g: int, mean: float) -> float:
+    return distance(mean - r.lo[g, k], abs(mean) + abs(r.lo[g, k]), r.resolution[g, k])
+
+
+@kernel
+def _below_cap(r: Region, k: int, g: int, mean: float) -> float:
+    return distance(r.hi[g, k] - mean, abs(mean) + abs(r.hi[g, k]), r.resolution[g, k])
+
+
+@kernel
+def _spread_margin(r: Region, k: int, mean: Array) -> float:
+    """How far the smallest mean lies above rho times the largest, less the slack."""
+    low, high = 0, 0
+    for g in range(mean.shape[0]):
+        low = g if mean[g, k] < mean[low, k] else low
+        high = g if mean[g, k] > mean[high, k] else high
+    least, most = mean[low, k], r.rho * mean[high, k]
+    blur = r.resolution[low, k] + r.rho * r.resolution[high, k]
+    return distance(least - most + r.slack, abs(least) + abs(most) + abs(r.slack), blur)
 
 
 @kernel
@@ -114,11 +164,11 @@ def _quota_margin(r: Region, k: int, mean: Array) -> float:
     """The need-th largest surplus over the floors: positive when enough groups reach theirs."""
     groups = mean.shape[0]
     for g in range(groups):
-        surplus = mean[g, k] - r.lo[g, k]
+        surplus = _above_floor(r, k, g, mean[g, k])
         above = 0
         ties = 0
         for h in range(groups):
-            other = mean[h, k] - r.lo[h, k]
+            other = _above_floor(r, k, h, mean[h, k])
             if other > surplus:
                 above += 1
             elif other == surplus:

@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import ROUNDING, margin
+from evenhand.model.region import margin
 from evenhand.model.units import BERNOULLI, GAUSSIAN
 from evenhand.procedure.sinking import OWNER, sink
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work
+from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work, touch
 from evenhand.theory.inner import score
 
 Array = NDArray[np.float64]
+
+# of the variance of the other cells: what a cell is given whose outcomes are all the same
+LEAST_VARIANCE = 1e-12
 
 
 @kernel
@@ -25,6 +28,8 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     `pending_counts`: samples asked and not yet told count in the weights v (they do for the allocation, not
     for the evidence).
     """
+    if spec.unknown_variance:
+        _pool(state, work)
     waiting = work.queue[0]
     work.queue[0] = 0
     if waiting < 0:
@@ -37,7 +42,7 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
         _estimate(spec, state, work, k, pending_counts)
         if k == work.lead[0]:
             work.lead[0] = _first_best(work.margin, work.score)
-        elif work.margin[k] >= -ROUNDING and _goes_before(work, k, work.lead[0]):
+        elif work.margin[k] >= 0.0 and _goes_before(work, k, work.lead[0]):
             work.lead[0] = k
     return work.lead[0]
 
@@ -58,12 +63,12 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
         n = state.n[g, k]
         mean = state.s[g, k] / n if n > 0.0 else _before_data(spec.code)
         counted = n + state.out[g, k] if pending_counts else n
-        v = counted / dispersion(spec, state, g, k)
+        phi = dispersion(spec, state, work.pooled[0], g, k)
+        v = counted / phi
         if k == work.sunk[OWNER]:
             sink(spec.code, work, g, k, n, mean, v)
         work.mean[g, k], work.v[g, k], work.told[g, k] = mean, v, n
-        effective = max(n, 1.0) / dispersion(spec, state, g, k)
-        work.middle[g, k], work.spread[g, k] = _reach(spec.code, mean, effective)
+        work.middle[g, k], work.spread[g, k] = _reach(spec.code, mean, max(n, 1.0) / phi)
     work.margin[k] = margin(spec.region, k, work.mean)
     work.score[k] = score(spec.region, spec.shares, k, work.mean)
 
@@ -87,11 +92,68 @@ def _before_data(code: int) -> float:
 
 
 @kernel
-def dispersion(spec: Spec, state: State, g: int, k: int) -> float:
-    """phi of a cell; the estimate of its variance where nobody knows it."""
+def dispersion(spec: Spec, state: State, pooled: float, g: int, k: int) -> float:
+    """phi of a cell; where nobody knows it, the estimate of its variance, or `pooled` where there is none."""
     if not spec.unknown_variance:
         return spec.phi[g, k]
-    return max(variance(state, g, k), 1e-12) if state.n[g, k] >= 2.0 else 1.0
+    if state.n[g, k] < 2.0:
+        return pooled
+    own = variance(state, g, k)
+    return own if own > 0.0 else LEAST_VARIANCE * pooled
+
+
+@kernel
+def _pool(state: State, work: Work) -> None:
+    """Find a variance for the cells that have none of their own; their policies are estimated anew."""
+    policies = state.n.shape[1]
+    waiting = work.queue[0]
+    for j in range(policies if waiting < 0 else waiting):
+        k = j if waiting < 0 else work.queue[j + 1]
+        lacking = _lacking(state, k)
+        work.lacking[policies] += lacking - work.lacking[k]
+        work.lacking[k] = lacking
+    if work.lacking[policies] == 0:
+        return
+    work.pooled[0] = pooled_variance(state)
+    for k in range(policies):
+        if work.lacking[k] > 0:
+            touch(work, k)
+
+
+@kernel
+def _lacking(state: State, k: int) -> int:
+    """How many of policy k's cells have no two different outcomes."""
+    lacking = 0
+    for g in range(state.n.shape[0]):
+        lacking += state.n[g, k] < 2.0 or variance(state, g, k) <= 0.0
+    return lacking
+
+
+@kernel
+def pooled_variance(state: State) -> float:
+    """The mean variance within cells; where no cell has two different outcomes, that of all outcomes.
+
+    1 where all outcomes are the same: there is nothing to compare them with.
+    """
+    groups, policies = state.n.shape
+    squares, degrees, seen, total, apart = 0.0, 0.0, 0.0, 0.0, 0.0
+    origin = 0.0
+    for g in range(groups):
+        for k in range(policies):
+            n = state.n[g, k]
+            if n >= 2.0:
+                squares += (n - 1.0) * variance(state, g, k)
+                degrees += n - 1.0
+            if n > 0.0:
+                mean = state.s[g, k] / n
+                origin = mean if seen == 0.0 else origin
+                seen += n
+                total += n * (mean - origin)
+                apart += n * (mean - origin) * (mean - origin)
+    if squares > 0.0:
+        return squares / degrees
+    between = apart - total * total / seen if seen > 1.0 else 0.0
+    return between / (seen - 1.0) if between > 0.0 else 1.0
 
 
 @kernel
@@ -106,6 +168,6 @@ def variance(state: State, g: int, k: int) -> float:
 def _first_best(margins: Array, scores: Array) -> int:
     leader, best = NONE, -math.inf
     for k in range(scores.size):
-        if margins[k] >= -ROUNDING and scores[k] > best:
+        if margins[k] >= 0.0 and scores[k] > best:
             leader, best = k, scores[k]
     return leader

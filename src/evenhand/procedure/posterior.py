@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from evenhand._kernel import kernel
-from evenhand.model.region import BOX, ROUNDING, margin
+from evenhand.model.region import BOX, ROUNDING, inside
 from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.estimates import dispersion
 from evenhand.procedure.randomness import DECISIONS, fill_words, normal
@@ -93,8 +93,9 @@ def _drawn_score(spec: Spec, state: State, work: Work, k: int, place: int) -> fl
 
 @kernel
 def _score(spec: Spec, state: State, k: int) -> float:
-    feasible = margin(spec.region, k, state.theta) >= -ROUNDING
-    return score(spec.region, spec.shares, k, state.theta) if feasible else -math.inf
+    if not inside(spec.region, k, state.theta):
+        return -math.inf
+    return score(spec.region, spec.shares, k, state.theta)
 
 
 @kernel
@@ -122,15 +123,17 @@ def _bound_by_line(spec: Spec, work: Work, g: int) -> None:
     """Add what group g may score at most; without branches, so that many policies are done at once.
 
     A Gaussian draw is linear in its normal. A Bernoulli one is a squared sine, which climbs at a rate of at
-    most 1 from the middle.
+    most 1 from the middle. Rounding errors of both, and of the floor, are allowed for.
     """
     most, middle, spread, floor = work.most, work.middle[g], work.spread[g], spec.region.lo[g]
+    blur = spec.region.resolution[g]
     words, blocks, first, share = work.words[g % 4], _blocks(spec), g // 4, spec.shares[g]
     lowest = 0.0 if spec.code == BERNOULLI else -math.inf
-    slack = ROUNDING if spec.region.kind == BOX else math.inf
+    part = ROUNDING if spec.region.kind == BOX else math.inf
     for k in range(most.size):
         z = max(HIGHEST[words[k * blocks + first] >> CLASS_BITS], lowest)
-        highest = middle[k] + spread[k] * (z + ROUNDING) + ROUNDING
+        highest = middle[k] + spread[k] * (z + ROUNDING) + (ROUNDING * abs(middle[k]) + blur[k])
+        slack = part * (abs(highest) + abs(floor[k])) + blur[k]
         most[k] += share * highest - (HOPELESS if highest < floor[k] - slack else 0.0)
 
 
@@ -141,7 +144,9 @@ def _bound_by_draw(spec: Spec, state: State, work: Work, g: int) -> None:
     for k in range(work.most.size):
         z = HIGHEST[work.words[g % 4, k * blocks + g // 4] >> CLASS_BITS]
         highest = _drawn(spec, state, work, k, g, z)
-        missed = spec.region.kind == BOX and highest < spec.region.lo[g, k] - ROUNDING
+        floor = spec.region.lo[g, k]
+        slack = ROUNDING * (highest + abs(floor)) + spec.region.resolution[g, k]
+        missed = spec.region.kind == BOX and highest < floor - slack
         work.most[k] += share * highest - (HOPELESS if missed else 0.0)
 
 
@@ -156,7 +161,7 @@ def _drawn(spec: Spec, state: State, work: Work, k: int, g: int, z: float) -> fl
     """A mean from the posterior of cell (k, g), by the transform that makes its spread constant: exact for
     the Gaussian, within the domain and close to the Beta, Gamma and inverse-Gamma posteriors for the others.
     """
-    n = max(state.n[g, k], 1.0) / dispersion(spec, state, g, k)
+    n = max(state.n[g, k], 1.0) / dispersion(spec, state, work.pooled[0], g, k)
     mean = work.mean[g, k]
     if spec.code == GAUSSIAN:
         return mean + z / math.sqrt(n)

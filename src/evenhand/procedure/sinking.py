@@ -30,7 +30,7 @@ LEAST_KEPT = 1e-100  # beyond, floors would lose their digits: all pieces are so
 # solvers are exact to about 1e-9: a floor is trusted up to this, so that a remembered piece and a solved one
 # never disagree on which is weakest
 TRUST, CRUMB = 1.0 - 1e-6, 1e-9
-ASTRAY = 1e-7  # so far outside the domain x may come by rounding
+ASTRAY = 1e-7  # so far outside the domain, relative to the means, x may come by rounding
 
 
 @kernel
@@ -61,7 +61,8 @@ def _drop(code: int, n_old: float, m_old: float, n: float, mean: float) -> float
     x = (n * mean - n_old * m_old) / fresh
     if code != GAUSSIAN:
         low, high = edge_low(code), edge_high(code)
-        if x < low - ASTRAY or x > high + ASTRAY:
+        astray = ASTRAY * max(m_old, mean)
+        if x < low - astray or x > high + astray:
             return math.inf
         x = min(max(x, low), high)
     return n_old * divergence(code, m_old, mean) + fresh * divergence(code, x, mean)

@@ -75,6 +75,8 @@ class Work(NamedTuple):
     touched: Ints  # (K,) how often a policy's counts changed, samples that are out included
     heard: Ints  # (K,) how often its outcomes did
     queue: Ints  # (K + 1,) how many policies wait to be estimated again (-1: all), and which
+    lacking: Ints  # (K + 1,) how many cells of each policy have no variance of their own; of all policies
+    pooled: Array  # (1,) the variance that those cells are given
     lead: Ints  # (1,) the leader by the estimates
     stamp_glr: Ints  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
     floor: Array  # (K,) glr[k] when it was solved, on the sinking scale of `procedure.sinking`
@@ -126,6 +128,8 @@ def new_work(spec: Spec) -> Work:
         touched=np.zeros(policies, dtype=np.int64),
         heard=np.zeros(policies, dtype=np.int64),
         queue=queue,
+        lacking=np.zeros(policies + 1, dtype=np.int64),
+        pooled=np.ones(1),
         lead=np.full(1, NONE, dtype=np.int64),
         stamp_glr=np.full((3, policies), -9, dtype=np.int64),
         floor=np.full(policies, -np.inf),

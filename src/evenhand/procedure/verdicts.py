@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import BOX, PENALTY, QUOTA, ROUNDING
+from evenhand.model.region import BOX, PENALTY, QUOTA
 from evenhand.model.units import GAUSSIAN, divergence, edge_high, edge_low
-from evenhand.procedure.estimates import dispersion
+from evenhand.procedure.estimates import dispersion, pooled_variance, variance
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import evidence, kaufmann_koolen, stylised
@@ -50,7 +50,7 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
             return FAILED
         met, _ = evidence.meets(spec, state, work, k)
         return MET if met >= needed else UNDECIDED
-    if work.margin[k] >= -ROUNDING:
+    if work.margin[k] >= 0.0:
         _, lower, _ = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
         return MET if lower >= _likelihood_level(spec, state, k, True) else UNDECIDED
     _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
@@ -142,8 +142,15 @@ def against(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> 
             return cell_above(spec, state, g, k, c)
         return cell_below(spec, state, g, k, c)
     mean = state.s[g, k] / n
-    value = n / dispersion(spec, state, g, k) * divergence(spec.code, mean, c)
+    value = n / _dispersion(spec, state, g, k) * divergence(spec.code, mean, c)
     return value if sign * (mean - c) > 0.0 else -value
+
+
+@kernel
+def _dispersion(spec: Spec, state: State, g: int, k: int) -> float:
+    """phi of a cell, without a `Work` that remembers what cells without a variance are given."""
+    lacking = spec.unknown_variance and (state.n[g, k] < 2.0 or variance(state, g, k) <= 0.0)
+    return dispersion(spec, state, pooled_variance(state) if lacking else 1.0, g, k)
 
 
 @kernel(apart=True)

@@ -20,7 +20,9 @@ STEP = 0.1  # of a standard deviation: a truth a little better or worse than ass
 
 def scenario_grid(problem: Problem, means: Array) -> dict[str, Array]:
     """Name and means of every scenario that fits the problem."""
-    sd = np.sqrt(np.maximum(problem.family.variance(means), 1e-12))
+    sd = np.sqrt(problem.family.variance(means))
+    # on the edge of its domain a mean has no variance: a little of the domain's own scale instead
+    sd = np.where(sd > 0.0, sd, 1e-6 * problem.family.width)
     grid = {"as assumed": means}
     grid |= _boundaries(problem, means, sd)
     grid |= _ties(problem, means, sd)

@@ -31,7 +31,7 @@ class Binding(NamedTuple):
 
 @dataclass(frozen=True)
 class Solution:
-    """sup_w min_j f_j(w) lies in [lower, upper]; w reaches lower."""
+    """sup_w min_j f_j(w) lies in [lower, upper]; at w at least `lower` is certified."""
 
     w: Array  # K x L at budget 1
     lower: float
@@ -52,7 +52,9 @@ class Bracket:
     mode: Active
     w: Array = field(default_factory=lambda: np.zeros((0, 0)))
     value: float = -np.inf  # f*(w) by the inner solvers' own values
-    lower: float = -np.inf  # certified
+    proved: float = -np.inf  # what is certified at w; far below the value where a solver's bounds stay apart
+    certified_w: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    lower: float = -np.inf  # what is certified at certified_w: no allocation seen has more
     upper: float = np.inf
     cuts: Cuts | None = None  # of the best mixture
     share: Array = field(default_factory=lambda: np.zeros(0))
@@ -69,8 +71,9 @@ class Bracket:
         """Look from w, positive in every cell, and remember it if nothing better was seen."""
         look = self.pieces.look(w)
         if look.value > self.value:
-            self.w, self.value = w, look.value
-        self.lower = max(self.lower, look.lower)
+            self.w, self.value, self.proved = w, look.value, look.lower
+        if look.lower > self.lower:
+            self.certified_w, self.lower = w, look.lower
         return look
 
     def positive(self, w: Array) -> Array:
@@ -84,18 +87,30 @@ class Bracket:
             self.upper, self.cuts, self.share = upper, cuts, share
 
     def solution(self) -> Solution:
-        """What is certain."""
-        lower, upper = self.lower * (1.0 - ROUNDING), self.upper * (1.0 + ROUNDING)
-        return Solution(self.w, lower, upper, self._binding())
+        """The certified interval, and an allocation at which its lower end is certified.
 
-    def _binding(self) -> tuple[Binding, ...]:
+        The allocation of the best value where its own certificate reaches that far, else the one that does.
+        """
+        lower, upper = self.lower * (1.0 - ROUNDING), self.upper * (1.0 + ROUNDING)
+        w = self.w if self.proved >= lower else self.certified_w
+        return Solution(w, lower, upper, self._binding(w))
+
+    def reach(self) -> float:
+        """What the solution's allocation reaches: its value where that is certified up to rounding.
+
+        Else what is certified of it, if anything is.
+        """
+        agreed = self.lower >= self.value * (1.0 - 0.5 * ROUNDING) or self.lower <= 0.0
+        return self.value if agreed else self.lower
+
+    def _binding(self, w: Array) -> tuple[Binding, ...]:
         """The shares of the best mixture, summed over the cuts of each piece."""
         if self.cuts is None:
             return ()
         total: dict[tuple[int, int | None], float] = {}
         rows = zip(self.cuts.policy.tolist(), self.cuts.own, self.share.tolist(), strict=True)
         for policy, own, share in rows:
-            group = int(np.argmax(own * self.w[policy])) if policy == self.pieces.answer else None
+            group = int(np.argmax(own * w[policy])) if policy == self.pieces.answer else None
             total[policy, group] = total.get((policy, group), 0.0) + share
         found = [Binding(policy, group, share) for (policy, group), share in total.items()]
         return tuple(sorted(found, key=lambda piece: -piece.share))

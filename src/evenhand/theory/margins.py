@@ -29,15 +29,18 @@ from evenhand.model.constraints import (
     Ratio,
 )
 from evenhand.model.problem import Problem
+from evenhand.model.region import Region
 
 Array = NDArray[np.float64]
 
-EXACTLY = 1e-12  # unit scale: two numbers nearer than this are equal up to rounding
 NEARLY = 0.05  # standard deviations of one outcome: nearer than this is worth a warning
 
 
 def margins(problem: Problem, means: Array) -> Array:
-    """How far each policy lies inside its region, in unit scale; not a number where only Python knows."""
+    """How far each policy lies inside its region, in unit scale and 0 where that is rounding.
+
+    Not a number where only Python knows.
+    """
     region = problem.standard.region
     if region.kind == regions.CUSTOM:
         return np.full(len(means), math.nan)
@@ -50,14 +53,15 @@ def refuse_undecidable(problem: Problem, means: Array, answer: int | None) -> No
     if answer is None:
         return  # whoever lies exactly on the boundary counts as feasible, so nobody does
     name = problem.policies[answer]
-    if _near_edge(problem, means[answer], margins(problem, means)[answer], EXACTLY):
+    unit = problem.unit_means(means)
+    if _on_the_edge(problem, means[answer], unit, answer):
         raise Undecidable(
             f"{name!r} would be the answer but lies exactly on the boundary of its requirement, and no "
             "number of samples decides on which side; move its means or the requirement."
         )
-    scores = problem.scores(means) / problem.family.width
-    for k in np.nonzero(problem.feasible(means))[0].tolist():
-        if k != answer and abs(scores[answer] - scores[k]) <= EXACTLY * max(1.0, abs(scores[k])):
+    tied = _tied_with(problem, means, unit, answer)
+    for k in np.nonzero(problem.feasible(means) & tied)[0].tolist():
+        if k != answer:
             raise Undecidable(
                 f"{name!r} and {problem.policies[k]!r} are tied for the best overall mean, and no number of "
                 "samples decides between them; move a mean."
@@ -66,17 +70,17 @@ def refuse_undecidable(problem: Problem, means: Array, answer: int | None) -> No
 
 def near_changes(problem: Problem, means: Array, answer: int | None) -> Iterator[str]:
     """A sentence for everything that a small error in the means would overturn."""
-    feasible, inside, scores = problem.feasible(means), margins(problem, means), problem.scores(means)
-    spread = _spread(problem, means)
+    feasible, scores, spread = problem.feasible(means), problem.scores(means), _spread(problem, means)
+    unit = problem.unit_means(means)
     for k, policy in enumerate(problem.policies):
         contender = answer is None or k == answer or (not feasible[k] and scores[k] > scores[answer])
-        if contender and _near_edge(problem, means[k], inside[k], NEARLY * _yardstick(problem, spread[k])):
+        if contender and _near_the_edge(problem, means[k], unit, k, float(spread[k].mean())):
             side = "meets" if feasible[k] else "misses"
             yield f"{policy!r} only just {side} its requirement; a small error in its means matters."
         elif answer is not None and k != answer and feasible[k]:
             # standard deviation of one sample of the difference of two overall means
-            unit = math.sqrt(float(problem.shares @ (spread[k] ** 2 + spread[answer] ** 2)))
-            if (scores[answer] - scores[k]) / problem.family.width < NEARLY * unit:
+            noise = math.sqrt(float(problem.shares @ (spread[k] ** 2 + spread[answer] ** 2)))
+            if (scores[answer] - scores[k]) / problem.family.width < NEARLY * noise:
                 yield (
                     f"{policy!r} is nearly tied with {problem.policies[answer]!r} (overall means "
                     f"{scores[k]:.4g} and {scores[answer]:.4g}); a small error in the means matters."
@@ -122,8 +126,10 @@ def why_none(problem: Problem, means: Array, allocation: Array) -> WhyNone:
         Blame(policy, groups[g], float(means[k, g]))
         for k, (policy, g) in enumerate(zip(problem.policies, worst, strict=True))
     )
-    inside = margins(problem, means)
-    nearest = 0 if np.isnan(inside).any() else int(np.argmax(inside))
+    inside, unit = margins(problem, means), problem.unit_means(means)
+    typical = float(_spread(problem, means).mean())
+    depths = [_depth(problem.standard.region, k, unit, typical) for k in range(len(means))]
+    nearest = 0 if np.isnan(inside).any() else int(np.argmax(depths))
     name, words = problem.policies[nearest], ""
     floor = None
     if isinstance(problem.constraint, Floors):
@@ -163,15 +169,64 @@ def _nearly_met(constraint: Constraint, means: Array, margin: float, name: str) 
     return f"{name} comes nearest to meeting the requirement."
 
 
-def _near_edge(problem: Problem, means: Array, margin: float, distance: float) -> bool:
-    """Does the requirement's edge lie within this distance, in unit scale, of one policy's means?"""
+def _on_the_edge(problem: Problem, means: Array, unit: Array, k: int) -> bool:
+    """Does policy k lie on the edge of its requirement, up to rounding?"""
+    region = problem.standard.region
     if not isinstance(problem.constraint, Convex):
-        return abs(margin) <= distance
-    # only Python knows the set, and only who is inside: move one group at a time and look
-    contains, now = problem.constraint.contains, problem.constraint.contains(means)
-    moves = distance * problem.family.width * np.eye(len(means))
+        return bool(regions.margin(region, k, unit) == 0.0)
+    reach = regions.ROUNDING * np.abs(unit[:, k]) + region.resolution[:, k]
+    return _answer_changes_within(problem, problem.constraint, means, reach)
+
+
+def _near_the_edge(problem: Problem, means: Array, unit: Array, k: int, typical: float) -> bool:
+    """Does policy k lie so near the edge of its requirement that it is worth a warning?
+
+    `typical` is the standard deviation of one of its outcomes, in unit scale.
+    """
+    if not isinstance(problem.constraint, Convex):
+        return abs(_depth(problem.standard.region, k, unit, typical)) <= NEARLY
+    reach = np.full(len(means), NEARLY * typical)
+    return _answer_changes_within(problem, problem.constraint, means, reach)
+
+
+def _answer_changes_within(problem: Problem, constraint: Convex, means: Array, reach: Array) -> bool:
+    """Does moving one group's mean by its reach, in unit scale, lead into or out of the user's own set?"""
+    contains, now = constraint.contains, constraint.contains(means)
+    moves = problem.family.width * np.diag(reach)
     moved = np.clip(means + np.vstack([moves, -moves]), *problem.family.domain)
     return any(contains(row) != now for row in moved)
+
+
+def _tied_with(problem: Problem, means: Array, unit: Array, answer: int) -> NDArray[np.bool_]:
+    """Which policies have the answer's score, up to rounding."""
+    region, shares = problem.standard.region, problem.shares
+    weight = shares * (1.0 + region.gamma)
+    size, blur = weight @ np.abs(unit), weight @ region.resolution
+    if region.kind == regions.PENALTY:
+        size = size + (shares * region.gamma) @ np.abs(region.lo)
+    scores = problem.scores(means) / problem.family.width
+    allowed = regions.ROUNDING * (size + size[answer]) + blur + blur[answer]
+    return np.asarray(np.abs(scores - scores[answer]) <= allowed)
+
+
+def _depth(region: Region, k: int, unit: Array, typical: float) -> float:
+    """The margin in standard deviations of one outcome, whatever the units of the tightest condition."""
+    if region.kind == regions.CUSTOM:
+        return math.nan
+    kind = regions.CONVEX if region.kind == regions.DISPERSION else region.kind
+    linear = region._replace(kind=kind, limit=math.inf)
+    depth = _times(regions.margin(linear, k, unit), typical)
+    if region.limit < math.inf:
+        squares = region._replace(kind=regions.DISPERSION, rows=region.rows[:0], rhs=region.rhs[:0])
+        depth = min(depth, _times(regions.margin(squares, k, unit), typical**2))
+    return depth
+
+
+def _times(margin: float, unit: float) -> float:
+    """How many times the unit a margin is; where outcomes do not vary, endlessly often."""
+    if margin == 0.0:
+        return 0.0
+    return margin / unit if unit > 0.0 else math.copysign(math.inf, margin)
 
 
 def _spread(problem: Problem, means: Array) -> Array:
@@ -180,9 +235,3 @@ def _spread(problem: Problem, means: Array) -> Array:
     unit = problem.unit_means(means)
     variance = np.vectorize(lambda mu: units.variance(code, mu), otypes=[float])(unit)
     return np.asarray(np.sqrt(variance * phi).T)
-
-
-def _yardstick(problem: Problem, spread: Array) -> float:
-    """What margins are measured against: one outcome's standard deviation, its square for a dispersion."""
-    typical = float(spread.mean())
-    return typical**2 if isinstance(problem.constraint, Dispersion) else typical

@@ -32,7 +32,8 @@ def each_alone(pieces: Pieces, mode: Active, gap: float) -> Solution:
 
     G_k is the most that policy k's own budget can make its cheapest way into the region cost. Then
     T* = sum_k 1/G_k and w_k = v_k (1/G_k) / T*. For floors G_k is the largest d(mu_kl, C_kl) over the
-    violated groups, as the lemma has it; that is not so for every region, but the game is.
+    violated groups, as the lemma has it; that is not so for every region, but the game is. Where the bounds
+    of a G_k stay apart its lower one is the weight's: so every piece has what the interval promises.
     """
     policies, groups = pieces.shape
     w = np.zeros((policies, groups))
@@ -44,7 +45,7 @@ def each_alone(pieces: Pieces, mode: Active, gap: float) -> Solution:
             continue  # no vector of means lets k in: there is nothing to prove
         cutting_planes(game, gap, first.cuts)
         found = game.solution()
-        w[k] = found.w[0] / game.value
+        w[k] = found.w[0] / game.reach()
         longest[k] = 1.0 / found.lower if found.lower > 0.0 else np.inf
         shortest[k] = 1.0 / found.upper
     if not w.any():

@@ -69,12 +69,13 @@ class Look(NamedTuple):
 
 def pieces_of(problem: Problem, means: Array, answer: int | None) -> Pieces:
     """def:alt: the alternatives to this answer at these means (K x L, in the user's units)."""
-    custom = None
-    if problem.standard.region.kind == CUSTOM:
-        from evenhand.theory.regions.custom import Custom
+    standard, mu = problem.standard, problem.unit_means(means)
+    if standard.region.kind != CUSTOM:
+        return Pieces(standard, mu, answer)
+    from evenhand.theory.regions.custom import Custom, rescaled
 
-        custom = Custom(problem)
-    return Pieces(problem.standard, problem.unit_means(means), answer, custom)
+    standard, mu, origin, unit = rescaled(standard, mu)
+    return Pieces(standard, mu, answer, Custom(problem, origin, unit))
 
 
 class Pieces:
@@ -127,10 +128,12 @@ class Pieces:
         """The piece of one policy by itself, where nobody is feasible and pieces share no cell."""
         code, shares, phi, region = self.standard
         one = slice(policy, policy + 1)
-        lo, hi, rhs, phi, mu = (
-            part[:, one].copy() for part in (region.lo, region.hi, region.rhs, phi, self.mu)
+        lo, hi, rhs, resolution, phi, mu = (
+            part[:, one].copy()
+            for part in (region.lo, region.hi, region.rhs, region.resolution, phi, self.mu)
         )
-        standard = Standard(code, shares, phi, region._replace(lo=lo, hi=hi, rhs=rhs))
+        alone = region._replace(lo=lo, hi=hi, rhs=rhs, resolution=resolution)
+        standard = Standard(code, shares, phi, alone)
         return Pieces(standard, mu, None, self._custom)
 
     def _solve_in_python(self, custom: Custom, v: Array, value: Array, lower: Array, atom: Integers) -> None:

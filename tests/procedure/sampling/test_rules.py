@@ -24,7 +24,7 @@ def worth(run: Body, w: np.ndarray) -> float:
     """f*(w) at the run's estimates; its inverse is the time these weights take per nat."""
     leader = refresh(run.spec, run.state, run.work, True)
     v, values = np.empty_like(w), np.empty(w.shape[1])
-    effective(run.spec, run.state, np.ascontiguousarray(w), v)
+    effective(run.spec, run.state, run.work, np.ascontiguousarray(w), v)
     return float(values[pieces_at(run.spec, run.work, leader, v, 0.0, values)])
 
 

@@ -144,4 +144,8 @@ def _print_next(out: Console, verdict: Verdict) -> None:
 
 
 def _number(value: float | None) -> str:
-    return "open" if value is None else f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
+    if value is None:
+        return "open"
+    if 0 < abs(value) < 0.001:
+        return f"{value:.2e}"
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"

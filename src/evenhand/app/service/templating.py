@@ -34,7 +34,9 @@ def _count(value: float) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
+    if value is None:
+        return "–"
+    return f"{value:.2e}" if 0 < abs(value) < 0.001 else f"{value:.4f}"
 
 
 def _age(seconds: float) -> str:

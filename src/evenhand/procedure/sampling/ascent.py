@@ -33,12 +33,12 @@ CRUMB = 1e-9
 
 
 @kernel
-def effective(spec: Spec, state: State, w: Array, v: Array) -> None:
+def effective(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
     """v = w / phi, with a crumb of weight in every cell."""
     groups, policies = spec.phi.shape
     for g in range(groups):
         for k in range(policies):
-            v[g, k] = max(w[g, k], CRUMB) / dispersion(spec, state, g, k)
+            v[g, k] = max(w[g, k], CRUMB) / dispersion(spec, state, work.pooled[0], g, k)
 
 
 @kernel(apart=True)
@@ -123,7 +123,8 @@ def need_where_no_slope(spec: Spec, state: State, leader: int, piece: int, c: Ar
 @kernel
 def _fill(spec: Spec, state: State, work: Work, k: int, lam: Array, c: Array) -> None:
     for g in range(spec.phi.shape[0]):
-        slope = divergence(spec.code, work.mean[g, k], lam[g]) / dispersion(spec, state, g, k)
+        phi = dispersion(spec, state, work.pooled[0], g, k)
+        slope = divergence(spec.code, work.mean[g, k], lam[g]) / phi
         c[g, k] = slope if math.isfinite(slope) else 0.0
 
 

@@ -45,7 +45,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
             rounds = ROUNDS
             spread(spec, state.w, REVIVED, state.w)
     for n in range(1, rounds + 1):
-        effective(spec, state, state.w, v)
+        effective(spec, state, work, state.w, v)
         piece = pieces_at(spec, work, leader, v, 0.0, values)
         slopes(spec, state, work, leader, piece, v, c)
         need_where_no_slope(spec, state, leader, piece, c)

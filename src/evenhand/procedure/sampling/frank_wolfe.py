@@ -52,7 +52,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
         x[:, :] = 0.0
         add(x, state.track)
         normalise(x)
-        effective(spec, state, x, x)
+        effective(spec, state, work, x, x)
         slack = t**-0.9 / spec.phi.size
         bar = values[pieces_at(spec, work, leader, x, slack, values)] + slack
         for k in range(spec.phi.shape[1]):

@@ -54,7 +54,7 @@ def _all_on_the_worst(spec: Spec, state: State, work: Work, k: int, w: Array) ->
     for g in range(w.shape[0]):
         mean = work.mean[g, k]
         bound = min(max(mean, spec.region.lo[g, k]), spec.region.hi[g, k])
-        distance = divergence(spec.code, mean, bound) / dispersion(spec, state, g, k)
+        distance = divergence(spec.code, mean, bound) / dispersion(spec, state, work.pooled[0], g, k)
         if distance > most:
             worst, most = g, distance
     w[worst, k] = 1.0
@@ -65,7 +65,7 @@ def _all_on_the_worst(spec: Spec, state: State, work: Work, k: int, w: Array) ->
 def _as_they_arrive(spec: Spec, state: State, work: Work, k: int, w: Array, v: Array) -> float:
     for g in range(w.shape[0]):
         w[g, k] = spec.arrivals[g]
-        v[g, k] = w[g, k] / dispersion(spec, state, g, k)
+        v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
     cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
     return cost
 
@@ -79,7 +79,7 @@ def _best_split(spec: Spec, state: State, work: Work, k: int, w: Array, v: Array
         w[g, k] = 1.0 / groups
     for n in range(ROUNDS):
         for g in range(groups):
-            v[g, k] = w[g, k] / dispersion(spec, state, g, k)
+            v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
         cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
         if not 0.0 < cost < math.inf:
             break

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import PENALTY, ROUNDING
-from evenhand.model.units import divergence, variance
+from evenhand.model.region import PENALTY
+from evenhand.model.units import BERNOULLI, POISSON, divergence, variance
 from evenhand.procedure.estimates import dispersion, refresh
 from evenhand.procedure.sampling.ascent import normalise
 from evenhand.procedure.sampling.tracking import follow, samples
@@ -35,7 +35,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     w, v = work.spare[1], work.spare[0]
     for k in range(policies):
         for g in range(spec.phi.shape[0]):
-            v[g, k] = 1.0 / dispersion(spec, state, g, k)
+            v[g, k] = 1.0 / dispersion(spec, state, work.pooled[0], g, k)
     # a rate below one nat in all samples so far is not yet told from 0
     least = 1.0 / max(samples(state), 1.0)
     balance = 0.0
@@ -60,7 +60,7 @@ def _rival(
         gap = work.score[leader] - work.score[k]
         by_mean = max(gap, 0.0) ** 2 / (2.0 * sd * sd)
     by_requirement = 0.0
-    if work.margin[k] < -ROUNDING and spec.region.kind != PENALTY:
+    if work.margin[k] < 0.0 and spec.region.kind != PENALTY:
         inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
         by_requirement = _split(spec, work, k, v, w)
     rate = max(by_mean, by_requirement, least)
@@ -115,6 +115,8 @@ def _pull(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
     weight = spec.shares[g]
     if spec.region.kind == PENALTY and work.mean[g, k] < spec.region.lo[g, k]:
         weight *= 1.0 + spec.region.gamma[g]
-    noise = variance(spec.code, work.mean[g, k]) * dispersion(spec, state, g, k)
-    # an estimate on the edge of its domain has no variance, which nobody believes
-    return (weight + 1e-9) * math.sqrt(max(noise, 1e-6))
+    noise = variance(spec.code, work.mean[g, k]) * dispersion(spec, state, work.pooled[0], g, k)
+    if spec.code in (BERNOULLI, POISSON):
+        # an estimate on the edge of its domain has no variance, which nobody believes
+        noise = max(noise, 1e-6)
+    return (weight + 1e-9) * math.sqrt(noise)

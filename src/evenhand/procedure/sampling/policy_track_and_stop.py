@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 
 ROUNDS = 60  # of Newton's method: five are usual
 CLOSE = 1e-14
+TIED = 1e-9
 
 
 @kernel(apart=True)
@@ -54,12 +55,16 @@ def weights_from_gaps(means: Array, w: Array) -> None:
     Garivier and Kaufmann 2016, Theorem 5: x_k, the weight over the best arm's, is y / (gap_k^2 - y), where
     the common cost y makes sum x_k^2 = 1.
     """
-    best, nearest = 0, math.inf
+    best, nearest, widest, size = 0, math.inf, 0.0, 0.0
     for k in range(1, means.size):
         if means[k] > means[best]:
             best = k
     for k in range(means.size):
-        gap = max(means[best] - means[k], 1e-9 * (1.0 + abs(means[best])))  # ties are very small gaps
+        widest, size = max(widest, means[best] - means[k]), max(size, abs(means[k]))
+    # ties are very small gaps, beside the other gaps or, where all are tied, beside the means themselves
+    least = TIED * (widest if widest > 0.0 else size if size > 0.0 else 1.0)
+    for k in range(means.size):
+        gap = max(means[best] - means[k], least)
         w[k] = gap * gap
         if k != best:
             nearest = min(nearest, w[k])

@@ -34,21 +34,21 @@ def choose(
         leader = posterior_leader(spec, state, work, seed, replication, decision)
     _, piece = weakest_by_likelihood(spec, work, leader)
     i, k = open_up(spec, work, leader, piece)
-    _share_out(spec, state, i if k == NONE else k, group, work.lam_k)
+    _share_out(spec, state, work, i if k == NONE else k, group, work.lam_k)
     if k != NONE:
-        _share_out(spec, state, i, group, work.lam_i)
+        _share_out(spec, state, work, i, group, work.lam_i)
     k, g = from_masses(spec, work, i, k, group, u)
     return guarded(spec, state, work, k, g)
 
 
 @kernel
-def _share_out(spec: Spec, state: State, k: int, group: int, masses: Array) -> None:
+def _share_out(spec: Spec, state: State, work: Work, k: int, group: int, masses: Array) -> None:
     """Scale a policy's masses to the sum 1; where there are none, its cells share by their variances."""
     groups = spec.phi.shape[0]
     total = _total(spec, group, masses)
     if not total > 0.0:
         for g in range(groups):
-            noise = dispersion(spec, state, g, k) / max(count(state, k, g), 1.0)
+            noise = dispersion(spec, state, work.pooled[0], g, k) / max(count(state, k, g), 1.0)
             masses[g] = (spec.shares[g] ** 2 + 1e-9) * noise
         total = _total(spec, group, masses)
     for g in range(groups):

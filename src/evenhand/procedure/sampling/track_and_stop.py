@@ -34,7 +34,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
             nobody_feasible.weigh(spec, state, work, state.w, v)
             rounds = 0
     for _ in range(rounds):
-        effective(spec, state, state.w, v)
+        effective(spec, state, work, state.w, v)
         piece = pieces_at(spec, work, leader, v, 0.0, values)
         slopes(spec, state, work, leader, piece, v, c)
         state.clock[UPDATES] += 1

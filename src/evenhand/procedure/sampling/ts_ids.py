@@ -9,8 +9,11 @@ cell of a sampled policy alive, and the posterior draw keeps every policy alive.
 
 from __future__ import annotations
 
+import math
+
 from evenhand._kernel import kernel
 from evenhand.model.region import PENALTY, ROUNDING
+from evenhand.model.units import EXPONENTIAL, GAUSSIAN
 from evenhand.procedure.estimates import dispersion, refresh
 from evenhand.procedure.pieces import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.posterior import posterior_leader
@@ -76,32 +79,41 @@ def from_disagreement(
     if challenger == NONE:
         # the draw found nobody feasible: look at where the leader is nearest to failing
         inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch)
-        _displaced(spec, work, leader)
+        _displaced(spec, state, work, leader)
         return from_masses(spec, work, leader, NONE, group, u)
-    if work.margin[challenger] < -ROUNDING and spec.region.kind != PENALTY:
+    if work.margin[challenger] < 0.0 and spec.region.kind != PENALTY:
         # the challenger's estimates fail: look again at its least-sampled failing cell
         inner.enter(spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.scratch)
-        _displaced(spec, work, challenger)
+        _displaced(spec, state, work, challenger)
         _keep_least_sampled(spec, state, work, challenger)
         return from_masses(spec, work, challenger, NONE, group, u)
     # both feasible: where does their difference vary most?
     for g in range(spec.phi.shape[0]):
-        work.lam_k[g] = _variation(spec, state, challenger, g)
-        work.lam_i[g] = _variation(spec, state, leader, g) if leader != NONE else 0.0
+        work.lam_k[g] = _variation(spec, state, work, challenger, g)
+        work.lam_i[g] = _variation(spec, state, work, leader, g) if leader != NONE else 0.0
     return from_masses(spec, work, leader, challenger, group, u)
 
 
 @kernel
-def _variation(spec: Spec, state: State, k: int, g: int) -> float:
-    share = spec.shares[g]
-    return share * share * dispersion(spec, state, g, k) / max(count(state, k, g), 1.0)
+def _variation(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
+    share, phi = spec.shares[g], dispersion(spec, state, work.pooled[0], g, k)
+    return share * share * phi / max(count(state, k, g), 1.0)
 
 
 @kernel
-def _displaced(spec: Spec, work: Work, k: int) -> None:
+def _displaced(spec: Spec, state: State, work: Work, k: int) -> None:
     """Mass 1 for every cell that the alternative in lam_k moves, 0 for the others."""
     for g in range(spec.phi.shape[0]):
-        work.lam_k[g] = 1.0 if abs(work.lam_k[g] - work.mean[g, k]) > ROUNDING else 0.0
+        moved = abs(work.lam_k[g] - work.mean[g, k])
+        work.lam_k[g] = 1.0 if moved > ROUNDING * _scale(spec, state, work, k, g) else 0.0
+
+
+@kernel
+def _scale(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
+    """The size of a step in a cell's mean that matters: its noise, its mean, or 1 in a domain of its own."""
+    if spec.code == GAUSSIAN:
+        return math.sqrt(dispersion(spec, state, work.pooled[0], g, k))
+    return work.mean[g, k] if spec.code == EXPONENTIAL else 1.0
 
 
 @kernel

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from evenhand._kernel import kernel
-from evenhand.model.region import PENALTY, ROUNDING
+from evenhand.model.region import PENALTY
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.pieces import (
     ahead_of,
@@ -89,7 +89,7 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
 @kernel
 def _own_piece(spec: Spec, work: Work, k: int) -> tuple[int, int]:
     """Leader and piece, as `open_up` names them, of policy k alone tipping over its requirement."""
-    if work.margin[k] < -ROUNDING:
+    if work.margin[k] < 0.0:
         return NONE, k
     _, _, which = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
     return k, spec.phi.shape[1] + which
@@ -106,7 +106,7 @@ def _bar(spec: Spec, state: State) -> float:
 @kernel
 def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
     """Evidence that policy k stands on the side of its requirement where its estimates put it."""
-    inside = work.margin[k] >= -ROUNDING
+    inside = work.margin[k] >= 0.0
     if spec.stopping == CERTIFIED:
         return evidence.meets(spec, state, work, k)[0] if inside else evidence.fails(spec, state, work, k)
     if inside:

@@ -98,8 +98,9 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
 def _quadratic(r: Region) -> Region:
     """The quadratic of an intersection, alone."""
     return Region(
-        DISPERSION, r.lo, r.hi, r.rho, r.slack, r.need, r.quad, r.limit, r.rows[:0], r.rhs[:0], r.gamma
-    )
+        DISPERSION, r.lo, r.hi, r.rho, r.slack, r.need, r.quad, r.limit, r.rows[:0], r.rhs[:0], r.gamma,
+        r.resolution,
+    )  # fmt: skip
 
 
 @kernel

@@ -151,7 +151,9 @@ class Scale:
 
 
 def tick_label(value: float, step: float) -> str:
-    """As many decimals as the step needs; thousands set apart."""
+    """As many decimals as the step needs; thousands set apart; powers of ten where decimals would be many."""
+    if step < 1e-6:
+        return f"{value + 0.0:.4g}"
     decimals = max(0, min(6, next(d for d in range(8) if d == 7 or abs(round(step, d) - step) < step * 1e-6)))
     return f"{value + 0.0:,.{decimals}f}"  # + 0.0 turns -0 into 0
 
@@ -162,6 +164,8 @@ def number(value: float | None, digits: int = 3) -> str:
         return "–"
     if abs(value) >= 1000:
         return f"{value:,.0f}"
+    if 0 < abs(value) < 0.5 * 10.0**-digits:
+        return f"{value:.2e}"
     if value == int(value) and abs(value) >= 10:
         return f"{value:.0f}"
     return f"{value:.{digits}f}" if abs(value) < 10 else f"{value:.{max(digits - 2, 1)}f}"

@@ -26,7 +26,7 @@ from evenhand.errors import BadInput
 from evenhand.model import region as regions
 from evenhand.model import units
 from evenhand.model.constraints import Convex
-from evenhand.model.problem import Problem
+from evenhand.model.problem import Problem, Standard
 from evenhand.theory.regions import convex, halfspace
 from evenhand.theory.regions.cells import budgeted
 from evenhand.theory.regions.userset import UserSet
@@ -39,12 +39,32 @@ CORNERS = 120  # boundary points of the set
 HULL = 6  # groups beyond which the polytope is not grown
 CROSS = 10  # groups beyond which no polytope is looked at: one on the axes has 2^L facets
 TOLERANCE = 1e-9  # of the solver: how far its points may lie outside
+EXTREME = 1e7  # within this factor of 1 the solver tells the user's own conditions from rounding errors
+
+
+def rescaled(standard: Standard, mu: Array) -> tuple[Standard, Array, float, float]:
+    """The problem with lengths of about 1, and from where and in which unit, a power of 2, they are counted.
+
+    Only the Gaussian may be shifted, and only the Gaussian and the exponential rescaled.
+    """
+    if standard.code == units.GAUSSIAN:
+        size = max(float(np.ptp(mu)), math.sqrt(float(standard.phi.mean())))
+        origin, unit = float(regions.centre_of(mu.ravel())), 2.0 ** round(math.log2(size))
+        return standard._replace(phi=standard.phi / unit**2), (mu - origin) / unit, origin, unit
+    if standard.code == units.EXPONENTIAL:
+        unit = 2.0 ** round(math.log2(float(mu.mean())))
+        return standard, mu / unit, 0.0, unit
+    return standard, mu, 0.0, 1.0
 
 
 class Custom:
-    """The inner problems for a `Convex` requirement; arrays as in the kernels: unit scale, (L, K)."""
+    """The inner problems for a `Convex` requirement; arrays as in the kernels, (L, K).
 
-    def __init__(self, problem: Problem) -> None:
+    Lengths are counted from `origin`, in multiples of `unit`, both in unit scale: cvxpy's tolerances, and
+    those above, are absolute.
+    """
+
+    def __init__(self, problem: Problem, origin: float = 0.0, unit: float = 1.0) -> None:
         if not isinstance(problem.constraint, Convex):
             raise BadInput(
                 f"a convex set of one's own is needed; the requirement is {problem.constraint.kind!r}."
@@ -52,7 +72,13 @@ class Custom:
         self.code = problem.family.code
         self.shares = problem.shares
         self.edges = float(units.edge_low(self.code)), float(units.edge_high(self.code))
-        self._set = UserSet(problem, problem.constraint, self.edges)
+        size = problem.family.width * unit
+        if not 1.0 / EXTREME <= size <= EXTREME:
+            raise BadInput(
+                f"a convex set of your own needs outcomes of a size from {1.0 / EXTREME:g} to {EXTREME:g}, "
+                f"because cvxpy's tolerances are absolute; theirs is about {size:g}. Count in another unit."
+            )
+        self._set = UserSet(problem, problem.constraint, self.edges, origin, unit)
 
     def enter(self, k: int, v: Array, mu: Array, lam_k: Array) -> tuple[float, float]:
         """eq:f_star_k_0_ext1: the cheapest way for policy k into the set."""

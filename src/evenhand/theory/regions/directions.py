@@ -98,7 +98,7 @@ def _descend(code: int, r: Region, cell: Array, b: Array, sides: int, x: Array, 
     n = x.shape[0]
     w, u, trial = cell[4], cell[8], cell[5]
     for g in range(n):
-        w[g] = cell[0, g] / max(units.variance(code, cell[1, g]), 1e-6)
+        w[g] = cell[0, g] / _typical_variance(code, cell[1, g])
     escape(r.quad, r.limit, w, cell[1], trial, work)
     best = math.inf
     for _ in range(STEPS):
@@ -112,6 +112,13 @@ def _descend(code: int, r: Region, cell: Array, b: Array, sides: int, x: Array, 
         best = value
         copy(trial, x)
     return best
+
+
+@kernel
+def _typical_variance(code: int, mu: float) -> float:
+    """V(mu), but not 0 on the edge of a domain that has a scale of its own."""
+    variance = units.variance(code, mu)
+    return variance if code == units.EXPONENTIAL else max(variance, 1e-6)
 
 
 @kernel

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model import units
-from evenhand.model.region import Region
+from evenhand.model.region import Region, centre_of
 from evenhand.theory.regions import directions, inside, trust
 from evenhand.theory.regions.cells import copy, cost, fill, narrow, take_policy
 from evenhand.theory.regions.dense import factor, solve
@@ -48,12 +48,13 @@ def enter(
     part, h = work[: 8 * n].reshape((8, n)), work[8 * n : (8 + n) * n].reshape((n, n))
     take_policy(k, v, mu, part[0], part[1])
     fill(part[2], 0.0)
+    centre = _centre(part[1])
     if form(r.quad, part[1]) <= r.limit:
-        copy(part[1], lam_k)
+        _put_back(part[1], centre, lam_k)
         return 0.0, 0.0
     lower, _ = _pull_together(r, -math.inf, math.inf, part, h)
-    copy(part[6], lam_k)
-    value = cost(code, part[0], part[1], lam_k)
+    value = cost(code, part[0], part[1], part[6])
+    _put_back(part[6], centre, lam_k)
     return value, min(max(lower, 0.0), value)
 
 
@@ -67,7 +68,9 @@ def leave(
     n = lam_k.shape[0]
     v_k, mu_k, rest = work[:n], work[n : 2 * n], work[2 * n :]
     take_policy(k, v, mu, v_k, mu_k)
+    centre = _centre(mu_k)
     value, lower = trust.escape(r.quad, r.limit, v_k, mu_k, lam_k, rest)
+    _put_back(lam_k, centre, lam_k)
     return value, lower, 0 if value < math.inf else -1
 
 
@@ -86,17 +89,18 @@ def beat(
     part, h = work[: 8 * n].reshape((8, n)), work[8 * n : (8 + n) * n].reshape((n, n))
     take_policy(k, v, mu, part[0], part[1])
     copy(q, part[2])
+    centre = _centre(part[1])
     target, ease, free = 0.0, 0.0, 0.0
     for g in range(n):
-        target += q[g] * mu[g, i]
+        target += q[g] * (mu[g, i] - centre)
         if q[g] > 0.0:
             ease += q[g] * q[g] / v[g, i]  # infinite where policy i falls for nothing
             free += q[g] if v[g, i] <= 0.0 else 0.0
     lower, eta = _pull_together(r, target, ease, part, h)
-    copy(part[6], lam_k)
-    value, gap = cost(code, part[0], part[1], lam_k), target
+    value, gap = cost(code, part[0], part[1], part[6]), target
     for g in range(n):
-        gap -= q[g] * lam_k[g]
+        gap -= q[g] * part[6, g]
+    _put_back(part[6], centre, lam_k)
     for g in range(n):
         lam_i[g] = mu[g, i]
         if v[g, i] > 0.0:
@@ -105,6 +109,21 @@ def beat(
         elif q[g] > 0.0:
             lam_i[g] -= max(gap, 0.0) / free
     return value, min(max(lower, 0.0), value)
+
+
+@kernel
+def _centre(means: Array) -> float:
+    """Move means far from 0 so that the squares of their distances keep their digits; by how much."""
+    centre = centre_of(means)
+    for g in range(means.shape[0]):
+        means[g] -= centre
+    return centre
+
+
+@kernel
+def _put_back(means: Array, centre: float, to: Array) -> None:
+    for g in range(to.shape[0]):
+        to[g] = means[g] + centre
 
 
 @kernel

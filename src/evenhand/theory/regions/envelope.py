@@ -54,7 +54,7 @@ def nearest(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tu
     if code == units.EXPONENTIAL:
         value, lower = _split(code, p, cutoff / top, x, work)
     else:
-        value, lower = minimise(code, p, cutoff / top, x, work)
+        value, lower = minimise(code, p, 1.0, cutoff / top, x, work)
     return value * top, lower * top
 
 
@@ -71,7 +71,7 @@ def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tup
     for node in range(NODES):
         for c in range(n):
             p.bend[c], p.rate[c] = _bend(code, p.mu[c], p.lo[c], p.hi[c])
-        value, bound = minimise(code, p, min(best, cutoff), trial, rest)
+        value, bound = minimise(code, p, 1.0, min(best, cutoff), trial, rest)
         if depth > 0:
             bound = max(bound, stack[depth - 1, 4])  # what was proved before the split holds for both halves
         worst = -1
@@ -97,14 +97,14 @@ def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tup
 @kernel
 def _first(p: Programme, x: Array, v: Array, work: Array) -> float:
     """A first point that meets the conditions, by the Poisson's divergence, as stiff at mu; its true cost."""
-    top = 0.0
+    top, largest = 0.0, 0.0
     for c in range(x.shape[0]):
         v[c] = p.v[c] / p.mu[c]
-        top = max(top, v[c])
+        top, largest = max(top, v[c]), max(largest, p.mu[c])
     for c in range(x.shape[0]):
         v[c] /= top if top > 0.0 else 1.0
     like = Programme(v, p.mu, p.lo, p.hi, p.bend, p.rate, p.rows, p.rhs, p.quad, p.limit)
-    value, _ = minimise(units.POISSON, like, math.inf, x, work)
+    value, _ = minimise(units.POISSON, like, largest, math.inf, x, work)
     return cost(units.EXPONENTIAL, p.v, p.mu, x) if value < math.inf else math.inf
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model import units
-from evenhand.model.region import Region
+from evenhand.model.region import Region, centre_of
 from evenhand.theory.pulls import paid
 from evenhand.theory.regions.branching import ENTRY, backtrack, branch, waiting
 from evenhand.theory.regions.cells import copy, fill, take_policy
@@ -104,7 +104,23 @@ def _held(
         if n > groups:
             rows[many - 1, g], rows[many - 1, groups + g] = q[g], -q[g]
     p = Programme(cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], rows, rhs, r.quad, r.limit)
-    return nearest(code, p, cutoff, x, rest)
+    centre = centre_of(cell[1]) if code == units.GAUSSIAN and r.limit < math.inf else 0.0
+    if centre == 0.0:
+        return nearest(code, p, cutoff, x, rest)
+    _shift(p, centre)
+    found = nearest(code, p, cutoff, x, rest)
+    for c in range(n):
+        x[c] += centre
+    return found
+
+
+@kernel
+def _shift(p: Programme, centre: float) -> None:
+    """Subtract a number from all means of a Gaussian programme: far from 0 their squares lose digits."""
+    for c in range(p.mu.shape[0]):
+        p.mu[c] -= centre
+        for row in range(p.rows.shape[0]):
+            p.rhs[row] -= centre * p.rows[row, c]
 
 
 @kernel

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
+from evenhand.model.units import GAUSSIAN
 from evenhand.theory.pulls import paid
 from evenhand.theory.regions.cells import copy
 from evenhand.theory.regions.certificate import SPARE, bound
@@ -39,6 +40,7 @@ Array = NDArray[np.float64]
 
 TURNS = 80
 FARTHER_OUT = (1.0, 1e3, 1e6)  # starts of the path; the first is nearly always enough, the others are safer
+LEAST_COST = 1e-8  # relative, to start the path with where no cell has weight
 LEAST = 1e-22  # of the first complementarity: what is left is rounding
 CLOSE, ENOUGH = 1e-12, 1e-9  # relative distance of cost and bound to stop at, and not to begin anew
 IDLE = 20  # turns without progress, once there is a point that meets the conditions
@@ -50,10 +52,13 @@ def work_size(cells: int, rows: int) -> int:
 
 
 @kernel(apart=True)
-def minimise(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
+def minimise(
+    code: int, p: Programme, scale: float, cutoff: float, x: Array, work: Array
+) -> tuple[float, float]:
     """The cost at x (infinite where no x that meets the conditions was found) and a certified lower bound.
 
-    Gives up as soon as the bound passes the cutoff.
+    Gives up as soon as the bound passes the cutoff. `scale` is what divergences are measured in: 1, but for
+    means that have no scale of their own.
     """
     n, m = x.shape[0], p.rows.shape[0] + 1
     h = work[: n * n].reshape((n, n))
@@ -70,7 +75,7 @@ def minimise(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> t
         return value, value
     value, lower = math.inf, 0.0
     for boost in FARTHER_OUT:
-        value, lower = _follow(code, p, cutoff, boost, value, lower, x, cell, spare, row, h)
+        value, lower = _follow(code, p, scale, cutoff, boost, value, lower, x, cell, spare, row, h)
         if lower >= min(value * (1.0 - ENOUGH), cutoff):
             break
     copy(cell[BEST], x)
@@ -79,11 +84,11 @@ def minimise(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> t
 
 @kernel
 def _follow(
-    code: int, p: Programme, cutoff: float, boost: float, value: float, lower: float,
+    code: int, p: Programme, scale: float, cutoff: float, boost: float, value: float, lower: float,
     x: Array, cell: Array, spare: Array, row: Array, h: Array,
 ) -> tuple[float, float]:  # fmt: skip
     """Follow the path from a start of this complementarity; the least cost and best bound after it."""
-    span, level = _start(code, p, boost, x, cell, row)
+    span, level = _start(code, p, scale, boost, x, cell, row)
     idle = 0
     for _ in range(TURNS):
         barrier = measure(code, p, span, x, cell, row)
@@ -103,7 +108,9 @@ def _follow(
 
 
 @kernel
-def _start(code: int, p: Programme, boost: float, x: Array, cell: Array, row: Array) -> tuple[float, float]:
+def _start(
+    code: int, p: Programme, scale: float, boost: float, x: Array, cell: Array, row: Array
+) -> tuple[float, float]:
     """A start near the means, strictly between the bounds; the scales of length and of cost."""
     n, m = x.shape[0], p.rows.shape[0]
     span = 0.0
@@ -129,7 +136,7 @@ def _start(code: int, p: Programme, boost: float, x: Array, cell: Array, row: Ar
         up = min(p.mu[c] + span, 0.5 * (p.mu[c] + p.hi[c]))
         down = max(p.mu[c] - span, 0.5 * (p.mu[c] + p.lo[c]))
         level = max(level, paid(code, p.v[c], p.mu[c], up), paid(code, p.v[c], p.mu[c], down))
-    level = boost * max(0.1 * level, 1e-8)
+    level = boost * max(0.1 * level, LEAST_COST * (span * span if code == GAUSSIAN else scale))
     for j in range(conditions(p)):
         norm = 0.0
         for c in range(n):

@@ -1,5 +1,4 @@
-"""A convex set of the user's own in unit scale, through cvxpy: what lies farthest in a direction, what is
-nearest.
+"""A convex set of the user's own, through cvxpy: what lies farthest in a direction, what is nearest.
 
 Nothing here is certified: the solver's answers are points and directions for `custom` to prove things with.
 """
@@ -24,10 +23,14 @@ Array = NDArray[np.float64]
 class UserSet:
     """Who is inside, what lies farthest in a direction, what is nearest."""
 
-    def __init__(self, problem: Problem, constraint: Convex, edges: tuple[float, float]) -> None:
+    def __init__(
+        self, problem: Problem, constraint: Convex, edges: tuple[float, float], origin: float, unit: float
+    ) -> None:
         cvxpy = _cvxpy()
         self._inside = constraint.contains
-        self._low, self._width = problem.family.low, problem.family.width
+        # x stands for the mean low + width x in the user's units
+        self._low = problem.family.low + problem.family.width * origin
+        self._width = problem.family.width * unit
         groups = problem.shape[1]
         self._x = cvxpy.Variable(groups)
         self._conditions = list(constraint.build(self._low + self._width * self._x))
