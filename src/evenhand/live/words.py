@@ -7,6 +7,15 @@ from typing import Any
 from evenhand.live.view import View
 from evenhand.model.constraints import Caps, Floors, NoConstraint, Penalty
 
+NOT_COMPUTED = (
+    "The evidence could not be computed at the last look, which is a fault of the program: all outcomes are "
+    "kept and nothing is decided by it. Please report it with an export of the experiment."
+)
+OLDER_EVIDENCE = (
+    "By the evidence of this version the data decide already; the experiment goes on by that of the version "
+    "that began it, so that an audit finds every step again. Judge its data to see the decision."
+)
+
 
 def sentence(view: View, status: dict[str, Any], looked: bool) -> str:
     """Who leads or won, what is certified and what is open, how far and how much longer."""

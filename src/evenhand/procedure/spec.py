@@ -35,6 +35,9 @@ ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
 CERTIFIED, STYLISED, KAUFMANN_KOOLEN, BUDGET, CALIBRATED = range(len(STOPPING))
 
 
+# how evidence is bounded: since the second version at any counts, with bets on every mean (`stopping.tilt`)
+FIRST_EVIDENCE, EVIDENCE_VERSION = 1, 2
+
 MOST = 10**15  # samples, and anything else that is counted
 LEAST_RISK = 1e-300  # below, 1 / delta is no number
 
@@ -196,6 +199,7 @@ class Spec(NamedTuple):
     diminishing: bool
     c_tracking: bool
     weights: Array  # (L, K) allocation to follow (oracle), else zeros
+    evidence: int  # version of the bounds: FIRST_EVIDENCE where an experiment was begun with those
 
 
 def compile_spec(problem: Problem, procedure: Procedure, weights: ArrayLike | None = None) -> Spec:
@@ -235,6 +239,7 @@ def compile_spec(problem: Problem, procedure: Procedure, weights: ArrayLike | No
         diminishing=bool(track.diminishing),
         c_tracking=procedure.tracking == "c",
         weights=follow,
+        evidence=EVIDENCE_VERSION,
     )
 
 
