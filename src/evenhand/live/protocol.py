@@ -50,7 +50,7 @@ class Protocol:
 
     @cached_property
     def spec(self) -> Spec:
-        return compile_spec(self.problem, self.procedure)._replace(evidence=self.evidence)
+        return compile_spec(self.problem, self.procedure, recorded=True)._replace(evidence=self.evidence)
 
     @cached_property
     def policies(self) -> dict[str, int]:

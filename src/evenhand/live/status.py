@@ -14,7 +14,7 @@ from evenhand.live.stop import finite
 from evenhand.live.view import View
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.spec import CERTIFIED, EVIDENCE_VERSION, Spec
+from evenhand.procedure.spec import CERTIFIED, EVIDENCE_VERSION, Spec, is_unproven
 from evenhand.procedure.state import (
     ANSWER,
     DECIDED,
@@ -73,6 +73,8 @@ def status_of(view: View, now: float, forecast: Forecast | None = None) -> Statu
 def _notes(view: View, computed: bool) -> list[str]:
     """What everybody must know before relying on the evidence."""
     found = []
+    if is_unproven(view.protocol.problem, view.protocol.procedure):
+        found.append(words.UNPROVEN)
     if not computed or view.state.level[EVIDENCE] == NOT_COMPUTED:
         found.append(words.NOT_COMPUTED)
     if view.stop is None and not view.closed and _decides_by_newer_bounds(view):
