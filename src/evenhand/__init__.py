@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.errors import Conflict as Conflict
     from evenhand.errors import EvenhandError as EvenhandError
     from evenhand.errors import IntegrityFailed as IntegrityFailed
+    from evenhand.errors import NotComputed as NotComputed
     from evenhand.errors import NotFound as NotFound
     from evenhand.errors import StorageFailed as StorageFailed
     from evenhand.errors import Undecidable as Undecidable
@@ -85,8 +86,8 @@ _HOMES = {
     "report.document": ("Report", "report"),
     "app.client": ("connect",),
     "errors": (
-        "BadInput", "Closed", "Conflict", "EvenhandError", "IntegrityFailed", "NotFound", "StorageFailed",
-        "Undecidable",
+        "BadInput", "Closed", "Conflict", "EvenhandError", "IntegrityFailed", "NotComputed", "NotFound",
+        "StorageFailed", "Undecidable",
     ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

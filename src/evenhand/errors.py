@@ -6,6 +6,7 @@
     ├── Conflict             a second, different outcome for a ticket already told       (HTTP 409)
     ├── NotFound             no such experiment, ticket or event                         (HTTP 404)
     ├── Closed               the experiment is stopped, paused or closed                 (HTTP 409)
+    ├── NotComputed          evidence could not be computed; nothing is decided by it    (HTTP 500)
     ├── StorageFailed        the journal could not be written or read                    (HTTP 503)
     └── IntegrityFailed      a journal, export or snapshot does not verify               (exit code 4)
 
@@ -40,6 +41,10 @@ class NotFound(EvenhandError, LookupError):
 
 class Closed(EvenhandError):
     """The experiment is stopped, paused or closed, and takes no such call."""
+
+
+class NotComputed(EvenhandError):
+    """A lower bound of the evidence could not be computed; it is not taken for a lack of evidence."""
 
 
 class StorageFailed(EvenhandError):

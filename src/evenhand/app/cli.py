@@ -16,7 +16,7 @@ import click
 
 from evenhand import __version__
 from evenhand.app import commands
-from evenhand.errors import EvenhandError, IntegrityFailed, StorageFailed, nearest
+from evenhand.errors import EvenhandError, IntegrityFailed, NotComputed, StorageFailed, nearest
 
 FAILED, BAD_INPUT, NOT_INTACT = 1, 2, 4
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(error.format_message(), BAD_INPUT)
     except IntegrityFailed as error:
         return _complain(str(error), NOT_INTACT)
-    except StorageFailed as error:
+    except (NotComputed, StorageFailed) as error:
         return _complain(str(error), FAILED)
     except EvenhandError as error:
         return _complain(str(error), BAD_INPUT)

@@ -62,7 +62,7 @@ def alternatives(
     found = []
     for bound, constraint in _other_bounds(problem, cells, state):
         other = replace(problem, constraint=constraint)
-        spec = compile_spec(other, procedure)
+        spec = compile_spec(other, procedure, recorded=True)
         weight = weigh_fixed(other, spec, copied(state)) if fixed else weigh(spec, copied(state))
         named = weight.decided and weight.leader != NONE
         found.append(Alternative(bound, problem.policies[weight.leader] if named else None, weight.decided))

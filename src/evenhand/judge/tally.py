@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from evenhand._kernel import kernel
 from evenhand.errors import BadInput, nearest
 from evenhand.model.problem import Problem
+from evenhand.procedure.order import FAMILIES, Order, new_order, note_order
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import EMPTY, SHORT, STARTED, TOLD, State, Work, new_state, new_work, record
 
 Array = NDArray[np.float64]
 
 MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "none", "."))
-# what these families' evidence starts from is lost in counts: the first outcomes of each cell
-NEED_OUTCOMES = ("gaussian-unknown", "exponential", "gamma")
 LARGEST = 1e100  # outcomes beyond have squares that are no numbers
 MOST = 1e15  # outcomes of a cell
 SHOWN = 5  # so many offenders are named; the rest are counted
@@ -34,6 +33,7 @@ class Data:
     rows: int  # rows read
     missing: int  # rows left out because a value was missing
     counts: bool  # came as counts per cell, not as single outcomes
+    order: Order  # of single outcomes, where the family's evidence depends on it
 
 
 class Tally:
@@ -52,6 +52,7 @@ class Tally:
         self.spec: Spec = compile_spec(problem, Procedure())
         self.state: State = new_state(self.spec)
         self.work: Work = new_work(self.spec)
+        self.order: Order = new_order(self.state.n.shape)
         self.rows = 0
         self.absent = _Offenders()
         self.outside = _Offenders()
@@ -78,6 +79,8 @@ class Tally:
         keep = ~absent & ~outside
         unit = self.problem.family.to_unit(x[keep])
         record_all(self.spec, self.state, self.work, k[keep], g[keep], np.ascontiguousarray(unit))
+        if self.problem.family.name in FAMILIES:
+            note_order(self.order, k[keep], g[keep], np.ascontiguousarray(x[keep]))
 
     def add_counts(self, where: str, policy: Any, group: Any, n: Any, mean: Any, successes: Any) -> None:
         """One cell's count and mean (or number of successes); every cell may come once."""
@@ -120,12 +123,12 @@ class Tally:
                 f"{self.absent.count:,} of {self.rows:,} rows miss a value ({self.absent.places()}). "
                 "Complete them, or leave them out and have them counted by --missing drop."
             )
-        if counts and family.name in NEED_OUTCOMES:
+        if counts and family.name in FAMILIES:  # what their evidence starts from is lost in counts
             raise BadInput(
                 f"the {family.name} family learns its scale from single outcomes, which counts do not hold. "
                 "Give rows of policy, group, outcome, in the order they came."
             )
-        return Data(self.state, self.rows, self.absent.count, counts)
+        return Data(self.state, self.rows, self.absent.count, counts, self.order)
 
     def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
         """The name's number; -1 where it is missing."""

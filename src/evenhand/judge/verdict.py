@@ -27,11 +27,13 @@ from evenhand.judge.weigh import copied, judge_cells, weigh
 from evenhand.judge.words import piece_in_words, sentences
 from evenhand.model.constraints import Floors
 from evenhand.model.problem import Problem
-from evenhand.procedure.spec import Procedure, Spec, compile_spec
+from evenhand.procedure.order import depends_on_order, refuse_sorted
+from evenhand.procedure.spec import Procedure, Spec, compile_spec, is_unproven
 from evenhand.procedure.state import NONE, State
 
 Array = NDArray[np.float64]
 
+WITHOUT_PROOF = "by kaufmann-koolen, which proves nothing where the variance is unknown"
 CLAIMS = {
     "certified": "certified",
     "kaufmann-koolen": "certified",
@@ -93,6 +95,8 @@ class Verdict:
         if self.exact:
             return "everything was evaluated"
         said = "as one look at a fixed sample" if self.fixed else CLAIMS[self.procedure.stopping_name]
+        if not self.fixed and is_unproven(self.problem, self.procedure):
+            return WITHOUT_PROOF
         return said if said == CLAIMS["budget"] else f"{said} at risk {100 * self.procedure.delta:g}%"
 
     @property
@@ -156,11 +160,14 @@ def judge(
     `fixed` treats them as a sample whose size in every cell was fixed before any outcome was seen, looked at
     once. `replications` continued runs make the forecast of further samples; 0 leaves it out.
     """
-    found = read(problem, data, missing, columns)
     chosen = procedure or Procedure()
     if delta is not None:
         chosen = replace(chosen, delta=delta)
-    state = ready(compile_spec(problem, chosen), found.state)
+    spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample asks nothing of the stopping rule
+    found = read(problem, data, missing, columns)
+    if depends_on_order(problem, chosen) and not fixed:
+        refuse_sorted(problem, found.order)
+    state = ready(spec, found.state)
     verdict = judge_state(problem, chosen, state, fixed=fixed, replications=replications, seed=seed)
     return replace(verdict, rows=found.rows, missing=found.missing)
 
@@ -177,9 +184,10 @@ def judge_state(
 ) -> Verdict:
     """Judge a state, as a live experiment or a simulation holds it. The state is not changed.
 
-    `ahead` is the forecast where there is one already.
+    `ahead` is the forecast where there is one already. An experiment that was begun with a pair of rule and
+    family that is refused today is judged, and said to have no guarantee.
     """
-    spec = compile_spec(problem, procedure)
+    spec = compile_spec(problem, procedure, recorded=True)
     state = copied(state)
     cells, weight = (
         judge_fixed(problem, spec, state) if fixed else (judge_cells(spec, state), weigh(spec, state))

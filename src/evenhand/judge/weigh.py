@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.errors import NotComputed
 from evenhand.model.region import BOX, PENALTY
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
@@ -30,12 +31,17 @@ from evenhand.procedure.state import (
 )
 from evenhand.procedure.stopping import evidence
 from evenhand.procedure.stopping.cells import threshold
-from evenhand.procedure.verdicts import every_interval, judge_every_cell, judge_every_policy
+from evenhand.procedure.stopping.logs import NOT_COMPUTED
+from evenhand.procedure.verdicts import NOT_KNOWN, every_interval, judge_every_cell, judge_every_policy
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+UNSOLVED = (
+    "the evidence in these data could not be computed; that is a fault of the program, not a lack of "
+    "evidence. Nothing was decided. Please report it with the study and the counts of every cell."
+)
 LEAST = -1e3  # "nothing can be said": minus infinity is no number to print
 
 
@@ -90,6 +96,8 @@ def weigh(spec: Spec, state: State) -> Weight:
             value, piece = weakest_by_evidence(spec, state, work, leader)
     policies = np.zeros(spec.phi.shape[1], dtype=np.int64)
     judge_every_policy(spec, state, work, policies)
+    if value == NOT_COMPUTED or np.any(policies == NOT_KNOWN):
+        raise NotComputed(UNSOLVED)
     return Weight(leader, bool(decided), float(value), needed, int(piece), policies)
 
 
@@ -112,6 +120,8 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
             if leader != NONE and whole[k]
             else -math.inf
         )
+        if whole[k] and NOT_COMPUTED in (fails, ahead if leader != NONE else fails):
+            raise NotComputed(UNSOLVED)
         against = max(float(np.logaddexp(ahead, fails)), LEAST)
         if against < value:
             value, piece = against, k

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from evenhand.judge.forecast_statement import NOT_ASKED
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, QUOTA, SPREAD
+from evenhand.procedure.order import depends_on_order
+from evenhand.procedure.spec import proves
 from evenhand.procedure.state import NONE
 
 if TYPE_CHECKING:
@@ -54,7 +56,19 @@ def sentences(verdict: Verdict) -> list[str]:
         said.append(
             f"{verdict.missing:,} of {verdict.rows:,} rows were left out because a value was missing."
         )
+    said.append(_order(verdict))
     return [sentence for sentence in said if sentence]
+
+
+def _order(verdict: Verdict) -> str:
+    """What rows of some families must be, beyond being rows."""
+    matters = depends_on_order(verdict.problem, verdict.procedure) and not (verdict.fixed or verdict.exact)
+    if not matters or not verdict.rows:
+        return ""
+    return (
+        f"The evidence of {verdict.problem.family.name} outcomes depends on their order within each cell: it "
+        "holds if the rows are in the order in which they were observed."
+    )
 
 
 def headline(verdict: Verdict) -> str:
@@ -77,7 +91,7 @@ def _open_cells(verdict: Verdict) -> list[str]:
     if not mine:
         return []
     parts = []
-    proved = verdict.fixed or verdict.procedure.proves
+    proved = verdict.fixed or proves(verdict.problem, verdict.procedure)
     met, failed = ("certified", "refuted") if proved else ("met", "missed")
     for word, state in ((met, "met"), (failed, "failed"), ("still open", "undecided")):
         groups = [cell.group for cell in mine if cell.verdict == state]

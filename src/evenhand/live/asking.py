@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from evenhand.errors import BadInput, Conflict
+from evenhand.errors import BadInput, Closed, Conflict
 from evenhand.live import events as ev
 from evenhand.live.common import answered, code, refuse_unless_open
 from evenhand.live.events import decode
 from evenhand.live.fold import Fold
 from evenhand.live.protocol import LIMITS
 from evenhand.live.session import Session
+from evenhand.procedure.spec import is_unproven
 from evenhand.procedure.state import TOLD
+
+NO_MORE = (
+    "the guarantee of this experiment does not hold (kaufmann-koolen with a variance that nobody knows), so "
+    "it hands out no new tickets; tell those that are out, and begin another with stopping = 'certified' "
+    "that imports its outcomes."
+)
 
 
 class Ask(NamedTuple):
@@ -53,6 +60,8 @@ def ask(session: Session, request: Request) -> list[Ask]:
     if fold.stop is not None:
         return []
     held = _held(fold, request.worker, arrived)[: request.n]
+    if len(held) < request.n and is_unproven(fold.protocol.problem, fold.protocol.procedure):
+        raise Closed(NO_MORE)
     return held + _fresh(session, request, _room(fold, request.n - len(held)), arrived)
 
 

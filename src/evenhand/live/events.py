@@ -43,6 +43,7 @@ class Created(Event, frozen=True, kw_only=True, tag="created"):
     versions: dict[str, str]
     limits: dict[str, int]
     by: str | None = None
+    evidence: int = 1  # version of the bounds of the evidence; before there were two, none was written
 
 
 class Asked(Event, frozen=True, kw_only=True, gc=False, tag="asked"):

@@ -13,7 +13,7 @@ from evenhand import __version__
 from evenhand.errors import BadInput, IntegrityFailed
 from evenhand.live.events import FORMAT, Created
 from evenhand.model.problem import Problem
-from evenhand.procedure.spec import Procedure, Spec, check_start, compile_spec
+from evenhand.procedure.spec import EVIDENCE_VERSION, Procedure, Spec, check_start, compile_spec
 from evenhand.study import Study, dumps, loads
 
 # what an experiment refuses rather than slowing down
@@ -38,6 +38,7 @@ class Protocol:
     limits: dict[str, int]
     versions: dict[str, str]
     hash: bytes  # of event one
+    evidence: int  # version of the bounds of the evidence
 
     @property
     def problem(self) -> Problem:
@@ -49,7 +50,7 @@ class Protocol:
 
     @cached_property
     def spec(self) -> Spec:
-        return compile_spec(self.problem, self.procedure)
+        return compile_spec(self.problem, self.procedure, recorded=True)._replace(evidence=self.evidence)
 
     @cached_property
     def policies(self) -> dict[str, int]:
@@ -72,8 +73,16 @@ class Protocol:
                 f"the log has event format {event.format}, this evenhand knows {FORMAT}; open it with "
                 "a newer evenhand."
             )
+        if event.evidence > EVIDENCE_VERSION:
+            raise IntegrityFailed(
+                f"the log has version {event.evidence} of the evidence, this evenhand knows "
+                f"{EVIDENCE_VERSION}; open it with a newer evenhand."
+            )
         study = loads(event.study)
-        return cls(event.experiment, study, event.seed, event.lease, event.limits, event.versions, hash_)
+        return cls(
+            event.experiment, study, event.seed, event.lease, event.limits, event.versions, hash_,
+            event.evidence,
+        )  # fmt: skip
 
 
 def new_protocol(
@@ -99,7 +108,7 @@ def new_protocol(
     check_start(compile_spec(study.problem, study.procedure))  # the latter refuses what has no compiled form
     return Created(
         at=at, experiment=experiment, study=text, seed=seed, lease=None if lease is None else float(lease),
-        format=FORMAT, versions=versions(), limits=LIMITS, by=by,
+        format=FORMAT, versions=versions(), limits=LIMITS, by=by, evidence=EVIDENCE_VERSION,
     )  # fmt: skip
 
 

@@ -14,9 +14,21 @@ from evenhand.live.stop import finite
 from evenhand.live.view import View
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.spec import CERTIFIED
-from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, RUNNING, STOPPED, TOLD, State, new_work
+from evenhand.procedure.spec import CERTIFIED, EVIDENCE_VERSION, Spec, is_unproven
+from evenhand.procedure.state import (
+    ANSWER,
+    DECIDED,
+    EVIDENCE,
+    NEEDED,
+    NONE,
+    RUNNING,
+    STOPPED,
+    TOLD,
+    State,
+    new_work,
+)
 from evenhand.procedure.stopping.cells import threshold
+from evenhand.procedure.stopping.logs import NOT_COMPUTED
 from evenhand.procedure.verdicts import WORDS, verdicts
 
 Status = dict[str, Any]
@@ -39,6 +51,7 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
     stop, state = view.stop, view.state
     decided, samples = stop is not None and stop.why == "decided", int(state.clock[TOLD])
     ahead = None if forecast is None else forecast(view)
+    tables, computed = _verdicts(view)
     status: Status = {
         "answer": stop.answer if stop is not None else None,
         "decided": decided,
@@ -57,11 +70,34 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
         "late": view.counts["late"],
         "counts": view.counts,
         "health": health_of(view, now),
-        **_verdicts(view),
+        **tables,
     }
     summary = "" if ahead is None else ahead.summary(samples)
     status["sentence"] = words.sentence(view, status, has_looked(view), summary)
+    if notes := " ".join(_notes(view, computed)):
+        status["sentence"] += f" {notes}"
     return status
+
+
+def _notes(view: View, computed: bool) -> list[str]:
+    """What everybody must know before relying on the evidence."""
+    found = []
+    if is_unproven(view.protocol.problem, view.protocol.procedure):
+        found.append(words.UNPROVEN)
+    if not computed or view.state.level[EVIDENCE] == NOT_COMPUTED:
+        found.append(words.NOT_COMPUTED)
+    if view.stop is None and not view.closed and _decides_by_newer_bounds(view):
+        found.append(words.OLDER_EVIDENCE)
+    return found
+
+
+def _decides_by_newer_bounds(view: View) -> bool:
+    """Would the data decide by the bounds of this version, where the experiment goes on by earlier ones?"""
+    spec = view.protocol.spec
+    if spec.evidence == EVIDENCE_VERSION or spec.stopping != CERTIFIED or not has_looked(view):
+        return False
+    state = _looked_at_again(view, spec._replace(evidence=EVIDENCE_VERSION))
+    return bool(state.clock[STOPPED] == DECIDED)
 
 
 def state_word(view: View) -> str:
@@ -90,15 +126,21 @@ def _line_ahead(view: View) -> float:
 
 def _with_corrections(view: View) -> dict[str, Any]:
     """What the rule would see now: the decision stands, but outcomes were corrected since."""
-    tables: list[Any] = [np.array(part) for part in view.state]
-    state = State(*tables)
-    state.clock[STOPPED] = RUNNING
-    check(view.protocol.spec, state, new_work(view.protocol.spec))
+    state = _looked_at_again(view, view.protocol.spec)
     return {
         "leader": _leader(view, state),
         "evidence": finite(state.level[EVIDENCE]),
         "needed": finite(state.level[NEEDED]),
     }
+
+
+def _looked_at_again(view: View, spec: Spec) -> State:
+    """A copy of the state after the stopping rule has looked at the data as they are."""
+    tables: list[Any] = [np.array(part) for part in view.state]
+    state = State(*tables)
+    state.clock[STOPPED] = RUNNING
+    check(spec, state, new_work(spec))
+    return state
 
 
 def _leader(view: View, state: State) -> str | None:
@@ -107,14 +149,15 @@ def _leader(view: View, state: State) -> str | None:
     return None if answer == NONE else view.protocol.problem.policies[answer]
 
 
-def _verdicts(view: View) -> dict[str, Any]:
+def _verdicts(view: View) -> tuple[dict[str, Any], bool]:
+    """The tables of policies and cells; and was all their evidence computed?"""
     spec, state, problem = view.protocol.spec, view.state, view.protocol.problem
     work = new_work(spec)
     refresh(spec, state, work, False)
-    cells, policies = verdicts(spec, state, work)
+    cells, policies, computed = verdicts(spec, state, work)
     means = _means(view, state)
     overall = np.where(np.isfinite(means).all(axis=1), means @ problem.shares, np.nan)
-    return {
+    tables: dict[str, Any] = {
         "policies": [
             {"policy": name, "mean": finite(overall[k]), "verdict": WORDS[policies[k]]}
             for k, name in enumerate(problem.policies)
@@ -128,6 +171,7 @@ def _verdicts(view: View) -> dict[str, Any]:
             for g, group in enumerate(problem.group_names)
         ],
     }  # fmt: skip
+    return tables, computed
 
 
 def _means(view: View, state: State) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from evenhand.errors import BadInput, Closed
 from evenhand.live import events as ev
 from evenhand.live.common import answered, refuse_if_closed, refuse_unless_open
 from evenhand.live.events import decode
 from evenhand.live.outcomes import checked_outcome
+from evenhand.live.protocol import Protocol
 from evenhand.live.session import Session
 from evenhand.model.problem import Problem
+from evenhand.procedure.order import depends_on_order, new_order, note_order, refuse_sorted
 
 
 class Row(NamedTuple):
@@ -38,6 +42,8 @@ def import_rows(session: Session, rows: Sequence[Row], source: str, key: str | N
     refuse_unless_open(fold, "take data")
     if fold.stop is not None:
         raise Closed("the experiment has stopped; data collected elsewhere cannot be added to its decision.")
+    if depends_on_order(fold.protocol.problem, fold.protocol.procedure):
+        _refuse_sorted(rows, fold.protocol)
     for number, row in enumerate(rows, start=1):
         session.emit(
             ev.Imported(
@@ -54,6 +60,16 @@ def import_rows(session: Session, rows: Sequence[Row], source: str, key: str | N
             )
         )
     return len(rows)
+
+
+def _refuse_sorted(rows: Sequence[Row], protocol: Protocol) -> None:
+    """Refuse rows that were sorted by outcome, where the evidence depends on their order."""
+    k, l = protocol.problem.shape
+    order = new_order((l, k))
+    policies = np.array([protocol.policies[row.policy] for row in rows], dtype=np.int64)
+    groups = np.array([protocol.groups[row.group] for row in rows], dtype=np.int64)
+    note_order(order, policies, groups, np.array([row.outcome for row in rows]))
+    refuse_sorted(protocol.problem, order)
 
 
 def pause(session: Session, reason: str, by: str | None) -> None:

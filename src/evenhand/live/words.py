@@ -6,6 +6,20 @@ from typing import Any
 
 from evenhand.live.view import View
 from evenhand.model.constraints import Caps, Floors, NoConstraint, Penalty
+from evenhand.procedure.spec import proves
+
+NOT_COMPUTED = (
+    "The evidence could not be computed at the last look, which is a fault of the program: all outcomes are "
+    "kept and nothing is decided by it. Please report it with an export of the experiment."
+)
+UNPROVEN = (
+    "Its guarantee does not hold: kaufmann-koolen is proved for a variance that is known. Judge its data "
+    "with stopping = 'certified'."
+)
+OLDER_EVIDENCE = (
+    "By the evidence of this version the data decide already; the experiment goes on by that of the version "
+    "that began it, so that an audit finds every step again. Judge its data to see the decision."
+)
 
 
 def sentence(view: View, status: dict[str, Any], looked: bool, forecast: str) -> str:
@@ -72,7 +86,7 @@ def _requirement(view: View, status: dict[str, Any], leader: str) -> str:
             if cell["policy"] == leader:
                 found[cell["verdict"]].append(cell["group"])
         said = {"met": "met for", "failed": "missed for", "undecided": "still open for"}
-        if view.protocol.procedure.proves:
+        if proves(view.protocol.problem, view.protocol.procedure):
             said |= {"met": "certified for", "failed": "refuted for"}
         return (
             f"Its {noun} is "

@@ -63,6 +63,7 @@ from evenhand.procedure.state import (
     EVIDENCE,
     EXHAUSTED,
     NEEDED,
+    NOT_COMPUTED_TIMES,
     PENDING,
     SHORT,
     STARTED,
@@ -74,6 +75,7 @@ from evenhand.procedure.state import (
     touch,
 )
 from evenhand.procedure.stopping import evidence, stylised
+from evenhand.procedure.stopping.logs import NOT_COMPUTED
 
 
 @kernel
@@ -185,6 +187,7 @@ def check(spec: Spec, state: State, work: Work) -> None:
         _touch_pending(state, work)
     state.level[EVIDENCE], state.level[NEEDED], state.level[WEAKEST] = value, needed, float(piece)
     state.clock[ANSWER] = leader
+    state.level[NOT_COMPUTED_TIMES] += value == NOT_COMPUTED  # said where it is shown, never decided by
     if value >= needed or (at_cap and spec.stopping == BUDGET and spec.cap >= spec.level):
         state.clock[STOPPED] = DECIDED
     elif at_cap:

@@ -19,6 +19,7 @@ from evenhand.procedure.sinking import OWNER, at_least, begin, remember
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, Array, Ints, State, Work
 from evenhand.procedure.stopping import evidence, kaufmann_koolen
+from evenhand.procedure.stopping.logs import NOT_COMPUTED
 from evenhand.theory import inner
 from evenhand.theory.bulk import beat_all, beat_some
 
@@ -179,7 +180,10 @@ def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int,
         return work.against[k]
     found = failing(spec, state, work, k)
     if leader != NONE and found <= enough:
-        found = float(np.logaddexp(ahead_of(spec, state, work, leader, k, enough), found))
+        ahead = ahead_of(spec, state, work, leader, k, enough)
+        both = float(np.logaddexp(ahead, found))
+        unknown = min(ahead, found) == NOT_COMPUTED and not both >= evidence.threshold(spec)
+        found = NOT_COMPUTED if unknown else both
     work.against[k] = found
     return found
 

@@ -30,7 +30,7 @@ UPDATES, SEEN = 11, 12  # steps the sampling rule's weights made; TOLD when they
 RUNNING, DECIDED, EXHAUSTED = 0, 1, 2  # values of clock[STOPPED]
 NONE = -1  # "none of the policies", as an answer and as a leader
 # what the entries of State.level hold
-EVIDENCE, NEEDED, WEAKEST = range(3)
+EVIDENCE, NEEDED, WEAKEST, NOT_COMPUTED_TIMES = range(4)
 # what the rows of State.bets hold, L rows of each: a cell's first outcome; how many outcomes it took until
 # one differed from it, and by how much; the sum and the sum of squares of all distances to it
 FIRST, LENGTH, LEAP, SHIFTED, SQUARES = range(5)
@@ -48,7 +48,7 @@ class State(NamedTuple):
     bets: Array  # (5 L, K) what bets start from where the outcomes' scale is unknown: FIRST, LENGTH, ...
     theta: Array  # the latest posterior draw of each cell
     clock: Ints  # TOLD, ASKED, ...
-    level: Array  # EVIDENCE, NEEDED, WEAKEST: as of the last check
+    level: Array  # EVIDENCE, NEEDED, WEAKEST: as of the last check; how often evidence was not computed
 
 
 class Work(NamedTuple):

@@ -27,29 +27,37 @@ from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOL
 from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import evidence, kaufmann_koolen, stylised
 from evenhand.procedure.stopping.cells import cell_above, cell_below, threshold
+from evenhand.procedure.stopping.logs import NOT_COMPUTED
 from evenhand.theory import inner
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 UNDECIDED, MET, FAILED = range(3)
+NOT_KNOWN = -1  # of a policy: the evidence could not be computed
 WORDS = ("undecided", "met", "failed")
 HALVINGS = 200  # enough to reach neighbouring numbers
 
 
 @kernel(apart=True)
 def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
-    """Does policy k meet its whole requirement? `work` holds up-to-date estimates (`estimates.refresh`)."""
+    """Does policy k meet its whole requirement? `work` holds up-to-date estimates (`estimates.refresh`).
+
+    MET, FAILED, UNDECIDED, or NOT_KNOWN.
+    """
     if spec.region.kind != BOX:
         for g in range(spec.phi.shape[0]):
             if state.n[g, k] == 0.0:
                 return UNDECIDED
     if spec.stopping in (CERTIFIED, BUDGET):
         needed = threshold(spec)
-        if evidence.fails(spec, state, work, k) >= needed:
+        fails = evidence.fails(spec, state, work, k)
+        if fails >= needed:
             return FAILED
         met, _ = evidence.meets(spec, state, work, k)
-        return MET if met >= needed else UNDECIDED
+        if met >= needed:
+            return MET
+        return NOT_KNOWN if min(fails, met) == NOT_COMPUTED else UNDECIDED
     if work.margin[k] >= 0.0:
         _, lower, _ = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
         return MET if lower >= _likelihood_level(spec, state, k, True) else UNDECIDED
@@ -57,12 +65,17 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
     return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
 
 
-def verdicts(spec: Spec, state: State, work: Work) -> tuple[Ints, Ints]:
-    """Of all cells, (L, K), and of all policies, (K,). `work` holds up-to-date estimates."""
+def verdicts(spec: Spec, state: State, work: Work) -> tuple[Ints, Ints, bool]:
+    """Of all cells, (L, K), and of all policies, (K,); and was all evidence computed?
+
+    `work` holds up-to-date estimates. What was not computed is undecided.
+    """
     cells, policies = np.zeros(spec.phi.shape, dtype=np.int64), np.zeros(spec.phi.shape[1], dtype=np.int64)
     judge_every_cell(spec, state, cells)
     judge_every_policy(spec, state, work, policies)
-    return reconciled(spec.region.kind, cells, policies)
+    known = policies != NOT_KNOWN
+    found = reconciled(spec.region.kind, cells, np.where(known, policies, UNDECIDED))
+    return *found, bool(known.all())
 
 
 def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:
@@ -202,7 +215,7 @@ def _end(spec: Spec, state: State, g: int, k: int, level: float, sign: float) ->
         while against(spec, state, g, k, outside, sign) < level:
             step *= 2.0
             outside = inside - sign * step
-            if step > 1e150:
+            if not step <= 1e150:
                 return edge
     else:
         # just inside the edge: on it a divergence may be infinite or undefined

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from evenhand.model.problem import Problem
-from evenhand.procedure.spec import Budget, Calibrated, Procedure
+from evenhand.procedure.spec import Budget, Calibrated, Procedure, is_unproven
 from evenhand.procedure.stopping.cells import wrong_answers
 
 SOURCES = {
@@ -128,6 +128,8 @@ def _rule(problem: Problem, procedure: Procedure) -> Methods:
         return _calibrated(stopping, procedure.delta)
     if stopping == "stylised":
         return _stylised(procedure.delta)
+    if is_unproven(problem, procedure):
+        return _unproven()
     if stopping == "kaufmann-koolen":
         return _kaufmann_koolen(procedure.delta)
     return _certified(problem, procedure.delta)
@@ -151,6 +153,16 @@ def _kaufmann_koolen(delta: float) -> Methods:
         _always(delta),
         "The likelihood-ratio evidence of each comparison must pass the bound of Kaufmann and Koolen "
         "for the cells of that comparison, with a union over the possible wrong answers.",
+        ("kaufmann", "garivier"),
+    )
+
+
+def _unproven() -> Methods:
+    return Methods(
+        "No guarantee: the threshold of Kaufmann and Koolen is proved for a variance that is known, and here "
+        "it was estimated.",
+        "The likelihood-ratio evidence of each comparison, with estimated variances, must pass the bound of "
+        "Kaufmann and Koolen for known ones. The pair is refused for new experiments.",
         ("kaufmann", "garivier"),
     )
 

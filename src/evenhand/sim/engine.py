@@ -22,6 +22,7 @@ from evenhand.procedure.state import (
     EMPTY,
     EVIDENCE,
     NEEDED,
+    NOT_COMPUTED_TIMES,
     RUNNING,
     STARTED,
     STOPPED,
@@ -199,6 +200,8 @@ def _finish(body: Body, truth: int, rows: Rows, row: int) -> None:
     rows.stopped[row] = state.clock[STOPPED] == DECIDED
     rows.answer[row], rows.truth[row] = state.clock[ANSWER], truth
     rows.evidence[row], rows.near[row] = state.level[EVIDENCE], desk.peak[NEAR]
+    if state.level[NOT_COMPUTED_TIMES] > 0.0:
+        rows.evidence[row] = math.nan  # `jobs` says so
     for g in range(state.n.shape[0]):
         for k in range(state.n.shape[1]):
             rows.shares[g, k] += int(state.n[g, k] / state.clock[TOLD] / SHARE_UNIT + 0.5)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import fingerprint
-from evenhand.errors import BadInput, EvenhandError
+from evenhand.errors import BadInput, EvenhandError, NotComputed
 from evenhand.procedure.spec import ORACLE, Spec, check_start, compile_spec
 from evenhand.sim import engine
 from evenhand.sim.body import Rows, Trace, new_body, new_rows, new_trace
@@ -77,6 +77,13 @@ def run_shard(shard: Shard) -> Rows:
         )
     rows = new_rows(shard.count, len(job.checkpoints), job.spec.phi.shape)
     _run(job, shard.first, shard.count, rows, new_trace(0))
+    unknown = np.flatnonzero(np.isnan(rows.evidence))
+    if unknown.size:
+        raise NotComputed(
+            f"the evidence in replication {shard.first + int(unknown[0])} could not be computed at every "
+            "look; that is a fault of the program, not a lack of evidence. Please report it with the study "
+            "and the seed."
+        )
     return rows
 
 

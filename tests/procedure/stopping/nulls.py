@@ -66,7 +66,7 @@ def crossings(family: str, requirement: str, runs: int, horizon: int, seed: int)
     outcome, how, number = FAMILIES[family]
     constraint, means = REQUIREMENTS[requirement]
     if family == "binomial":  # its means count successes
-        constraint, means = _scaled(constraint, number), tuple(number * m for m in means)
+        constraint, means = scaled(constraint, number), tuple(number * m for m in means)
     groups = {f"group {g}": 1.0 / len(means) for g in range(len(means))}
     spec = compile_spec(Problem(["a", "b"], groups, outcome, constraint), Procedure())
     unit = np.repeat(outcome.to_unit(means)[:, None], 2, axis=1)
@@ -80,7 +80,7 @@ def is_too_often(count: int, runs: int) -> bool:
     return bool(stats.binom.sf(count - 1, runs, ALPHA) < FALSE_ALARM)
 
 
-def _scaled(constraint: c.Constraint, by: float) -> c.Constraint:
+def scaled(constraint: c.Constraint, by: float) -> c.Constraint:
     if isinstance(constraint, c.Floors):
         return c.Floors(np.multiply(constraint.at_least, by))
     if isinstance(constraint, c.Caps):
@@ -94,7 +94,7 @@ def _scaled(constraint: c.Constraint, by: float) -> c.Constraint:
     if isinstance(constraint, c.Polyhedron):
         return c.Polyhedron(constraint.A, np.multiply(constraint.b, by))
     if isinstance(constraint, c.All):
-        return c.All(tuple(_scaled(part, by) for part in constraint.of))
+        return c.All(tuple(scaled(part, by) for part in constraint.of))
     if isinstance(constraint, c.Penalty):
         return c.Penalty(np.multiply(constraint.floor, by), constraint.gamma)
     return constraint

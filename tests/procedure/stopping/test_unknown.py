@@ -110,3 +110,13 @@ def test_one_cell_is_the_known_variance_at_the_worst_plausible_one() -> None:
     assert unknown.cell(state, 0, 0, 0.0, 1.0, CEILING) == CEILING
     wrong_side = math.log(0.9) + min(gaussian.cell(n, s, v, 2.0, 1.0) for v in (low, high))
     assert unknown.cell(state, 0, 0, 2.0, 1.0, CEILING) == pytest.approx(wrong_side, rel=1e-12)
+
+
+def test_a_first_difference_whose_square_vanishes_says_nothing() -> None:
+    # 1e-244 squared is 0 in floating point; it used to be taken for all the evidence that is ever asked for
+    xs = [0.0, 1.4e-244, 0.0, 1.0]
+    spec = spec_of(GaussianUnknown(), [1.0])
+    state, work = heard(spec, {(0, 0): xs, (1, 0): xs})
+    assert unknown.plausible(state, 0, 0, 1, CEILING) == (0.0, math.inf)
+    assert unknown.cell(state, 0, 0, -5.0, 1.0, CEILING) == NOTHING
+    assert unknown.ahead(spec, state, 0, 1, CEILING, work.scratch) == NOTHING

@@ -9,7 +9,20 @@ from evenhand.model.constraints import Constraint, NoConstraint
 from evenhand.model.families import Family
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
-from evenhand.procedure.state import State, Work, new_state, new_work, record
+from evenhand.procedure.state import (
+    EMPTY,
+    FIRST,
+    LEAP,
+    LENGTH,
+    SHIFTED,
+    SQUARES,
+    TOLD,
+    State,
+    Work,
+    new_state,
+    new_work,
+    record,
+)
 
 
 def spec_of(
@@ -40,4 +53,19 @@ def heard(spec: Spec, outcomes: dict[tuple[int, int], ArrayLike]) -> tuple[State
     for (k, g), xs in outcomes.items():
         for x in np.asarray(xs, dtype=float):
             record(spec, state, work, k, g, x, False)
+    return state, work
+
+
+def as_if_told(spec: Spec, n: ArrayLike, means: ArrayLike, sd: float = 0.5) -> tuple[State, Work]:
+    """So many outcomes per cell (L x K) with these means (unit scale), and what bets remember of them.
+
+    A cell's first outcome is its mean; of unknown variance, half of its outcomes are sd below, half above.
+    """
+    state, work = counted(spec, n, means)
+    bets = state.bets.reshape(5, *state.n.shape)
+    bets[FIRST] = np.asarray(means) - (sd if spec.unknown_variance else 0.0)
+    if spec.unknown_variance:
+        bets[LENGTH], bets[LEAP] = 2.0, 2.0 * sd
+        bets[SHIFTED], bets[SQUARES] = state.n * sd, 2.0 * state.n * sd**2
+    state.clock[EMPTY], state.clock[TOLD] = 0, int(state.n.sum())
     return state, work

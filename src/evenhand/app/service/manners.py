@@ -19,6 +19,7 @@ from evenhand.errors import (
     Conflict,
     EvenhandError,
     IntegrityFailed,
+    NotComputed,
     NotFound,
     StorageFailed,
 )
@@ -32,6 +33,7 @@ STATUS: tuple[tuple[type[EvenhandError], int], ...] = (
     (Closed, 409),
     (StorageFailed, 503),
     (IntegrityFailed, 500),
+    (NotComputed, 500),
     (BadId, 400),
     (BadInput, 422),
 )

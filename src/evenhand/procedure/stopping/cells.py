@@ -8,40 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.region import BOX, PENALTY, Region
-from evenhand.model.units import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
-from evenhand.procedure.spec import Spec
+from evenhand.model.units import EXPONENTIAL, GAUSSIAN, divergence, edge_high, edge_low
+from evenhand.procedure.spec import FIRST_EVIDENCE, Spec
 from evenhand.procedure.state import State
 from evenhand.procedure.stopping import gaussian, mixture, tilt, unknown
-from evenhand.procedure.stopping.logs import NOTHING
+from evenhand.procedure.stopping.levels import atom_ceiling, threshold, wrong_answers
+from evenhand.procedure.stopping.logs import NOTHING, known
+from evenhand.procedure.stopping.tilt import MIXTURE_COST, combined
+
+__all__ = ["ahead", "atom_ceiling", "cell_above", "cell_below", "row", "threshold", "wrong_answers"]
 
 Array = NDArray[np.float64]
-
-
-@kernel
-def threshold(spec: Spec) -> float:
-    """def:delta-PAC: what the evidence against every alternative must reach, ln(wrong answers / delta)."""
-    return math.log(wrong_answers(spec.region, spec.phi.shape[1]) / spec.delta)
-
-
-@kernel
-def wrong_answers(region: Region, policies: int) -> int:
-    """Of K policies and "none", K answers are wrong; where a policy cannot fail, "none" is no answer."""
-    if region.kind == PENALTY:
-        return policies - 1
-    if region.kind != BOX:
-        return policies
-    for g in range(region.lo.shape[0]):
-        if region.lo[g, 0] > -math.inf or region.hi[g, 0] < math.inf:
-            return policies
-    return policies - 1
-
-
-@kernel
-def atom_ceiling(spec: Spec) -> float:
-    """The most that is ever asked of one atom: the threshold, were it alone to carry an average over all."""
-    groups = spec.phi.shape[0]
-    return threshold(spec) + math.log(float(groups * (groups + 1) + spec.region.rows.shape[0]))
 
 
 @kernel(apart=True)
@@ -51,7 +28,7 @@ def cell_above(spec: Spec, state: State, g: int, k: int, c: float) -> float:
         return NOTHING
     if c < edge_low(spec.code) or (spec.code == EXPONENTIAL and c <= 0.0):
         return math.inf
-    return _cell(spec, state, g, k, c, 1.0)
+    return known(_cell(spec, state, g, k, c, 1.0))
 
 
 @kernel(apart=True)
@@ -59,7 +36,7 @@ def cell_below(spec: Spec, state: State, g: int, k: int, c: float) -> float:
     """ln e-value of one cell against {mean >= c}."""
     if c <= edge_low(spec.code):
         return NOTHING
-    return math.inf if c > edge_high(spec.code) else _cell(spec, state, g, k, c, -1.0)
+    return math.inf if c > edge_high(spec.code) else known(_cell(spec, state, g, k, c, -1.0))
 
 
 @kernel
@@ -69,7 +46,13 @@ def _cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> fl
     n, s, phi = state.n[g, k], state.s[g, k], spec.phi[g, k]
     if spec.code == GAUSSIAN:
         return gaussian.cell(n, s, phi, c, sign)
-    return tilt.cell(spec.code, n / phi, s / phi, c, sign)
+    found, ceiling = tilt.cell(spec.code, n / phi, s / phi, c, sign), atom_ceiling(spec)
+    if spec.evidence == FIRST_EVIDENCE:
+        return found
+    most = n / phi * divergence(spec.code, s / n, c) if n > 0.0 else 0.0
+    if found >= ceiling or most - MIXTURE_COST <= max(found, 0.0):
+        return found
+    return combined(found, mixture.cell(spec, state, g, k, c, sign), ceiling)
 
 
 @kernel(apart=True)
@@ -84,9 +67,9 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
             return cell_below(spec, state, only, k, c / a[only])
         return cell_above(spec, state, only, k, c / a[only])
     if spec.unknown_variance:
-        return unknown.row(state, k, a, c, atom_ceiling(spec), work)
+        return known(unknown.row(state, k, a, c, atom_ceiling(spec), work))
     if spec.code == GAUSSIAN:
-        return gaussian.row(spec, state, k, a, c)
+        return known(gaussian.row(spec, state, k, a, c))
     if spec.code == EXPONENTIAL:
         return mixture.row(spec, state, k, a, c, work)
     return tilt.row(spec, state, k, a, c, work)
@@ -99,9 +82,9 @@ def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) 
     More than `enough` is never needed.
     """
     if spec.unknown_variance:
-        return unknown.ahead(spec, state, i, k, threshold(spec), work)
+        return known(unknown.ahead(spec, state, i, k, threshold(spec), work))
     if spec.code == GAUSSIAN:
-        return gaussian.ahead(spec, state, i, k)
+        return known(gaussian.ahead(spec, state, i, k))
     if spec.code == EXPONENTIAL:
         return mixture.ahead(spec, state, i, k, work)
     return tilt.ahead(spec, state, i, k, enough, work)

@@ -26,7 +26,7 @@ from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
 from evenhand.procedure.stopping import cells, mixture, penalised
 from evenhand.procedure.stopping.cells import atom_ceiling, cell_above, cell_below, threshold
-from evenhand.procedure.stopping.logs import NOTHING, add
+from evenhand.procedure.stopping.logs import NOT_COMPUTED, NOTHING, add
 
 __all__ = ["ahead", "cell_above", "cell_below", "fails", "meets", "threshold"]
 
@@ -58,12 +58,14 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     elif r.kind == CONVEX:
         total, atoms = _rows_broken(spec, state, work, k)
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
-        total, atoms = add(total, _quota(spec, state, work, k, -1.0, r.need)[0]), atoms + 1
+        total, atoms = _added(total, _quota(spec, state, work, k, -1.0, r.need)[0]), atoms + 1
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
         total, atoms = (
-            add(total, mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
+            _added(total, mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
             atoms + 1,
         )
+    if math.isnan(total):
+        return NOT_COMPUTED
     return max(total - math.log(float(atoms)), NOTHING) if atoms > 0 else NOTHING
 
 
@@ -95,6 +97,12 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
 
 
 @kernel
+def _added(total: float, value: float) -> float:
+    """ln(e^total + e^value); not a number from the first value on that was not computed."""
+    return math.nan if math.isnan(total) or value == NOT_COMPUTED else add(total, value)
+
+
+@kernel
 def _quadratic(r: Region) -> Region:
     """The quadratic of an intersection, alone."""
     return Region(
@@ -110,9 +118,9 @@ def _bounds_broken(spec: Spec, state: State, k: int) -> tuple[float, int]:
     for g in range(spec.phi.shape[0]):
         low, high = spec.region.lo[g, k], spec.region.hi[g, k]
         if low > -math.inf:
-            total, atoms = add(total, cell_below(spec, state, g, k, low)), atoms + 1
+            total, atoms = _added(total, cell_below(spec, state, g, k, low)), atoms + 1
         if high < math.inf:
-            total, atoms = add(total, cell_above(spec, state, g, k, high)), atoms + 1
+            total, atoms = _added(total, cell_above(spec, state, g, k, high)), atoms + 1
     return total, atoms
 
 
@@ -143,7 +151,7 @@ def _pairs_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, 
             if g != h:
                 _pair(work.lam_i, g, h, 1.0, -spec.region.rho)
                 value = _broken(spec, state, k, work.lam_i, -spec.region.slack, work.scratch)
-                total = add(total, value)
+                total = _added(total, value)
     return total, groups * (groups - 1)
 
 
@@ -174,7 +182,7 @@ def _rows_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, i
     """The sum of the e-values against {row.m >= rhs}, and how many rows."""
     r, total = spec.region, -math.inf
     for j in range(r.rows.shape[0]):
-        total = add(total, _broken(spec, state, k, r.rows[j], r.rhs[j, k], work.scratch))
+        total = _added(total, _broken(spec, state, k, r.rows[j], r.rhs[j, k], work.scratch))
     return total, r.rows.shape[0]
 
 
@@ -223,6 +231,8 @@ def _quota(spec: Spec, state: State, work: Work, k: int, sign: float, take: int)
         for g in range(groups):
             if values[g] < values[smallest]:
                 smallest = g
+        if values[smallest] == NOT_COMPUTED:
+            return NOT_COMPUTED, smallest
         total = add(total, values[smallest])
         weakest = smallest if weakest < 0 else weakest
         values[smallest] = math.inf

@@ -8,6 +8,14 @@ from evenhand._kernel import kernel
 
 # the log of no evidence at all: finite, so that it can be shown, and lost beside anything it is added to
 NOTHING = -700.0
+# the log of evidence whose bound could not be computed: below all else, so that nothing is decided by it
+NOT_COMPUTED = -math.inf
+
+
+@kernel
+def known(value: float) -> float:
+    """The value; what is not a number was not computed, and must not be passed over in a comparison."""
+    return NOT_COMPUTED if math.isnan(value) else value
 
 
 @kernel

@@ -24,16 +24,17 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import Region
-from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN, edge_high, edge_low
+from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import FIRST, State, Work
-from evenhand.procedure.stopping.logs import NOTHING, add
+from evenhand.procedure.stopping.logs import NOT_COMPUTED, NOTHING, add, known
 from evenhand.procedure.stopping.unknown import LOG_ON_MEANS, plausible
 from evenhand.theory import inner
 from evenhand.theory.regions.halfspace import reach
 
 Array = NDArray[np.float64]
 
+MANY = 1e7  # from so many outcomes on the log of the Gamma function would cancel too many digits
 N0 = 4.0  # gaussian: shifts of about half a standard deviation
 RATES = np.array([1.0, 1e-2, 1e-4, 1e-6])  # poisson: means of about 1/2, 50, 5,000, 500,000
 ENTER, LEAVE, BEAT = range(3)  # what the null is: policy k meets, policy i violates, rival k reaches policy i
@@ -75,6 +76,15 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
     return _half_space(spec, regret, table, c, rest)
 
 
+@kernel(apart=True)
+def cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
+    """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), exactly."""
+    v, mean, regret = _cell(spec, state, g, k)
+    if regret >= -NOTHING:
+        return NOTHING
+    return known((v * divergence(spec.code, mean, c) if sign * (mean - c) > 0.0 else 0.0) - regret)
+
+
 @kernel
 def _line(spec: Spec, state: State, k: int, a: Array, sign: float, start: int, table: Array) -> float:
     """Policy k's cells into the rows a, v, mean of the table; the regret of those that matter."""
@@ -94,7 +104,7 @@ def _half_space(spec: Spec, regret: float, table: Array, c: float, work: Array) 
     for j in range(a.size):
         low[j], high[j] = edge_low(spec.code), edge_high(spec.code)
     _, lower = reach(spec.code, v, mean, a, c, low, high, lam, work)
-    return lower - regret
+    return known(lower - regret)
 
 
 @kernel
@@ -111,14 +121,16 @@ def _against(
             v[g, side], mean[g, side], lost = _cell(spec, state, g, p)
             if spec.unknown_variance:
                 _, largest = plausible(state, g, p, sides * groups, ceiling)
-                v[g, side], lost = v[g, side] / largest, lost if largest < math.inf else -NOTHING
+                v[g, side], lost = v[g, side] / largest, -NOTHING if largest == math.inf else lost
+            if math.isnan(v[g, side] * mean[g, side]):
+                return NOT_COMPUTED
             regret += lost
     if regret >= -NOTHING:
         return NOTHING
     lower = _cheapest(spec, work, r, null, v, mean, rest) - regret
     if spec.unknown_variance:
-        lower = min(ceiling, lower + LOG_ON_MEANS)
-    return max(lower, NOTHING) if lower <= math.inf else NOTHING
+        lower = min(lower + LOG_ON_MEANS, ceiling)  # in this order what is not a number stays so
+    return max(lower, NOTHING) if -math.inf < lower <= math.inf else NOT_COMPUTED
 
 
 @kernel
@@ -149,6 +161,8 @@ def _cell(spec: Spec, state: State, g: int, k: int) -> tuple[float, float, float
 
 @kernel
 def _beta_regret(n: float, s: float) -> float:
+    if n > MANY:
+        return 0.5 * math.log(0.5 * math.pi * n) - half_excess(s) - half_excess(n - s) + 1.0 / (12.0 * n)
     best = _times_log(s, s / n) + _times_log(n - s, (n - s) / n)
     return best - (math.lgamma(0.5 + s) + math.lgamma(0.5 + n - s) - math.lgamma(1.0 + n)) + math.log(math.pi)
 
@@ -156,10 +170,24 @@ def _beta_regret(n: float, s: float) -> float:
 @kernel
 def _gamma_regret(n: float, s: float) -> float:
     mixed = -math.inf
+    if n > MANY or s > MANY:
+        for j in range(RATES.size):
+            rate = RATES[j]
+            mixed = add(mixed, 0.5 * math.log(2.0 * rate / n) - (0.5 + s) * math.log1p(rate / n))
+        return math.log(float(RATES.size)) - half_excess(s) - mixed
     for j in range(RATES.size):
         mixed = add(mixed, 0.5 * math.log(RATES[j]) - (0.5 + s) * math.log(RATES[j] + n))
     mixed += math.lgamma(0.5 + s) - 0.5 * math.log(math.pi) - math.log(float(RATES.size))
     return _times_log(s, s / n) - s - mixed
+
+
+@kernel
+def half_excess(s: float) -> float:
+    """ln Gamma(s + 1/2) less Stirling's s ln s - s + 1/2 ln 2 pi, which cancels in a regret."""
+    if s > 32.0:
+        y = 1.0 / (s * s)
+        return -(1.0 - y * (7.0 / 120.0 - y * 31.0 / 1344.0)) / (24.0 * s)
+    return math.lgamma(s + 0.5) - _times_log(s, s) + s - 0.5 * math.log(2.0 * math.pi)
 
 
 @kernel

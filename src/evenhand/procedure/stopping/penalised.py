@@ -38,7 +38,7 @@ from evenhand.procedure.stopping.lines import (
     stand_of,
     unmoved,
 )
-from evenhand.procedure.stopping.logs import NOTHING
+from evenhand.procedure.stopping.logs import NOT_COMPUTED, NOTHING
 
 Array = NDArray[np.float64]
 
@@ -78,6 +78,8 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, 
             return known
     waiting, size = work[12 * groups :], 3 + groups
     waiting[0], waiting[1], waiting[2] = _start(spec, leader, rival)
+    if math.isnan(waiting[0]):
+        return NOT_COMPUTED
     waiting[3:size] = EITHER
     least, weakest, choices, looks = plenty + CLEAR, math.inf, 1, 0
     while choices > 0:

@@ -56,7 +56,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array)
     eta, z1, z2, p1, p2 = gaussian.solve(gap, one, two)
     first = _worst(state.n[:, i], spec.shares, low[0], high[0], one, eta, z1, p1)
     second = _worst(state.n[:, k], spec.shares, low[1], high[1], two, eta, z2, p2)
-    return min(ceiling, LOG_ON_MEANS + eta * gap + first + second)
+    return min(LOG_ON_MEANS + eta * gap + first + second, ceiling)
 
 
 @kernel(apart=True)
@@ -69,7 +69,7 @@ def row(state: State, k: int, a: Array, c: float, ceiling: float, work: Array) -
     gap = c - one.dot
     eta, z, _, p, _ = gaussian.solve(gap, one, Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False))
     worst = _worst(state.n[:, k], a, low, high, one, eta, z, p)
-    return min(ceiling, LOG_ON_MEANS + eta * gap + worst)
+    return min(LOG_ON_MEANS + eta * gap + worst, ceiling)
 
 
 @kernel(apart=True)
@@ -80,7 +80,7 @@ def cell(state: State, g: int, k: int, c: float, sign: float, ceiling: float) ->
         return NOTHING
     n, s = state.n[g, k], state.s[g, k]
     least = min(gaussian.cell(n, s, low, c, sign), gaussian.cell(n, s, high, c, sign))
-    return min(ceiling, LOG_ON_MEANS + least)
+    return min(LOG_ON_MEANS + least, ceiling)
 
 
 @kernel
@@ -99,6 +99,8 @@ def plausible(state: State, g: int, k: int, cells: int, ceiling: float) -> tuple
     bet = _log_marginal(n, around) - _log_marginal(opening, leap * leap * (1.0 - 1.0 / opening))
     regret = bet + 0.5 * rest * (LOG_2_PI_E + math.log(variance))
     away = 2.0 * (ceiling + math.log(cells / ON_SIGMA) - regret) / rest
+    if away == math.inf:  # the square of the first difference is 0 in floating point: all was lost on it
+        return 0.0, math.inf
     return variance * math.exp(-_above(away)), variance * math.exp(_below(away))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from evenhand.judge.verdict import Verdict
 from evenhand.judge.words import bound_word, looser, under_other_bounds
+from evenhand.procedure.spec import is_unproven
 from evenhand.report.methods import fixed_methods
 from evenhand.report.pictures import allocation_picture, floors_picture
 from evenhand.report.rows import Estimate, Standing, plain
@@ -71,7 +72,8 @@ def _intervals(verdict: Verdict) -> str:
             "whose size was fixed before any outcome was seen. This and the risk hold at every size: nothing "
             "here is a large-sample approximation."
         )
-    if verdict.procedure.stopping_name not in ("certified", "kaufmann-koolen"):
+    unproven = is_unproven(verdict.problem, verdict.procedure)
+    if unproven or verdict.procedure.stopping_name not in ("certified", "kaufmann-koolen"):
         return f"Each interval holds the true mean with probability {share}, nominally: nothing proves it."
     return f"Each interval holds the true mean with probability at least {share}, however often one looks."
 

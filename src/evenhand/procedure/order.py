@@ -1,0 +1,113 @@
+"""Are the outcomes of a cell sorted by size? The evidence of some families depends on their order.
+
+Exponential, gamma and unknown-variance bets learn a cell's scale from its first outcomes. Rows that were
+sorted by outcome begin with the most extreme ones, and what is then called evidence is none.
+
+Independent outcomes of one distribution come in every order equally often. So, with n outcomes of a cell,
+
+    they never fall           with probability  product over values of (how often it occurs)! / n!
+    k of m pairs rise         with probability  at most exp(-m (ln 2 - h(k/m))) for k >= m/2   (Chernoff)
+
+where pairs are disjoint neighbours that differ, and h is the entropy. The same holds for rising and falling
+exchanged. The first finds small cells that are sorted, the second large ones that are nearly so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.errors import BadInput
+from evenhand.model.problem import Problem
+from evenhand.procedure.spec import Procedure
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FAMILIES = ("gaussian-unknown", "exponential", "gamma")
+BY_EVIDENCE = ("certified", "budget")  # the other rules use likelihood ratios, which have no order
+FALSE_ALARM = 1e-9  # chance that any cell of data in their true order is called sorted
+TESTS = 6  # of a cell: never falls, never rises, and pairs of either parity that rise or fall
+# what the rows of Order.counts hold: outcomes; steps up and down; and both among pairs, by parity
+OUTCOMES, UP, DOWN, RISES, FALLS = 0, 1, 2, 3, 5
+
+
+class Order(NamedTuple):
+    """What was seen of the order of the outcomes in each cell, (L, K)."""
+
+    last: Array  # the latest outcome
+    run: Ints  # how many outcomes in a row have been equal to it
+    ties: Array  # sum of ln(length!) over the runs of equal outcomes before this one
+    counts: Ints  # (7, L, K): OUTCOMES, UP, DOWN, RISES (2), FALLS (2)
+
+
+def depends_on_order(problem: Problem, procedure: Procedure) -> bool:
+    """Does this procedure's evidence depend on the order of the outcomes within a cell?"""
+    return problem.family.name in FAMILIES and procedure.stopping_name in BY_EVIDENCE
+
+
+def new_order(shape: tuple[int, int]) -> Order:
+    """Nothing seen yet, in L x K cells."""
+    return Order(
+        np.zeros(shape),
+        np.zeros(shape, dtype=np.int64),
+        np.zeros(shape),
+        np.zeros((7, *shape), dtype=np.int64),
+    )
+
+
+@kernel
+def note_order(order: Order, policies: Ints, groups: Ints, outcomes: Array) -> None:
+    """Take in outcomes, in the order in which they are given."""
+    for i in range(outcomes.shape[0]):
+        k, g, x = policies[i], groups[i], outcomes[i]
+        n = order.counts[OUTCOMES, g, k]
+        order.counts[OUTCOMES, g, k] += 1
+        before = order.last[g, k]
+        order.last[g, k] = x
+        if n == 0 or x == before:
+            order.run[g, k] += 1
+            continue
+        order.ties[g, k] += math.lgamma(order.run[g, k] + 1.0)
+        order.run[g, k] = 1
+        up = 1 if x > before else 0
+        order.counts[UP, g, k] += up
+        order.counts[DOWN, g, k] += 1 - up
+        order.counts[(RISES if up == 1 else FALLS) + n % 2, g, k] += 1
+
+
+def refuse_sorted(problem: Problem, order: Order) -> None:
+    """Refuse data in which the outcomes of some cell come sorted by size, or nearly so."""
+    level = math.log(FALSE_ALARM / (TESTS * order.last.size))
+    for k, policy in enumerate(problem.policies):
+        for g, group in enumerate(problem.group_names):
+            if log_chance(order, g, k) <= level:
+                raise BadInput(
+                    f"the outcomes of {policy!r} in {group!r} come sorted by size, or nearly so, and the "
+                    f"evidence of {problem.family.name} outcomes depends on their order; give the rows in "
+                    "the order in which they were observed."
+                )
+
+
+def log_chance(order: Order, g: int, k: int) -> float:
+    """The log of the chance, or a bound on it, of the least likely thing seen of a cell's order."""
+    n, up, down, *pairs = order.counts[:, g, k].tolist()
+    found = 0.0
+    if n > 0 and min(up, down) == 0:
+        found = float(order.ties[g, k]) + math.lgamma(order.run[g, k] + 1.0) - math.lgamma(n + 1.0)
+    for rises, falls in zip(pairs[:2], pairs[2:], strict=True):
+        found = min(found, _chernoff(max(rises, falls), rises + falls))
+    return found
+
+
+def _chernoff(k: int, m: int) -> float:
+    """The log of Chernoff's bound on the chance of k or more heads in m tosses, k >= m/2."""
+    if m == 0:
+        return 0.0
+    share = k / m
+    entropy = -share * math.log(share) - ((1.0 - share) * math.log(1.0 - share) if k < m else 0.0)
+    return -m * (math.log(2.0) - entropy)

@@ -1,0 +1,95 @@
+"""Experiments that an earlier version began with evidence or rules that are others today."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import evenhand as eh
+from evenhand.judge.verdict import judge_state
+from evenhand.live import words
+from evenhand.live.audit import audit
+from evenhand.live.experiment import Experiment
+from evenhand.live.status import status_of
+from evenhand.procedure.spec import EVIDENCE_VERSION, FIRST_EVIDENCE
+from evenhand.procedure.state import EVIDENCE
+from tests.live.world import SetClock, create, play
+
+HOME = Path(__file__).with_name("begun_before")
+HEADS = {
+    "collapsed": "12b523c20e5361a6a7600a5632396232d12abeea2af38551a47d936fc077ed88",
+    "unproven": "f2df19b74f8c6f56b46f896acd9473066746a4282113319d3ce873f17a37d630",
+}
+
+
+@pytest.fixture
+def copy(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(shutil.copy(HOME / f"{request.param}.journal", tmp_path / "t.db"))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_event_is_derived_again(name: str, tmp_path: Path) -> None:
+    journal = str(shutil.copy(HOME / f"{name}.journal", tmp_path / "t.db"))
+    for source in (journal, str(HOME / f"{name}.jsonl")):
+        found = audit(source, head=HEADS[name])
+        assert found.identical, found.first_difference
+
+
+@pytest.mark.parametrize("copy", ["collapsed"], indirect=True)
+def test_an_experiment_goes_on_by_the_evidence_it_was_begun_with_and_says_so(copy: str) -> None:
+    with Experiment.open(copy, clock=SetClock()) as trial:
+        assert trial.protocol.spec.evidence == FIRST_EVIDENCE
+        status = trial.status()
+        assert status["evidence"] == pytest.approx(-8.317766166719343, rel=1e-12)
+        assert status["sentence"].endswith(words.OLDER_EVIDENCE)
+        view = trial.present()
+        verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
+        assert (verdict.decided, verdict.answer) == (True, "a")
+        assert verdict.evidence > 1000.0
+        trial.tell(trial.ask(1)[0], 600_000.0)
+    assert audit(copy, head=HEADS["collapsed"]).identical
+
+
+def test_a_new_experiment_is_begun_with_the_present_evidence(tmp_path: Path) -> None:
+    address = str(tmp_path / "t.db")
+    with create(address, clock=SetClock()) as trial:
+        assert trial.protocol.evidence == EVIDENCE_VERSION == trial.protocol.spec.evidence
+        play(trial, 12)
+        assert words.OLDER_EVIDENCE not in trial.status()["sentence"]
+    with Experiment.open(address, write=False) as trial:
+        assert trial.protocol.spec.evidence == EVIDENCE_VERSION
+    assert audit(address).identical
+
+
+@pytest.mark.parametrize("copy", ["unproven"], indirect=True)
+def test_an_unproven_experiment_is_read_and_told_but_asks_no_more(copy: str) -> None:
+    with Experiment.open(copy, clock=SetClock()) as trial:
+        sentence = trial.status()["sentence"]
+        assert words.UNPROVEN in sentence
+        assert "certified for" not in sentence
+        [held] = trial.ask(1, worker="w")  # it has this one already
+        with pytest.raises(eh.Closed, match="guarantee of this experiment does not hold"):
+            trial.ask(1, worker="another")
+        assert trial.tell(held, 0.3).counted
+        with pytest.raises(eh.Closed, match="certified"):
+            trial.ask(1, worker="w")
+        page = eh.report(trial)
+    assert "No guarantee" in page.html()
+    assert "Certified:" not in page.html()
+    assert audit(copy, head=HEADS["unproven"]).identical
+
+
+@pytest.mark.parametrize("copy", ["collapsed"], indirect=True)
+def test_a_status_says_where_evidence_could_not_be_computed(copy: str) -> None:
+    with Experiment.open(copy, write=False) as trial:
+        view = trial.present()
+    assert words.NOT_COMPUTED not in status_of(view, 0.0)["sentence"]
+    view.state.level[EVIDENCE] = float("-inf")
+    status = status_of(view, 0.0)
+    assert status["sentence"].count(words.NOT_COMPUTED) == 1
+    assert status["evidence"] is None
+    view.state.s[0, 0] = float("nan")
+    view.state.level[EVIDENCE] = 0.0
+    assert words.NOT_COMPUTED in status_of(view, 0.0)["sentence"]
