@@ -14,13 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evenhand.errors import StorageFailed
+from evenhand.live.file_systems import refuse_remote
 
 MOUNTS = Path("/proc/self/mountinfo")  # what is mounted where, on Linux
 _SIZE = 128  # bytes; always the same, so that overwriting needs no free space
-_NETWORK = (
-    "nfs", "nfs4", "cifs", "smb3", "smbfs", "sshfs", "afs", "ceph", "glusterfs", "lustre", "gfs2", "ocfs2",
-    "9p", "davfs",
-)  # fmt: skip
 
 
 class Mark(NamedTuple):
@@ -36,13 +33,17 @@ class FileLock:
 
     def __init__(self, journal: Path, wait: float = 0.0) -> None:
         self.path = journal.with_name(journal.name + ".lock")
-        _refuse_network(journal)
-        try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as problem:
-            raise StorageFailed(f"{self.path} cannot be written: {problem.strerror}.") from None
+        refuse_remote(journal, MOUNTS)
         self._acquire(journal, wait)
         _, self.mark = _read(self._file)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Is the file that is locked still the one that another process would find?"""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
+        except OSError:
+            return False
 
     def remember(self, mark: Mark | None) -> None:
         """Write down the last event written, after it is safe on disk."""
@@ -51,14 +52,18 @@ class FileLock:
         self.mark = mark
 
     def release(self) -> None:
+        """Close the file: that ends the lock, unless another process holds the same open file by a fork."""
         os.close(self._file)
 
     def _acquire(self, journal: Path, wait: float) -> None:
         deadline = time.monotonic() + wait
         while True:
+            self._file = self._opened()
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
+                if self.is_in_place:
+                    return
+                os.close(self._file)  # somebody removed it between opening and locking: begin again
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     holder, _ = _read(self._file)
@@ -67,7 +72,14 @@ class FileLock:
                         f"{journal} must have one writer; process {holder or 'unknown'} is writing it. "
                         "Send your calls to that process, or stop it first."
                     ) from None
+                os.close(self._file)
                 time.sleep(0.02)
+
+    def _opened(self) -> int:
+        try:
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as problem:
+            raise StorageFailed(f"{self.path} cannot be written: {problem.strerror}.") from None
 
 
 def _read(file: int) -> tuple[str, Mark | None]:
@@ -75,26 +87,3 @@ def _read(file: int) -> tuple[str, Mark | None]:
     if len(words) != 4:
         return (words[0] if words else ""), None
     return words[0], Mark(int(words[1]), int(words[2]), bytes.fromhex(words[3]))
-
-
-def _refuse_network(journal: Path) -> None:
-    kind = _file_system(journal)
-    if kind is not None and kind.removeprefix("fuse.") in _NETWORK:
-        raise StorageFailed(
-            f"{journal} is on a network file system ({kind}), where locks and writes are not reliable; "
-            "keep the journal on a local disk, or use a postgresql:// address."
-        )
-
-
-def _file_system(journal: Path) -> str | None:
-    """The kind of file system a file is on, where the system says so."""
-    if not MOUNTS.exists():
-        return None
-    place = journal.resolve()
-    best, kind = Path(""), None
-    for line in MOUNTS.read_text(errors="replace").splitlines():
-        left, _, right = line.partition(" - ")
-        mount = Path(left.split()[4].encode().decode("unicode_escape"))
-        if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
-            best, kind = mount, right.split()[0]
-    return kind
