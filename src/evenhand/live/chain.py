@@ -68,7 +68,7 @@ def extend(head: Head, bodies: Iterable[bytes]) -> list[Record]:
     records = []
     seq, previous = head
     for body in bodies:
-        seq, previous = seq + 1, link(previous, body)
+        seq, previous = seq + 1, hashlib.sha256(previous + body).digest()  # as `link`, a million times
         records.append(Record(seq, body, previous))
     return records
 

@@ -18,6 +18,15 @@ class Clock:
         return time.monotonic()
 
 
+SYSTEM_CLOCK = Clock()
+
+
+class Deadlines(dict[int, float]):
+    """By ticket, when its lease runs out by the steady clock of this process."""
+
+    seen: float | None = None  # when this process last knew of every ticket that was out
+
+
 def utc(seconds: float) -> str:
     """Seconds since 1970 as text. Later times sort after earlier ones."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:26] + "Z"

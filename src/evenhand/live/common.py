@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
-from evenhand.errors import BadInput, Closed, Conflict
-from evenhand.live import events as ev
+from evenhand.errors import BadInput, Closed
 from evenhand.live.fold import Fold
 from evenhand.live.protocol import LIMITS
 from evenhand.live.tickets import ticket_code
-
-E = TypeVar("E", bound=ev.Event)
 
 
 def code(fold: Fold, ticket: int) -> str:
     """A ticket as people see it."""
     return ticket_code(fold.protocol.hash, ticket)
-
-
-def answered(kind: type[E], event: ev.AnyEvent, key: str | None) -> E:
-    """The event that an earlier request with this key made; a key stands for one request."""
-    if not isinstance(event, kind):
-        raise Conflict(f"the key {key!r} was used for another request; take a new key for a new request.")
-    return event
 
 
 def refuse_unless_open(fold: Fold, what: str) -> None:

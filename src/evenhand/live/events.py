@@ -30,6 +30,7 @@ class Event(
     back: float = 0.0  # seconds by which that clock was behind the latest time in the log
     key: str | None = None  # the request this answers, so that a repeated request finds its answer
     part: int = 0  # which event of that request
+    request: str | None = None  # digest of that request, in its first event, where the caller gave the key
 
 
 class Created(Event, frozen=True, kw_only=True, tag="created"):
@@ -162,6 +163,12 @@ class Viewed(Event, frozen=True, kw_only=True, tag="viewed"):
     what: str
 
 
+class Answered(Event, frozen=True, kw_only=True, tag="answered"):
+    """The answer to a request with a key, where the request's other events do not give it."""
+
+    answer: list[Any] | None = None
+
+
 class Snapshot(Event, frozen=True, kw_only=True, tag="snapshot"):
     """The fold of all events before, so that opening need not begin at event one."""
 
@@ -170,7 +177,7 @@ class Snapshot(Event, frozen=True, kw_only=True, tag="snapshot"):
 
 AnyEvent = (
     Created | Asked | Told | Late | Dropped | Expired | Amended | Imported | Refused
-    | Paused | Resumed | Stopped | Closed | Viewed | Snapshot
+    | Paused | Resumed | Stopped | Closed | Viewed | Answered | Snapshot
 )  # fmt: skip
 
 _decoder = msgspec.json.Decoder(AnyEvent)

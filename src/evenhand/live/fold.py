@@ -57,7 +57,7 @@ class Fold:
             ev.Asked: self._asked, ev.Told: self._told, ev.Late: self._late, ev.Dropped: self._dropped,
             ev.Expired: self._expired, ev.Imported: self._imported, ev.Refused: self._refused,
             ev.Paused: self._paused, ev.Resumed: self._resumed, ev.Stopped: self._stopped,
-            ev.Closed: self._closed, ev.Viewed: self._viewed,
+            ev.Closed: self._closed, ev.Viewed: self._viewed, ev.Answered: self._answered,
         }  # fmt: skip
 
     @property
@@ -215,6 +215,9 @@ class Fold:
 
     def _closed(self, seq: int, event: ev.Closed) -> None:
         self.closed = True
+
+    def _answered(self, seq: int, event: ev.Answered) -> None:
+        """Changes nothing: it repeats what a caller was told."""
 
     def _stopped(self, seq: int, event: ev.Stopped) -> None:
         self.brain.flush()

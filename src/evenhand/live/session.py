@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from evenhand.live import events as ev
@@ -13,9 +14,10 @@ from evenhand.live.fold import Fold
 from evenhand.live.history import corrected
 from evenhand.live.index import index_of
 from evenhand.live.leases import Leases
+from evenhand.live.requests import RequestKey
 from evenhand.live.snapshot import snapshot_of
 from evenhand.live.stop import stop_of
-from evenhand.live.turn import Turn
+from evenhand.live.turn import Entry, Turn
 
 
 class Session:
@@ -26,11 +28,31 @@ class Session:
         self.again = again  # an earlier try may have been committed without our knowing
         self.by_ticket = turn.by_ticket
         self.by_key = turn.by_key
+        self.parts = 0  # events that the present request has written under its key
         self._turn = turn
         self._clock = clock
         self._leases = leases
+        self._request: RequestKey | None = None
+
+    def begin(self, request: RequestKey | None) -> None:
+        """Whatever is stamped from here on belongs to this request."""
+        self._request, self.parts = request, 0
+
+    @property
+    def key_was_given(self) -> bool:
+        """Has the present request a key of its caller's?"""
+        return self._request is not None and self._request.is_given
 
     def stamp(self) -> dict[str, Any]:
+        """What an event of the present request carries: its time, its key, and which part it is."""
+        request, part = self._request, self.parts
+        if request is None:
+            return self.time()
+        self.parts += 1
+        first = {"request": request.digest} if part == 0 else {}
+        return self.time() | {"key": request.key, "part": part} | first
+
+    def time(self) -> dict[str, Any]:
         """The time for an event, and by how much it is behind the log's latest."""
         now = self._clock.now()
         at, latest = utc(now), self.fold.latest
@@ -38,11 +60,24 @@ class Session:
 
     def emit(self, event: ev.AnyEvent) -> None:
         """Write an event and fold it; if the stopping rule fires with it, that too."""
+        record = self._append(event, self.fold.cell_of(event))
+        self.fold.note(record, event, self._history)
+        self._stop_if_due()
+
+    def emit_all(self, events: Iterable[tuple[ev.Imported, Entry]]) -> None:
+        """Write many events, given with what is stored of them, and fold them in one run of the kernels."""
+        fold, turn = self.fold, self._turn
+        for event, entry in events:
+            [record] = turn.append([entry])
+            fold.step(record, event, self._history)
+        fold.brain.flush()
+        self._turn.flush()  # memory does not grow with the number of events
+        self._stop_if_due()
+
+    def _stop_if_due(self) -> None:
         fold = self.fold
-        record = self._append(event, fold.cell_of(event))
-        fold.note(record, event, self._history)
         if fold.must_stop:
-            self.emit(stop_of(fold.protocol, fold.brain.state, **self.stamp()))
+            self.emit(stop_of(fold.protocol, fold.brain.state, **self.time()))
 
     def emit_chosen(self, event: ev.Asked, cell: Cell) -> None:
         """Write an ask that the rule has just chosen."""
@@ -52,13 +87,13 @@ class Session:
     def give_up_overdue(self) -> None:
         """Write an expiry for every ticket whose lease has run out."""
         for ticket in self._leases.due(self.fold):
-            self.emit(ev.Expired(ticket=ticket, **self.stamp()))
+            self.emit(ev.Expired(ticket=ticket, **self.time()))
 
     def save_snapshot(self) -> None:
         """Write the fold down, where the last time is long ago."""
         fold = self.fold
         if fold.head.seq - fold.snapshot >= fold.protocol.snapshot_every:
-            event = ev.Snapshot(fold=snapshot_of(fold), **self.stamp())
+            event = ev.Snapshot(fold=snapshot_of(fold), **self.time())
             record = self._append(event, None)
             self._turn.mark_snapshot()
             fold.note_snapshot(record, event)
