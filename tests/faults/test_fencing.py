@@ -21,6 +21,7 @@ from tests.conftest import require_postgres
 from tests.faults.lives import Life
 from tests.faults.stopped_lives import LEASE, LOCK_WAIT, stop_inside_a_turn
 from tests.live.world import SetClock, create, endless, even, kinds, play
+from tests.postgres import PostgresServer
 
 # ---------------------------------------------------------------- 36: the database goes back
 
@@ -75,6 +76,42 @@ def test_a_writer_over_a_log_that_went_back_and_grew_again_is_refused(
         assert trial.status()["samples"] == 13
         assert len(play(trial, 5, even)) == 5
     assert audit(postgres_url).identical
+
+
+def test_a_database_dropped_and_made_again_from_a_dump_is_noticed(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """Every connection is cut, so the writer reads the log from its start: it still knows what it wrote."""
+    url = postgres_server.create_database("dropped")
+    create(url, study=endless(), lease=60).leave()
+    with Experiment.open(url) as trial:
+        play(trial, 5, even)
+        dump(url, tmp_path / "old")
+        play(trial, 20, even)
+        with psycopg.connect(postgres_server.url(), autocommit=True) as admin:
+            admin.execute("DROP DATABASE dropped WITH (FORCE)")
+        postgres_server.create_database("dropped")
+        command = [require_postgres() / "pg_restore", "-d", url, tmp_path / "old"]
+        subprocess.run(command, check=True)
+        with pytest.raises(IntegrityFailed, match="went back to an older state"):
+            trial.ask()
+        assert len(play(trial, 10, even)) == 10
+    found = audit(url)
+    assert found.identical, found.first_difference
+
+
+def test_an_experiment_opened_again_in_one_process_knows_how_far_the_log_was(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    trial = create(postgres_url, study=endless())
+    play(trial, 5, even)
+    dump(postgres_url, tmp_path / "old")
+    play(trial, 20, even)
+    restore(postgres_url, tmp_path / "old")
+    with pytest.raises(IntegrityFailed, match="went back to an older state"):
+        Experiment.open(trial._journal)  # as the service does with those that were idle
+    with Experiment.open(trial._journal) as again:
+        assert again.status()["samples"] == 5
 
 
 def test_another_experiment_under_the_same_name_is_not_taken_for_the_one_opened(

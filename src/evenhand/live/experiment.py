@@ -145,7 +145,8 @@ class Experiment:
         if lease is not None:
             check_lease(lease)
         request = Request(count, group, optional_text(worker, "worker"), lease)
-        asks = self._submit("ask", partial(asking.ask, request=request), key, request._asdict())
+        details = request._asdict() | {"lease": None if lease is None else float(lease)}
+        asks = self._submit("ask", partial(asking.ask, request=request), key, details)
         return asks if n is not None else next(iter(asks), None)
 
     def tell(

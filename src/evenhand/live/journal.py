@@ -75,6 +75,7 @@ class Journal:
         self._writing = writing
         self._process = os.getpid()
         self.is_closed = False
+        self.heads: dict[str, Head] = {}  # of experiments, as this process last knew them
         self.deadlines: dict[tuple[str, Clock], Deadlines] = {}  # of tickets, by experiment and clock
         _opened.add(self)
 

@@ -57,6 +57,11 @@ class Leases:
             self._known.pop(ticket, None)
         self._named.clear()
 
+    def forget(self) -> None:
+        """Forget every ticket: the log went back, and their numbers will stand for others."""
+        self._known.clear()
+        self._known.seen = None
+
     def due(self, fold: Fold) -> list[int]:
         """Tickets still out whose lease has run out; they are not named again."""
         steady = self._clock.steady()

@@ -141,25 +141,37 @@ class Writer:
             for call in calls:
                 call.run(session)
             session.save_snapshot()
-        self._leases.note_seen()
+        self._note_seen(fold)
         self._fold = fold
 
     def _known_fold(self, fresh: bool = False) -> Fold:
         if self._lost is not None:
             raise self._lost
         if self._fold is None:
-            fold = load(self._journal, self._experiment)
-            if self._protocol not in (None, fold.protocol.hash):
-                raise IntegrityFailed(
-                    f"the journal holds another experiment {self._experiment!r} than the one that was "
-                    "opened; open it again."
-                )
-            self._protocol = fold.protocol.hash
-            self._leases.begin(fold)
-            self._fold = fold
+            self._fold = self._load()
         elif fresh:
             self._read_on()
         return self._fold
+
+    def _load(self) -> Fold:
+        """Read the log; one that does not hold what this process knows of it is refused."""
+        journal, name = self._journal, self._experiment
+        fold, known = load(journal, name), journal.heads.get(name)
+        if self._protocol not in (None, fold.protocol.hash):
+            raise IntegrityFailed(
+                f"the journal holds another experiment {name!r} than the one that was opened; open it again."
+            )
+        if known not in (None, fold.head) and journal.hash_of(name, known.seq) != known.hash:
+            raise self._went_back(known, fold.head)
+        self._protocol = fold.protocol.hash
+        self._leases.begin(fold)
+        journal.heads[name] = fold.head
+        return fold
+
+    def _note_seen(self, fold: Fold) -> None:
+        """Remember how far the log is known, so that one that goes back is noticed."""
+        self._journal.heads[self._experiment] = fold.head
+        self._leases.note_seen()
 
     def _read_on(self) -> None:
         """Fold what other processes have written since, without taking their turn."""
@@ -171,7 +183,7 @@ class Writer:
             rows = journal.read(name, fold.head.seq, head.seq)
             self._follow(fold, head, rows, history_of(journal, name), partial(journal.hash_of, name))
             self._fold = fold
-        self._leases.note_seen()
+        self._note_seen(fold)
 
     def _follow(
         self,
@@ -200,6 +212,8 @@ class Writer:
             f"{head.seq}. Nothing was written. "
         )
         if self._journal.shared:
+            self._journal.heads.pop(self._experiment, None)
+            self._leases.forget()
             return IntegrityFailed(
                 says + "The next call starts over from the log as it is now; tickets that it does not hold "
                 "must be asked for again."
