@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from evenhand.errors import IntegrityFailed
 from evenhand.live import postgres
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
+from evenhand.live.journal import open_journal
 from evenhand.live.telling import Receipt
 from tests.conftest import require_postgres
 from tests.faults.lives import Life
@@ -179,6 +181,29 @@ def test_others_go_on_when_a_writer_is_stopped_inside_its_turn_and_it_is_fenced(
     found = audit(postgres_url)
     assert found.identical, found.first_difference
     print(f"fault 43: stopped {place}: others went on after {waited:.1f} s with a lease of {LEASE:g} s")
+
+
+def test_a_writer_that_is_at_work_for_long_is_waited_for(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "LEASE", LEASE)
+    monkeypatch.setattr(postgres, "LOCK_WAIT", LOCK_WAIT)
+    create(postgres_url, study=endless()).leave()
+    journal = open_journal(postgres_url)
+    with Experiment.open(postgres_url, patience=0.1) as trial:
+        asked: list[Any] = []
+        other = threading.Thread(target=lambda: asked.append(trial.ask()))
+        with journal.turn("main") as turn:
+            other.start()
+            until = time.monotonic() + 2.5 * LEASE
+            while time.monotonic() < until:
+                assert turn.hash_of(1) == turn.head.hash  # says something now and then
+                time.sleep(LOCK_WAIT)
+            assert asked == []
+        other.join()
+        assert len(asked) == 1
+        assert asked[0] is not None
+    journal.close()
 
 
 # ---------------------------------------------------------------- 44: clocks that leap

@@ -8,6 +8,7 @@ ended, what it had not committed is gone, and it starts over when it goes on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import cast
@@ -24,6 +25,7 @@ from evenhand.live.turn import Found, Values, checked
 
 LEASE = 20.0  # seconds that a turn may wait for its own process before others end it
 LOCK_WAIT = 3.0  # seconds to wait for another's turn before looking whether its process was stopped
+BUSY_SECONDS = 600.0  # to wait in all for others who are at work, as on a long import
 COPIED = 200  # so many events are sent as one stream
 _LOCK = "SELECT number, name, seq, hash, snapshot FROM evenhand_experiments WHERE name = %s FOR UPDATE"
 _COLUMNS = [column.name for column in tables.events.columns]
@@ -42,8 +44,9 @@ _END_STOPPED = """
           AND l.mode IN ('RowShareLock', 'RowExclusiveLock'))
 """
 _CREATION = 7311142607  # the advisory lock of whoever makes an experiment
-# serialization failure, deadlock, lock timeout; shutdowns, crash, starting up, too many connections
-_REPEAT = ("40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300")
+# serialization failure, deadlock; shutdowns, crash, starting up, too many connections
+_REPEAT = ("40001", "40P01", "57P01", "57P02", "57P03", "53300")
+_LOCK_TIMEOUT = "55P03"
 _FULL_DISK = ("53100", "53000", "53200")
 
 
@@ -77,14 +80,25 @@ class PostgresJournal(Journal):
         connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_CREATION})"))
 
     def _locked(self, connection: sa.Connection, experiment: str) -> Found:
-        """The transaction begins and the row is locked on one way to the server and back."""
-        cursor = _driver(connection).cursor(row_factory=namedtuple_row)
-        try:
-            with self._together(connection):
-                cursor.execute(_LOCK, (experiment,))
-        except psycopg.errors.LockNotAvailable:
-            self._end_stopped_writers()
-            raise
+        """The transaction begins and the row is locked on one way to the server and back.
+
+        Others who are at work are waited for; those who were stopped are not.
+        """
+        driver, deadline = _driver(connection), time.monotonic() + BUSY_SECONDS
+        cursor = driver.cursor(row_factory=namedtuple_row)
+        while True:
+            try:
+                with driver.pipeline():
+                    cursor.execute(_LOCK, (experiment,))
+                break
+            except psycopg.errors.LockNotAvailable:
+                if time.monotonic() >= deadline:
+                    raise
+                driver.rollback()
+                self._end_stopped_writers()
+            except BaseException:
+                connection.invalidate()
+                raise
         return checked(cast("Found | None", cursor.fetchone()), experiment)
 
     def _end_stopped_writers(self) -> None:
@@ -141,6 +155,10 @@ class PostgresJournal(Journal):
             or (state is None and isinstance(problem, sa.exc.OperationalError))
         ):
             return Interrupted(f"the database could not be reached: {_first_line(problem)}.")
+        if state == _LOCK_TIMEOUT:
+            return StorageFailed(
+                "another process has been writing to this experiment for too long; repeat the call later."
+            )
         if state in _FULL_DISK:
             return StorageFailed(
                 f"the database is out of space or memory ({_first_line(problem)}); nothing was written."
