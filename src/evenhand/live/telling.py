@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from evenhand.errors import BadInput, Conflict, IntegrityFailed, NotFound
 from evenhand.live import events as ev
-from evenhand.live.common import answered, code
+from evenhand.live.common import answered, code, told_group
 from evenhand.live.events import decode
-from evenhand.live.fold import Fold
 from evenhand.live.session import Session
 
 
@@ -32,9 +31,9 @@ def tell(session: Session, ticket: int, outcome: float, group: str | None) -> Re
     out = fold.out.get(ticket)
     if out is None:
         return _tell_again(session, ticket, outcome, group)
-    named = _told_group(fold, out.group, group)
+    named = told_group(fold.protocol.problem, out.group, group)
     if fold.is_over:
-        return _late(session, ticket, outcome, named, "stopped" if fold.stop is not None else "closed")
+        return _late(session, ticket, outcome, named, fold.why_late)
     session.emit(ev.Told(ticket=ticket, outcome=outcome, group=named, **session.stamp()))
     return Receipt(code(fold, ticket), outcome, True)
 
@@ -90,21 +89,6 @@ def amend(session: Session, ticket: int, outcome: float, reason: str, by: str, k
     return Receipt(code(fold, ticket), outcome, counted)
 
 
-def _told_group(fold: Fold, asked: int, group: str | None) -> str | None:
-    """The group an outcome belongs to, where it was not known when asking."""
-    if fold.protocol.problem.mode == "agnostic":
-        if group is None:
-            raise BadInput("in agnostic mode say with the outcome which group the unit belongs to.")
-        fold.protocol.problem.group_index(group)
-        return group
-    if group is not None and fold.protocol.problem.group_index(group) != asked:
-        raise BadInput(
-            f"the ticket is for {fold.protocol.problem.group_names[asked]!r}; the outcome is told for "
-            f"{group!r}."
-        )
-    return None
-
-
 def _tell_again(session: Session, ticket: int, outcome: float, group: str | None) -> Receipt:
     """An outcome for a ticket that is not out: the same again, another one, or one for a ticket given up."""
     fold = session.fold
@@ -112,7 +96,7 @@ def _tell_again(session: Session, ticket: int, outcome: float, group: str | None
     first = _first_outcome(history)
     if first is None:
         asked = _began(history).group
-        named = _told_group(fold, -1 if asked is None else fold.protocol.groups[asked], group)
+        named = told_group(fold.protocol.problem, -1 if asked is None else fold.protocol.groups[asked], group)
         why = "expired" if any(isinstance(event, ev.Expired) for event in history) else "dropped"
         return _late(session, ticket, outcome, named, why)
     kept = _latest_outcome(history)
