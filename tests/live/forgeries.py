@@ -21,11 +21,10 @@ class Forged(NamedTuple):
 
 def write_chain(path: Path, events: list[Table]) -> Path:
     """These events as an export whose hashes fit."""
-    name = events[0].get("experiment", "main") if isinstance(events[0], dict) else "main"
     records = extend(
-        genesis(name), [event if isinstance(event, bytes) else canonical(event) for event in events]
+        genesis("main"), [event if isinstance(event, bytes) else canonical(event) for event in events]
     )
-    lines = [canonical({"evenhand": "export", "experiment": name, "format": 1})]
+    lines = [canonical({"evenhand": "export", "experiment": "main", "format": 1})]
     lines += [
         b'{"event":%b,"hash":"%b","seq":%d}' % (body, hash_.hex().encode(), seq)
         for seq, body, hash_ in records
@@ -294,10 +293,12 @@ FORGERIES: tuple[Forgery, ...] = (
         "stopped", why="decided", answer="a", samples=9, evidence=9.0, needed=1.0, weakest=0)),
     # snapshots
     *(of(f"snapshot: another {name}", "snapshot", state_table(name))
-      for name in ("n", "s", "ss", "out", "clock", "track", "w", "bets", "theta")),
-    of("snapshot: another level", "snapshot", state_table("level"), digits=True),
-    *(of(f"snapshot: another {name}", "snapshot", tally_table(name))
-      for name in ("drawn", "expected", "spread")),
+      for name in ("n", "s", "ss", "out", "clock", "bets", "theta")),
+    *(of(f"snapshot: another {name}", "snapshot", state_table(name), digits=True)
+      for name in ("track", "w", "level")),
+    of("snapshot: more draws", "snapshot", tally_table("drawn")),
+    *(of(f"snapshot: another {name}", "snapshot", tally_table(name), digits=True)
+      for name in ("expected", "spread")),
     of("snapshot: more tickets", "snapshot", in_snapshot(
         lambda f, _luck: f.update(tickets=f["tickets"] + 1))),
     of("snapshot: another latest time", "snapshot", in_snapshot(lambda f, _luck: f.update(latest="2030"))),

@@ -25,6 +25,7 @@ from evenhand.live.journal import Position, open_journal
 from evenhand.live.key_set import KeySet
 from evenhand.live.loading import only_experiment
 from evenhand.live.locate import located
+from evenhand.live.missing import Missing
 from evenhand.live.protocol import Protocol
 from evenhand.live.tables import Index
 from evenhand.live.turn import Row
@@ -44,26 +45,41 @@ class Audit(NamedTuple):
     same_build: bool  # did the build of this audit write every event?
     other_digits: int  # asks and snapshots whose chances differ in the last digits
     builds: int = 1  # how often another build went on with the log, and one
+    close_decisions: int = 0  # of other builds, which only their last digits explain
 
 
 def audit(address: str, head: str | None = None, experiment: str | None = None) -> Audit:
     """Audit a journal or an export. `head`: a hash noted earlier, which the log must still hold."""
     wanted = None if head is None else _hash(head)
-    if not _is_journal(address):
-        export = Export(Path(address))
-        return _audit(
-            export.experiment, lambda: (Row(record, _NOWHERE) for record in export.read()), wanted, None
-        )
-    journal = open_journal(address, write=False)
+    if not is_journal(address):
+        return _audit_export(Path(address), wanted)
+    journal = open_journal(address, write=False, allow_missing=True)
     try:
         name = only_experiment(journal, experiment)
-        position = journal.position(name)
-        return _audit(name, lambda: journal.read(name, 0, position.head.seq), wanted, position)
+        end = End(journal.position(name), journal.missing)
+        return _audit(name, lambda: journal.read(name, 0, end.position.head.seq), wanted, end)
     finally:
         journal.close()
 
 
-def _audit(name: str, read: Callable[[], Iterable[Row]], wanted: bytes | None, end: Position | None) -> Audit:
+def _audit_export(path: Path, wanted: bytes | None) -> Audit:
+    try:
+        export = Export(path)
+    except IntegrityFailed as problem:
+        return _Run("", tuple, wanted).result(problem)
+    return _audit(
+        export.experiment, lambda: (Row(record, _NOWHERE) for record in export.read()), wanted, None
+    )
+
+
+class End(NamedTuple):
+    """Where a journal's log ends, by what the journal says of it."""
+
+    position: Position
+    missing: Missing | None
+
+
+def _audit(name: str, read: Callable[[], Iterable[Row]], wanted: bytes | None, end: End | None) -> Audit:
     run = _Run(name, read, wanted)
     difference: IntegrityFailed | None = None
     try:
@@ -123,21 +139,41 @@ class _Run:
         history.take(record.seq, event)
         self._builds += isinstance(event, BuildChanged)
 
-    def check_end(self, end: Position | None) -> None:
+    def check_end(self, end: End | None) -> None:
         """Is this all, does it reach the head noted earlier, and is nothing due that is not there?"""
         fold, seq = self._fold, self._head.seq
         if fold is None:
             raise Difference(1, "is missing: the log is empty.")
-        if end is not None and (end.head != self._head or not end.ends_there):
-            raise Difference(
-                seq + 1, f"is not where the journal's head says the log ends, after event {end.head.seq}."
-            )
-        if end is not None and end.snapshot != fold.snapshot:
-            raise Difference(end.snapshot, f"is noted as the latest snapshot; that is event {fold.snapshot}.")
+        if end is not None:
+            self._check_position(fold, end.position)
         check_complete(fold)
+        if end is not None and end.missing is not None:
+            raise self._lost(end.missing)
         if self._wanted is not None:
             missing = f"no event has the hash {self._wanted.hex()}"
             raise Difference(seq + 1, f"is missing: {missing}; the log was cut off, or is another one.")
+
+    def _check_position(self, fold: Fold, end: Position) -> None:
+        """Does the journal say that the log ends where it does?"""
+        if end.head != self._head or not end.ends_there:
+            raise Difference(
+                self._head.seq + 1,
+                f"is not where the journal's head says the log ends, after event {end.head.seq}.",
+            )
+        if end.snapshot != fold.snapshot:
+            raise Difference(end.snapshot, f"is noted as the latest snapshot; that is event {fold.snapshot}.")
+
+    def _lost(self, missing: Missing) -> IntegrityFailed:
+        """The difference where events were written that are not there."""
+        if missing.experiment != self._name:
+            return IntegrityFailed(f"{missing.what}: the journal is an older or another copy.")
+        if missing.last >= missing.mark.seq:
+            return Difference(missing.first, "is not the one that was written here: the log was changed.")
+        return Difference(
+            missing.first,
+            f"is missing: events up to {missing.mark.seq} were written here. The journal is an older copy, "
+            "or its last events or its -wal file were removed.",
+        )
 
     def earliest(self, problem: IntegrityFailed) -> IntegrityFailed:
         """The problem, or an earlier one that waits in the arithmetic; with the event that explains it."""
@@ -163,10 +199,12 @@ class _Run:
             same_build=fold is not None and fold.brain.same_build and self._builds == 1,
             other_digits=0 if fold is None else fold.brain.odd,
             builds=self._builds,
+            close_decisions=0 if fold is None else fold.brain.close_decisions,
         )
 
 
-def _is_journal(address: str) -> bool:
+def is_journal(address: str) -> bool:
+    """Is this a journal, and not an export?"""
     if address.startswith(("postgresql://", "postgres://")):
         return True
     path = Path(address)

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from evenhand.live import kernels
 from evenhand.live.chain import Difference
+from evenhand.live.close_decisions import Tables, explained
 from evenhand.live.kernels import ARRIVED, ASK_ANY, ASK_THIS, CHANCE, GROUP, POLICY, STATE, WHAT
 from evenhand.live.protocol import Protocol
 from evenhand.procedure.state import RUNNING, STOPPED, new_state, new_work
 
 Flags = NDArray[np.bool_]
-CLOSE = 1e-6  # as much a chance may differ between builds, which sum and iterate in other last digits
+CLOSE = 1e-6  # so much a chance may differ between builds
 
 
 class Cell(NamedTuple):
@@ -45,6 +46,7 @@ class Brain:
         self.stopped_at = 0  # number of the event with which the stopping rule fired
         self.same_build = False  # did this very build write the events that are compared now?
         self.odd = 0  # asks and snapshots of other builds that differ in digits
+        self.close_decisions = 0  # asks of other builds that only their last digits explain
         self.confirmed = 1  # number of the latest event whose digest confirms all outcomes before it
         self._problem = protocol.problem
         self._clear()
@@ -91,7 +93,8 @@ class Brain:
         self._clear()  # whatever is found, nothing is done twice
         rows, values = np.array(asked, dtype=np.int64), chances.copy()
         digests = np.zeros((len(rows), 2), dtype=np.uint64)
-        done = self._advance(rows, values, digests)
+        advance = self._advance if self.same_build else self._advance_closely
+        done = advance(rows, values, digests)
         if self.has_stopped:
             self.stopped_at = seqs[done - 1]
         differs = done < len(rows) and not self.has_stopped  # row `done` asks for another cell than the rule
@@ -129,6 +132,29 @@ class Brain:
         done = kernels.advance(self.spec, self.state, self.work, self.tally, self.seed, rows, values, digests)
         self.has_stopped = bool(self.state.clock[STOPPED] != RUNNING)
         return int(done)
+
+    def _advance_closely(self, rows: kernels.Ints, values: kernels.Array, digests: kernels.Digests) -> int:
+        """Do rows of another build: decisions that its last digits explain are taken over."""
+        asked, said = rows.copy(), values.copy()
+        begun, before = 0, self._tables.copy()
+        done = self._advance(rows, values, digests)
+        while done < len(rows) and not self.has_stopped:
+            self.state, self.work, self.tally = before
+            again = asked[begun:done].copy(), said[begun:done].copy(), digests[begun:done].copy()
+            self._advance(*again)  # to where the decision was made
+            found = explained(self.spec, self._tables, self.seed, asked[done])
+            if found is None:
+                break
+            (self.state, self.work, self.tally), row = found
+            rows[done], values[done], digests[done] = row.row[0], row.value[0], row.digest[0]
+            self.close_decisions += 1
+            begun, before = done + 1, self._tables.copy()
+            done = begun + self._advance(rows[begun:], values[begun:], digests[begun:])
+        return done
+
+    @property
+    def _tables(self) -> Tables:
+        return Tables(self.state, self.work, self.tally)
 
     def _other_counts(
         self, asks: Flags, logged: kernels.Digests, digests: kernels.Digests, seqs: Sequence[int]

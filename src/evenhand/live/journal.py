@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from evenhand.errors import BadInput, StorageFailed
 from evenhand.live import tables
 from evenhand.live.chain import Head, Record, genesis
+from evenhand.live.missing import Missing
 from evenhand.live.points import reach
 from evenhand.live.turn import Entry, Found, Row, Turn, Values, find, in_pages, of_cell, page
 
@@ -40,15 +41,25 @@ class Position(NamedTuple):
     ends_there: bool  # is there no event beyond the head?
 
 
-def open_journal(address: str, *, write: bool = True, create: bool = False, wait: float = 0.0) -> Journal:
-    """The journal at a path, a ``postgresql://`` address, or ``:memory:``."""
+def open_journal(
+    address: str,
+    *,
+    write: bool = True,
+    create: bool = False,
+    wait: float = 0.0,
+    allow_missing: bool = False,
+) -> Journal:
+    """The journal at a path, a ``postgresql://`` address, or ``:memory:``.
+
+    One that lacks events which were written to it is refused; `allow_missing`: readers see what is left.
+    """
     if address.startswith(("postgresql://", "postgres://")):
         from evenhand.live.postgres import PostgresJournal
 
         return PostgresJournal(address, create=create)
     from evenhand.live.sqlite import SqliteJournal
 
-    return SqliteJournal(address, write=write, create=create, wait=wait)
+    return SqliteJournal(address, write=write, create=create, wait=wait, allow_missing=allow_missing)
 
 
 class Journal:
@@ -58,6 +69,7 @@ class Journal:
     """
 
     shared = False  # may other processes write to it at the same time?
+    missing: Missing | None = None  # what it lacks of what was written to it, where a storage knows
 
     def __init__(self, reading: sa.Engine, writing: sa.Engine | None) -> None:
         self._reading = reading
@@ -125,6 +137,13 @@ class Journal:
 
     def create(self, experiment: str, entry: Entry) -> Head:
         """Begin a log with its first event."""
+        with self.begin(experiment) as turn:
+            turn.append([entry])
+        return turn.head
+
+    @contextmanager
+    def begin(self, experiment: str) -> Iterator[Turn]:
+        """The right to write to a new experiment; it is there if the block ends without an error."""
         if self._writing is None:
             raise StorageFailed("this journal was opened for reading only; open it for writing first.")
         start = genesis(experiment)
@@ -138,10 +157,9 @@ class Journal:
                 first = {"name": experiment, "seq": start.seq, "hash": start.hash, "snapshot": 0}
                 connection.execute(sa.insert(tables.experiments), first)
                 turn = Turn(connection, find(connection, tables.lock, experiment), self._write)
-                turn.append([entry])
+                yield turn
                 turn.flush()
             self._committed(turn)
-        return turn.head
 
     def close(self) -> None:
         self._reading.dispose()

@@ -53,4 +53,4 @@ def _close(a: float | None, b: float | None) -> bool:
     """Equal up to the last digits, in which two builds of the numerical libraries may differ."""
     if a is None or b is None:
         return a is b
-    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
