@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ class Forged(NamedTuple):
     place: int  # of the changed event, from 0
 
 
-def write_chain(path: Path, events: list[Table]) -> Path:
+def write_chain(path: Path, events: Sequence[Table | bytes]) -> Path:
     """These events as an export whose hashes fit."""
     records = extend(
         genesis("main"), [event if isinstance(event, bytes) else canonical(event) for event in events]
