@@ -1,4 +1,4 @@
-"""Faults 7 and 10: everything is derived again, from a journal or from an export alone."""
+"""Faults 7, 10 and 47: everything is derived again, from a journal or from an export alone."""
 
 from __future__ import annotations
 
