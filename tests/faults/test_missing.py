@@ -15,6 +15,7 @@ from evenhand.app.cli import main
 from evenhand.errors import IntegrityFailed
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
+from evenhand.live.journal import open_journal
 from tests.faults.lives import Life, busy
 from tests.live.world import create, endless, even, play
 
@@ -121,6 +122,16 @@ def test_of_another_experiment_in_the_journal_too(journal: Path, capsys: Say) ->
         Path(leftover).unlink(missing_ok=True)
     shutil.copy(journal.with_name("old.db"), journal)
     refused(journal, "an experiment is missing", capsys)
+
+
+def test_an_empty_journal_in_its_place_is_noticed(journal: Path, capsys: Say) -> None:
+    for leftover in (f"{journal}-wal", f"{journal}-shm", str(journal)):
+        Path(leftover).unlink(missing_ok=True)
+    open_journal(str(journal.with_name("empty.db")), create=True).close()
+    shutil.copy(journal.with_name("empty.db"), journal)
+    for command in (["status", str(journal)], ["ask", str(journal)], ["audit", str(journal)]):
+        assert main(command) == 4
+        assert "an experiment is missing" in capsys.readouterr().err
 
 
 def test_a_damaged_note_of_the_last_event_is_said_in_one_sentence(journal: Path, capsys: Say) -> None:

@@ -87,6 +87,12 @@ def other_group(event: Table, _log: Log, _luck: random.Random) -> None:
     event["group"] = "y" if event["group"] == "x" else "x"
 
 
+def other_asked_group(event: Table, log: Log, luck: random.Random) -> None:
+    """Where units come by themselves their group is given, and only the digits of the chances tell."""
+    if log.mode == "active" or not log.builds:
+        other_group(event, log, luck)
+
+
 def other_digit(field: str) -> Change:
     def change(event: Table, _log: Log, luck: random.Random) -> None:
         place = luck.randrange(16)
@@ -188,7 +194,7 @@ NEVER_ASKED = 987654
 FORGERIES: tuple[Forgery, ...] = (
     # asks
     of("ask: another policy", "asked", other_policy),
-    of("ask: another group", "asked", other_group, has("group")),
+    of("ask: another group", "asked", other_asked_group, has("group")),
     of("ask: an unknown policy", "asked", put(policy="d")),
     of("ask: an unknown group", "asked", put(group="z")),
     of("ask: another ticket", "asked", add("ticket", 1)),

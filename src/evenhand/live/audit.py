@@ -55,6 +55,8 @@ def audit(address: str, head: str | None = None, experiment: str | None = None) 
         return _audit_export(Path(address), wanted)
     journal = open_journal(address, write=False, allow_missing=True)
     try:
+        if journal.missing is not None and not journal.experiments():
+            raise IntegrityFailed(f"{journal.missing.what}: the journal holds nothing any more.")
         name = only_experiment(journal, experiment)
         end = End(journal.position(name), journal.missing)
         return _audit(name, lambda: journal.read(name, 0, end.position.head.seq), wanted, end)
