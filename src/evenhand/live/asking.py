@@ -74,7 +74,7 @@ def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask
             chance=cell.chance,
             p=cell.p,
             worker=request.worker,
-            lease=request.lease,
+            lease=None if request.lease is None else float(request.lease),
             **session.stamp(),
         )
         session.emit_chosen(event, cell)

@@ -249,6 +249,12 @@ class Experiment:
             return view_of(fold)
 
     @property
+    def is_over(self) -> bool:
+        """Has the experiment stopped, or was it closed?"""
+        with self._writer.reading() as fold:
+            return fold.is_over
+
+    @property
     def head(self) -> Head:
         """Number and hash of the last event."""
         with self._writer.reading() as fold:

@@ -18,6 +18,7 @@ from evenhand.errors import BadInput, Closed
 from evenhand.live import events as ev
 from evenhand.live.common import refuse_unless_open
 from evenhand.live.events import encode
+from evenhand.live.fold import Fold
 from evenhand.live.index import index_of
 from evenhand.live.outcomes import checked_outcome, first_bad
 from evenhand.live.session import Session
@@ -86,8 +87,9 @@ def import_rows(session: Session, rows: Rows, source: str) -> int:
     if fold.stop is not None:
         raise Closed("the experiment has stopped; data collected elsewhere cannot be added to its decision.")
     stamp, tickets = session.stamp(), fold.tickets
+    session.name_build(stamp["at"], stamp.get("back", 0.0))
     for start in range(0, len(rows), AT_ONCE):
-        session.emit_all(_events(rows, start, tickets, source, stamp))
+        session.emit_all(_events(fold, rows, start, tickets, source, stamp))
     return len(rows)
 
 
@@ -114,9 +116,9 @@ def _refuse_bad_outcomes(rows: Rows, begun: int, place_of: Callable[[int], str])
 
 
 def _events(
-    rows: Rows, start: int, tickets: int, source: str, stamp: dict[str, Any]
+    fold: Fold, rows: Rows, start: int, tickets: int, source: str, stamp: dict[str, Any]
 ) -> Iterator[tuple[ev.Imported, Entry]]:
-    """The events of the next rows and what is stored of them.
+    """The events of the next rows and what is stored of them, each made when those before are folded.
 
     The first of all has the whole stamp, the others its time.
     """
@@ -128,7 +130,8 @@ def _events(
         ticket, cell = tickets + number, k * len(groups) + g
         event = ev.Imported(
             ticket=ticket, policy=policies[k], group=groups[g], outcome=outcome, row=number, rows=total,
-            source=source, **(stamp if number == 1 else time),
+            source=source, sums=fold.sums_with(cell, outcome).digest(ticket, cell),
+            **(stamp if number == 1 else time),
         )  # fmt: skip
         if number == 1:
             yield event, (encode(event), index_of(event, 0, cell))
@@ -142,13 +145,14 @@ class _Form:
     def __init__(self, rows: int, source: str, at: str, back: float = 0.0) -> None:
         backwards = f',"back":{back!r}' if back else ""
         self._begin = f'{{"at":"{at}"{backwards},"group":'
-        self._end = f',"rows":{rows},"source":{_text(source)},"ticket":'
+        self._end = f',"rows":{rows},"source":{_text(source)},"sums":'
         self._texts: dict[str, str] = {}
 
     def encoded(self, event: ev.Imported) -> bytes:
         text = (
             f'{self._begin}{self._name(event.group)},"kind":"imported","outcome":{event.outcome!r},'
-            f'"policy":{self._name(event.policy)},"row":{event.row}{self._end}{event.ticket}}}'
+            f'"policy":{self._name(event.policy)},"row":{event.row}{self._end}"{event.sums}","ticket":'
+            f"{event.ticket}}}"
         )
         return text.encode()
 

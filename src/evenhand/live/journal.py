@@ -23,6 +23,7 @@ from evenhand.errors import BadInput, StorageFailed
 from evenhand.live import tables
 from evenhand.live.chain import Head, Record, genesis
 from evenhand.live.clock import Clock, Deadlines
+from evenhand.live.missing import Missing
 from evenhand.live.points import reach
 from evenhand.live.turn import Entry, Found, Row, Turn, Values, find, hash_of, in_pages, of_cell, page
 
@@ -51,15 +52,25 @@ class Position(NamedTuple):
     ends_there: bool  # is there no event beyond the head?
 
 
-def open_journal(address: str, *, write: bool = True, create: bool = False, wait: float = 0.0) -> Journal:
-    """The journal at a path, a ``postgresql://`` address, or ``:memory:``."""
+def open_journal(
+    address: str,
+    *,
+    write: bool = True,
+    create: bool = False,
+    wait: float = 0.0,
+    allow_missing: bool = False,
+) -> Journal:
+    """The journal at a path, a ``postgresql://`` address, or ``:memory:``.
+
+    One that lacks events which were written to it is refused; `allow_missing`: readers see what is left.
+    """
     if address.startswith(("postgresql://", "postgres://")):
         from evenhand.live.postgres import PostgresJournal
 
         return PostgresJournal(address, write=write, create=create)
     from evenhand.live.sqlite import SqliteJournal
 
-    return SqliteJournal(address, write=write, create=create, wait=wait)
+    return SqliteJournal(address, write=write, create=create, wait=wait, allow_missing=allow_missing)
 
 
 class Journal:
@@ -69,6 +80,7 @@ class Journal:
     """
 
     shared = False  # may other processes write to it at the same time?
+    missing: Missing | None = None  # what it lacks of what was written to it, where a storage knows
 
     def __init__(self, reading: sa.Engine, writing: sa.Engine | None) -> None:
         self._reading = reading
@@ -163,7 +175,14 @@ class Journal:
 
     def create(self, experiment: str, entry: Entry) -> Head:
         """Begin a log with its first event; `KeyTaken` where its key was used before."""
-        start, key = genesis(experiment), entry[1].key
+        with self.begin(experiment, entry[1].key) as turn:
+            turn.append([entry])
+        return turn.head
+
+    @contextmanager
+    def begin(self, experiment: str, key: str | None = None) -> Iterator[Turn]:
+        """The right to write to a new experiment; it is there if the block ends without an error."""
+        start = genesis(experiment)
         with self._alone(), self._explained():
             with self._writer().begin() as connection:
                 self._prepare_create(connection)
@@ -177,10 +196,9 @@ class Journal:
                 first = {"name": experiment, "seq": start.seq, "hash": start.hash, "snapshot": 0}
                 connection.execute(sa.insert(tables.experiments), first)
                 turn = Turn(connection, find(connection, tables.lock, experiment), self._write)
-                turn.append([entry])
+                yield turn
                 turn.flush()
             self._committed(turn)
-        return turn.head
 
     def close(self) -> None:
         """Release the journal: nothing can be written after that; it can still be read."""

@@ -2,7 +2,7 @@
 
 The lock is the operating system's, so it ends with its process however that ends. What it remembers is
 written after each commit: a journal that does not hold that event is an older copy put in place of the newer
-one, and going on from it would fork the log.
+one, or has lost events. Going on from it would fork the log, so writers refuse it, and readers say so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from evenhand.errors import StorageFailed
+from evenhand.errors import IntegrityFailed, StorageFailed
 from evenhand.live.file_systems import refuse_remote
 
 MOUNTS = Path("/proc/self/mountinfo")  # what is mounted where, on Linux
@@ -32,7 +32,7 @@ class FileLock:
     """Held from creation to `release`, or to the end of the process."""
 
     def __init__(self, journal: Path, wait: float = 0.0) -> None:
-        self.path = journal.with_name(journal.name + ".lock")
+        self.path = lock_of(journal)
         refuse_remote(journal, MOUNTS)
         self._acquire(journal, wait)
         _, self.mark = _read(self._file)
@@ -82,8 +82,36 @@ class FileLock:
             raise StorageFailed(f"{self.path} cannot be written: {problem.strerror}.") from None
 
 
+def lock_of(journal: Path) -> Path:
+    """Return where a journal's lock is."""
+    return journal.with_name(journal.name + ".lock")
+
+
+def read_mark(journal: Path) -> Mark | None:
+    """Return the last event written to a journal, by the file beside it; nothing is locked."""
+    path = lock_of(journal)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise StorageFailed(f"{path} cannot be read: {problem.strerror}.") from None
+    try:
+        return _read(file)[1]
+    finally:
+        os.close(file)
+
+
 def _read(file: int) -> tuple[str, Mark | None]:
+    """The process that has or had the lock, and the last event written."""
     words = os.pread(file, _SIZE, 0).decode("ascii", "replace").split()
-    if len(words) != 4:
-        return (words[0] if words else ""), None
-    return words[0], Mark(int(words[1]), int(words[2]), bytes.fromhex(words[3]))
+    if len(words) < 2:
+        return (words[0] if words else ""), None  # nothing was written yet
+    try:
+        holder, experiment, seq, hash_ = words
+        return holder, Mark(int(experiment), int(seq), bytes.fromhex(hash_))
+    except ValueError:
+        raise IntegrityFailed(
+            "the file beside the journal that names its last event was damaged; remove it only if you know "
+            "that the journal holds every event: compare its head with one noted elsewhere."
+        ) from None

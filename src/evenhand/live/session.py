@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from evenhand.live import events as ev
 from evenhand.live.brain import Cell
+from evenhand.live.build import present_build
 from evenhand.live.chain import Record
-from evenhand.live.clock import Clock, seconds_of, utc
+from evenhand.live.clock import Clock, behind, utc
 from evenhand.live.events import encode
 from evenhand.live.fold import Fold
 from evenhand.live.history import corrected
 from evenhand.live.index import index_of
 from evenhand.live.leases import Leases
+from evenhand.live.out import seconds_left
 from evenhand.live.requests import RequestKey
 from evenhand.live.snapshot import snapshot_of
 from evenhand.live.stop import stop_of
@@ -54,14 +58,15 @@ class Session:
 
     def time(self) -> dict[str, Any]:
         """The time for an event, and by how much it is behind the log's latest."""
-        now = self._clock.now()
-        at, latest = utc(now), self.fold.latest
-        return {"at": at} if at >= latest else {"at": at, "back": round(seconds_of(latest) - now, 6)}
+        at = utc(self._clock.now())
+        by = behind(at, self.fold.latest)
+        return {"at": at, "back": by} if by else {"at": at}
 
     def emit(self, event: ev.AnyEvent) -> None:
         """Write an event and fold it; if the stopping rule fires with it, that too."""
-        record = self._append(event, self.fold.cell_of(event))
-        self.fold.note(record, event, self._history)
+        cell = self.fold.cell_of(event)
+        event = self._with_sums(event, cell)
+        self.fold.note(self._append(event, cell), event, self._history)
         self._stop_if_due()
 
     def emit_all(self, events: Iterable[tuple[ev.Imported, Entry]]) -> None:
@@ -70,7 +75,7 @@ class Session:
         for event, entry in events:
             [record] = turn.append([entry])
             fold.step(record, event, self._history)
-        fold.brain.flush()
+        fold.flush()
         self._turn.flush()  # memory does not grow with the number of events
         self._stop_if_due()
 
@@ -87,18 +92,45 @@ class Session:
     def give_up_overdue(self) -> None:
         """Write an expiry for every ticket whose lease has run out."""
         for ticket in self._leases.due(self.fold):
-            self.emit(ev.Expired(ticket=ticket, **self.time()))
+            time = self.time()
+            early = seconds_left(self.fold.out[ticket], time["at"])
+            self.emit(ev.Expired(ticket=ticket, early=early, **time))
 
     def save_snapshot(self) -> None:
         """Write the fold down, where the last time is long ago."""
         fold = self.fold
         if fold.head.seq - fold.snapshot >= fold.protocol.snapshot_every:
-            event = ev.Snapshot(fold=snapshot_of(fold), **self.time())
+            time = self.time()
+            self.name_build(**time)  # first: the snapshot holds it
+            event = ev.Snapshot(fold=snapshot_of(fold), **time)
             record = self._append(event, None)
             self._turn.mark_snapshot()
             fold.note_snapshot(record, event)
 
+    def _with_sums(self, event: ev.AnyEvent, cell: int | None) -> ev.AnyEvent:
+        """The event with a digest of what its outcome leads to in its cell."""
+        if isinstance(event, (ev.Told, ev.Imported)) and cell is not None:
+            sums = self.fold.sums_with(cell, event.outcome)
+        elif isinstance(event, ev.Amended) and cell is not None:
+            correction = Record(self._turn.head.seq + 1, encode(event), b"")
+            sums = self.fold.sums_from(corrected([*self._turn.by_cell(cell), correction]))
+        else:
+            return event
+        return msgspec.structs.replace(event, sums=sums.digest(event.ticket, cell))
+
     def _append(self, event: ev.AnyEvent, cell: int | None) -> Record:
+        """Write an event; before the first one of another build, that it is another."""
+        self.name_build(event.at, event.back)
+        return self._write(event, cell)
+
+    def name_build(self, at: str, back: float = 0.0) -> None:
+        """Say that another build writes from here on, if one does; at the time of what it writes first."""
+        build = present_build()
+        if build != self.fold.build:
+            changed = ev.BuildChanged(versions=build, format=ev.FORMAT, at=at, back=back)
+            self.fold.note(self._write(changed, None), changed, self._history)
+
+    def _write(self, event: ev.AnyEvent, cell: int | None) -> Record:
         index = index_of(event, self._turn.head.seq + 1, cell)
         [record] = self._turn.append([(encode(event), index)])
         return record

@@ -18,7 +18,8 @@ import sqlalchemy as sa
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import tables
 from evenhand.live.journal import Interrupted, Journal
-from evenhand.live.lock import FileLock, Mark
+from evenhand.live.lock import FileLock, Mark, read_mark
+from evenhand.live.missing import missing_event
 from evenhand.live.schema import bring_up_to_date, refuse_unknown_version
 from evenhand.live.sqlite_engines import driver_of, in_memory, one_writer, read_only
 from evenhand.live.turn import Turn, Values
@@ -42,6 +43,7 @@ class SqliteJournal(Journal):
         create: bool = False,
         wait: float = 0.0,
         synchronous: str = "FULL",
+        allow_missing: bool = False,
     ) -> None:
         self._lock: FileLock | None = None
         self._hand = threading.RLock()  # held by the thread that uses the one writing connection
@@ -62,6 +64,7 @@ class SqliteJournal(Journal):
             else:
                 with self._explained():
                     refuse_unknown_version(self._reading)
+                self._look_for_missing(path, allow_missing)
         except BaseException:
             self.close()
             raise
@@ -159,16 +162,24 @@ class SqliteJournal(Journal):
         mark = self._lock.mark
         if mark is not None:
             with self._writing.connect() as connection:
-                event = sa.select(tables.events.c.hash).where(
-                    tables.events.c.experiment == mark.experiment, tables.events.c.seq == mark.seq
-                )
-                if connection.execute(event).scalar() != mark.hash:
-                    raise IntegrityFailed(
-                        f"{path} does not hold event {mark.seq}, which was written here before: this is an "
-                        "older or another copy, and going on would fork the log. Put the newer file back; "
-                        f"remove {self._lock.path} only if it is lost for good."
-                    )
+                missing = missing_event(connection, mark)
+            if missing is not None:
+                raise IntegrityFailed(missing.sentence(path))
         self._lock.remember(mark)
+
+    def _look_for_missing(self, path: Path, allow_missing: bool) -> None:
+        """For readers: the mark is read first, so that a writer at work has committed what it says."""
+        mark = read_mark(path)
+        while mark is not None:
+            with self._read() as connection:
+                self.missing = missing_event(connection, mark)
+            again = read_mark(path)
+            if self.missing is None or again == mark:
+                break
+            mark = again  # it was being written
+        if self.missing is not None and not allow_missing:
+            self.close()
+            raise IntegrityFailed(self.missing.sentence(path))
 
     def _explain(self, problem: sa.exc.DBAPIError) -> Exception:
         return self._meaning(problem.orig)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from evenhand.errors import BadInput, Conflict, EvenhandError, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import events as ev
-from evenhand.live.common import code
+from evenhand.live.common import code, told_group
 from evenhand.live.events import decode
 from evenhand.live.fold import Fold
 from evenhand.live.session import Session
@@ -121,12 +121,13 @@ def _checked(session: Session, outcome: Outcome) -> History | None:
     fold = session.fold
     out = fold.out.get(outcome.ticket)
     if out is not None:
-        _told_group(fold, out.group, outcome.group)
+        told_group(fold.protocol.problem, out.group, outcome.group)
         return None
     history = _history(session, outcome.ticket)
     if _first_outcome(history) is None:
         asked = _began(history).group
-        _told_group(fold, -1 if asked is None else fold.protocol.groups[asked], outcome.group)
+        group = -1 if asked is None else fold.protocol.groups[asked]
+        told_group(fold.protocol.problem, group, outcome.group)
     return history
 
 
@@ -157,7 +158,7 @@ def _kept_outcome(outcome: Outcome, history: History, first: ev.Told | ev.Late |
 def _count(session: Session, outcome: Outcome) -> Receipt:
     fold = session.fold
     if fold.is_over:
-        return _late(session, outcome, "stopped" if fold.stop is not None else "closed")
+        return _late(session, outcome, fold.why_late)
     ticket, value, group = outcome.ticket, outcome.value, _written_group(fold, outcome)
     session.emit(ev.Told(ticket=ticket, outcome=value, group=group, **session.stamp()))
     return Receipt(code(fold, ticket), value, True)
@@ -172,19 +173,6 @@ def _late(session: Session, outcome: Outcome, why: str) -> Receipt:
 def _written_group(fold: Fold, outcome: Outcome) -> str | None:
     """The group as the event says it: only where it was not known when asking."""
     return outcome.group if fold.protocol.problem.mode == "agnostic" else None
-
-
-def _told_group(fold: Fold, asked: int, group: str | None) -> None:
-    """Refuse a group that is missing where it must be told, or is not the one asked for."""
-    problem = fold.protocol.problem
-    if problem.mode == "agnostic":
-        if group is None:
-            raise BadInput("in agnostic mode say with the outcome which group the unit belongs to.")
-        problem.group_index(group)
-    elif group is not None and problem.group_index(group) != asked:
-        raise BadInput(
-            f"the ticket is for {problem.group_names[asked]!r}; the outcome is told for {group!r}."
-        )
 
 
 def _history(session: Session, ticket: int) -> History:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def command(journal: str, name: str | None, output: str | None, as_json: bool) -> None:
     """Write protocol, events and head as JSON lines.
 
-    With -o, --json prints how far they go.
+    With -o, --json prints how far they go. `evenhand transfer` reads them into another storage.
     """
     from evenhand.live.export import write_export
     from evenhand.live.journal import open_journal
