@@ -4,6 +4,7 @@
     ├── BadInput             what was given cannot be used; nothing was written          (exit code 2)
     │   └── Undecidable      no number of samples decides: a tie, or a mean on the edge  (exit code 2)
     ├── Conflict             a second, different outcome for a ticket already told       (HTTP 409)
+    │   └── KeyReused        a key that stands for another request already               (HTTP 409)
     ├── NotFound             no such experiment, ticket or event                         (HTTP 404)
     ├── Closed               the experiment is stopped, paused or closed                 (HTTP 409)
     ├── NotComputed          evidence could not be computed; nothing is decided by it    (HTTP 500)
@@ -33,6 +34,10 @@ class Undecidable(BadInput):
 
 class Conflict(EvenhandError):
     """A second, different outcome for a ticket that has one already."""
+
+
+class KeyReused(Conflict):
+    """The key was used for another request; nothing was written."""
 
 
 class NotFound(EvenhandError, LookupError):

@@ -70,6 +70,44 @@ def test_the_same_idempotency_key_gets_the_same_tickets(client: TestClient[Any])
     assert client.get("/api/experiments/main").json()["pending"] == 3
 
 
+def test_the_same_key_gets_the_same_answer_for_ever_and_another_request_gets_a_409(
+    client: TestClient[Any],
+) -> None:
+    def post(path: str, key: str, body: dict[str, Any]) -> Any:
+        return client.post(f"/api{path}", json=body, headers={"Idempotency-Key": key})
+
+    made = {"id": "main", "study": STUDY, "seed": 7}
+    first = {"create": post("/experiments", "create", made)}
+    tickets = [one["ticket"] for one in post("/experiments/main/ask", "six", {"n": 6}).json()]
+    sent = {
+        "ask": ("/experiments/main/ask", {"n": 2, "worker": "w"}, {"n": 3, "worker": "w"}),
+        "tell": ("/experiments/main/tell", *({"ticket": tickets[0], "outcome": x} for x in (1, 0))),
+        "amend": (
+            "/experiments/main/amend", *({"ticket": tickets[0], "outcome": 1, "reason": r} for r in "rs"),
+        ),
+        "drop": ("/experiments/main/drop", *({"ticket": tickets[1], "reason": r} for r in "rs")),
+        "plan": ("/plan", *({"study": STUDY | MEANS, "delta": delta} for delta in (0.1, 0.2))),
+        "simulate": ("/simulate", *({"study": STUDY | MEANS, "replications": n} for n in (2, 3))),
+        "close": ("/experiments/main/close", {"reason": "the end"}, {"reason": "another end"}),
+    }  # fmt: skip
+    client.post("/api/experiments/main/ask", json={"worker": "w"})
+    for name, (path, body, _) in sent.items():
+        first[name] = post(path, name, body)
+        assert first[name].status_code < 300, first[name].text
+        client.post("/api/experiments/main/tell", json={"ticket": tickets[2], "outcome": 1})
+        client.post("/api/experiments/main/amend", json={"ticket": tickets[0], "outcome": 0, "reason": "x"})
+    sent["create"] = ("/experiments", made, made | {"id": "other"})
+    for name, (path, body, other) in sent.items():
+        again, refused = post(path, name, body), post(path, name, other)
+        assert (again.status_code, again.json()) == (first[name].status_code, first[name].json()), name
+        assert refused.status_code == 409, (name, refused.text)
+        assert "was used for another request" in refused.json()["error"]
+    for name in ("tell", "drop", "ask"):  # a key belongs to one request of whatever kind
+        path, body, _ = sent[name]
+        assert post(path, "amend", body).status_code == 409
+    assert client.get("/api/experiments/other").status_code == 404
+
+
 def test_another_outcome_for_a_ticket_is_a_conflict_and_the_first_is_kept(client: TestClient[Any]) -> None:
     _create(client)
     [ticket] = client.post("/api/experiments/main/ask", json={}).json()

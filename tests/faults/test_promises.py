@@ -25,5 +25,7 @@ def test_every_test_that_the_page_names_is_there() -> None:
 
 def test_every_fault_has_a_row_with_a_test() -> None:
     rows = re.findall(r"^\| (\d+) [^|]+\| ([^|]+) \|", PAGE.read_text(), re.M)
-    assert [int(number) for number, _ in rows] == list(range(1, 35))
+    numbers = [int(number) for number, _ in rows]
+    assert numbers == sorted(set(numbers))
+    assert {*range(1, 45), 47, 48, 57} <= set(numbers)
     assert all(NAMED.search(tests) for _, tests in rows)

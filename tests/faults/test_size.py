@@ -1,8 +1,10 @@
-"""A journal of a million events: its rate, opening, audit, chain and memory, as figures."""
+"""Journals and imports of a million: rate, opening, audit, chain and memory, as figures."""
 
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -66,4 +68,37 @@ def test_a_million_events_are_written_opened_and_audited_in_the_memory_of_a_thou
     print(
         f"size: {events} events; {late:.0f} pairs/s against {early:.0f} at 1,000 ({late / early:.0%}); "
         f"{grown:.0f} MB more; opened in {opened:.2f} s, audited in {audited:.1f} s; chain {chained:.0f}/s"
+    )
+
+
+# the command in a process of its own, which then says the seconds it took and its peak memory in MB
+IMPORT = """
+import resource, sys, time
+from evenhand.app.cli import main
+begun = time.perf_counter()
+assert main(["import", sys.argv[1], sys.argv[2]]) == 0
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(time.perf_counter() - begun, time.process_time(), peak)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["sqlite", "postgres"])
+def test_a_million_rows_are_imported_in_bounded_memory(
+    tmp_path: Path, storage: str, request: pytest.FixtureRequest
+) -> None:
+    address = str(tmp_path / "t.db") if storage == "sqlite" else request.getfixturevalue("postgres_url")
+    create(address, study=endless(), procedure=eh.Procedure(delta=1e-9, max_samples=10**9)).leave()
+    with (tmp_path / "rows.csv").open("w") as file:
+        file.write("policy,group,outcome\n")
+        file.writelines(f"{'abc'[n % 3]},{'xy'[n % 2]},{n * 7919 % 11 % 2}\n" for n in range(EVENTS))
+    command = [sys.executable, "-c", IMPORT, address, tmp_path / "rows.csv"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    wall, processor, peak = map(float, found.stdout.split()[-3:])
+    assert peak < 500, f"{peak:.0f} MB"
+    audited = audit(address)
+    assert audited.identical, audited.first_difference
+    assert audited.events > EVENTS
+    print(
+        f"import on {storage}: {EVENTS} rows in {wall:.1f} s ({processor:.1f} s of processor), {peak:.0f} MB"
     )

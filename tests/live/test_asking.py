@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import evenhand as eh
-from evenhand.errors import BadInput, Conflict
+from evenhand.errors import BadInput, Conflict, KeyReused
 from evenhand.live import events as ev
 from evenhand.live.asking import Ask
 from evenhand.live.experiment import Experiment
@@ -52,7 +52,10 @@ def test_the_same_key_gets_the_same_answer_and_no_other_request_may_use_it() -> 
     trial = create()
     asks = trial.ask(3, key="k")
     trial.tell(asks[0], 1)
-    assert trial.ask(3, key="k") == trial.ask(1, key="k") == asks
+    assert trial.ask(3, key="k") == asks
+    for other in ({"n": 1}, {"n": 3, "worker": "w"}, {"n": 3, "lease": 60}):
+        with pytest.raises(KeyReused, match="another request"):
+            trial.ask(**other, key="k")  # type: ignore[call-overload]
     with pytest.raises(Conflict, match="another request"):
         trial.amend(asks[0], 0, reason="r", by="b", key="k")
     trial.amend(asks[0], 0, reason="r", by="b", key="k2")

@@ -1,8 +1,12 @@
-"""Faults 7 and 10: everything is derived again, from a journal or from an export alone."""
+"""Faults 7, 10 and 47: everything is derived again, from a journal or from an export alone."""
 
 from __future__ import annotations
 
+import random
+import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from evenhand.errors import BadInput, IntegrityFailed
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.export import Export, write_export
+from evenhand.live.journal import open_journal
 from tests.live.world import coin, create, play, problem
 
 
@@ -68,17 +73,49 @@ def test_a_damaged_export_is_found(
     assert not audit(str(path)).identical
 
 
-def test_every_single_byte_of_an_export_matters(whole: Path, tmp_path: Path) -> None:
+def is_noticed(path: Path, content: bytes, bit: int) -> bool:
+    """Is an export with this one bit flipped refused?"""
+    damaged = bytearray(content)
+    damaged[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(damaged)
+    try:
+        return not audit(str(path)).identical
+    except BadInput:
+        return bit // 8 < content.index(b"\n")  # the first line no longer says that it is an export
+
+
+def test_single_bits_flipped_in_an_export_are_all_found(whole: Path, tmp_path: Path) -> None:
+    """All bits of the first, the last and one other line, and some of the rest."""
     path = export(whole, tmp_path)
     content = path.read_bytes()
-    for place in range(0, len(content), max(len(content) // 150, 1)):
-        damaged = bytearray(content)
-        damaged[place] ^= 1
-        path.write_bytes(damaged)
-        try:
-            assert not audit(str(path)).identical, place
-        except BadInput:
-            assert place < content.index(b"\n")  # the first line no longer says that it is an export
+    lines = content.splitlines(keepends=True)
+    third, last = sum(map(len, lines[:2])), len(content) - len(lines[-1])
+    bits = [*range(8 * len(lines[0])), *range(8 * third, 8 * (third + len(lines[2])))]
+    bits += range(8 * last, 8 * len(content))
+    bits += random.Random(47).sample(range(8 * len(content)), 300)
+    missed = [bit for bit in bits if not is_noticed(path, content, bit)]
+    print(f"fault 47: {len(bits)} flips of single bits, {len(missed)} missed")
+    assert missed == []
+
+
+@pytest.mark.slow
+def test_every_single_bit_of_an_export_matters(tmp_path: Path) -> None:
+    with create(str(tmp_path / "t.db")) as trial:
+        play(trial, 3)
+    path = export(tmp_path / "t.db", tmp_path)
+    content = path.read_bytes()
+    missed = [bit for bit in range(8 * len(content)) if not is_noticed(path, content, bit)]
+    print(f"fault 47: every bit of an export flipped, {8 * len(content)} flips, {len(missed)} missed")
+    assert missed == []
+
+
+def test_a_damaged_journal_is_not_exported(whole: Path, tmp_path: Path) -> None:
+    damaged = Path(shutil.copy(whole, tmp_path / "t.db"))
+    with closing(sqlite3.connect(damaged)) as database:
+        database.execute("UPDATE evenhand_events SET hash = zeroblob(32) WHERE seq = 9")
+        database.commit()
+    with pytest.raises(IntegrityFailed, match="event 9 was changed"):
+        export(damaged, tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello\n", b"{}\n", b"\xff\xfe\x00"])
@@ -107,6 +144,10 @@ def test_an_earlier_head_is_still_held_after_the_log_has_grown(tmp_path: Path) -
 
 def export(journal: Path, folder: Path) -> Path:
     path = folder / "export.jsonl"
-    with Experiment.open(str(journal), write=False) as trial, path.open("wb") as file:
-        write_export(trial._journal, "main", file)
+    store = open_journal(str(journal), write=False)
+    try:
+        with path.open("wb") as file:
+            write_export(store, "main", file)
+    finally:
+        store.close()
     return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import schema, tables, turn
+from evenhand.live.audit import audit
 from evenhand.live.chain import genesis, verified
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import HeadMoved, Journal, open_journal
@@ -149,6 +151,30 @@ def test_a_journal_of_a_newer_version_is_refused_and_an_older_one_is_brought_up_
     with engine.connect() as connection:
         assert connection.execute(sa.select(tables.journal.c.schema)).scalar() == 3
         assert sa.inspect(connection).has_table("extra")
+
+
+def test_readers_refuse_tables_of_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    for address in (str(tmp_path / "t.db"), str(request.getfixturevalue("postgres_url"))):
+        create(address).leave()
+        for known, error in ((0, "newer evenhand"), (2, "open it once for writing")):
+            with monkeypatch.context() as patch:
+                patch.setattr(tables, "SCHEMA", known)
+                with pytest.raises((IntegrityFailed, StorageFailed), match=error):
+                    Experiment.open(address, write=False)
+                with pytest.raises((IntegrityFailed, StorageFailed), match=error):
+                    audit(address)
+        with Experiment.open(address, write=False) as trial:
+            assert trial.head.seq == 1
+            with pytest.raises(StorageFailed, match="reading only"):
+                trial.ask()
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        database.execute("DELETE FROM evenhand_journal")
+        database.commit()
+    for write in (True, False):
+        with pytest.raises(IntegrityFailed, match="does not say its schema version"):
+            Experiment.open(str(tmp_path / "t.db"), write=write)
 
 
 def test_readers_read_while_one_process_writes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
+from evenhand.live.export import Export
+from tests.live.forgeries import write_chain
 from tests.live.world import SetClock
 
 HOME = Path(__file__).with_name("kept")
@@ -71,6 +74,18 @@ def test_a_kept_journal_goes_on(kept: Path, copy: str) -> None:
             trial.view("tester", "a look years later")
         assert trial.head.seq > facts(kept)["events"]
     assert audit(copy, head=facts(kept)["head"]).identical
+
+
+def test_in_a_log_of_the_first_format_a_changed_outcome_shows_at_the_next_decision(tmp_path: Path) -> None:
+    """Its outcomes carry no digest of what they lead to; the audit says which events may be at fault."""
+    events = [json.loads(record.body) for record in Export(HOME / "0.1.0" / "everything.jsonl").read()]
+    told = [place for place, event in enumerate(events) if event["kind"] == "told"]
+    for place in told[5::40]:
+        forged = [*events[:place], events[place] | {"outcome": 1.0 - events[place]["outcome"]}]
+        found = audit(str(write_chain(tmp_path / "f.jsonl", forged + events[place + 1 :])))
+        shows = next(i for i in range(place, len(events)) if events[i]["kind"] in ("asked", "snapshot"))
+        assert found.first_different_event == shows + 1
+        assert re.search(rf"it was changed, or .*\b{place + 1}\b", str(found.first_difference)), found
 
 
 def test_the_number_of_threads_changes_nothing() -> None:

@@ -136,10 +136,13 @@ def test_an_outcome_told_for_another_group_than_asked_is_refused() -> None:
     assert trial.tell(ask, 1, group="x").counted
 
 
-def test_many_outcomes_are_one_transaction_and_a_refusal_stops_none_of_the_others() -> None:
+def test_many_outcomes_are_taken_together_or_not_at_all() -> None:
     trial = create()
     asks = trial.ask(4)
     trial.tell(asks[1], 1)
-    answers = trial.tell_all([(ask, 0, None) for ask in asks])
-    assert [type(answer).__name__ for answer in answers] == ["Receipt", "Conflict", "Receipt", "Receipt"]
+    with pytest.raises(Conflict, match=r"^row 2: ticket .* has the outcome 1 already"):
+        trial.tell_all([(ask, 0, None) for ask in asks])
+    assert trial.status()["samples"] == 1
+    receipts = trial.tell_all([(ask, int(ask == asks[1]), None) for ask in asks])
+    assert [receipt.outcome for receipt in receipts] == [0.0, 1.0, 0.0, 0.0]
     assert trial.status()["samples"] == 4

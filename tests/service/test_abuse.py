@@ -216,6 +216,25 @@ def test_every_unblinded_look_is_an_event(
     assert seen == {"status", "events", "export", "dashboard", "report"}
 
 
+def test_a_decided_experiment_looked_at_exported_and_reported_keeps_its_head(
+    app: Litestar, client: TestClient[Any], keys: dict[str, str]
+) -> None:
+    """Fault 57: nothing is blind any more, so no look is written down, and the published head stays."""
+    admin, analyst = bearer(keys["admin"]), bearer(keys["analyst"])
+    create(client, name="decided", **admin)
+    while asks := client.post("/api/experiments/decided/ask", json={"n": 20}, headers=admin).json():
+        for ask in asks:
+            told = {"ticket": ask["ticket"], "outcome": int(ask["policy"] == "bold")}
+            client.post("/api/experiments/decided/tell", json=told, headers=admin)
+    status = client.get("/api/experiments/decided", headers=analyst).json()
+    assert status["decided"]
+    for path in ("", "/events", "/export"):
+        assert client.get(f"/api/experiments/decided{path}", headers=analyst).status_code == 200
+    for path in ("", "/log", "/report"):
+        assert client.get(f"/experiments/decided{path}", headers=analyst).status_code == 200
+    assert client.get("/api/experiments/decided", headers=analyst).json()["head"] == status["head"]
+
+
 def test_a_study_is_refused_above_the_limits_before_anything_is_made(bare: TestClient[Any]) -> None:
     problem = STUDY["problem"]
     shares = {f"g{number}": 1 / 2_000 for number in range(2_000)}

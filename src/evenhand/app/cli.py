@@ -24,7 +24,7 @@ FAILED, BAD_INPUT, NOT_INTACT = 1, 2, 4
 ORDER = (
     "plan", "simulate", "compare", "calibrate", "sweep", "judge",
     "new", "ask", "tell", "drop", "amend", "import",
-    "status", "pause", "resume", "export", "close", "audit",
+    "status", "pause", "resume", "export", "transfer", "close", "audit",
     "report", "serve", "paper", "demo", "doctor", "warmup",
 )  # fmt: skip
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from evenhand.errors import BadInput, Closed, Conflict
 from evenhand.live import events as ev
-from evenhand.live.common import answered, code, refuse_unless_open
-from evenhand.live.events import decode
+from evenhand.live.common import code, refuse_unless_open
 from evenhand.live.fold import Fold
 from evenhand.live.protocol import LIMITS
 from evenhand.live.session import Session
@@ -35,9 +34,7 @@ class Request(NamedTuple):
     n: int
     group: str | None = None
     worker: str | None = None
-    key: str | None = None
     lease: float | None = None
-    key_is_ours: bool = False  # made up by us, so that it can be there already only after a broken connection
 
 
 def checked_count(n: object) -> int:
@@ -49,12 +46,8 @@ def checked_count(n: object) -> int:
 
 
 def ask(session: Session, request: Request) -> list[Ask]:
-    """Hand out tickets; those this worker still has, or this key has got, come first. None after the stop."""
-    fold, key = session.fold, request.key
-    if key is not None and (session.again or not request.key_is_ours):
-        earlier = [answered(ev.Asked, decode(record), key) for record in session.by_key(key)]
-        if earlier:
-            return [_shown(fold, event.ticket, event.policy, event.group) for event in earlier]
+    """Hand out tickets; those this worker still has come first. None after the stop."""
+    fold = session.fold
     refuse_unless_open(fold, "hand out tickets")
     arrived = _arrived(fold, request.group)
     if fold.stop is not None:
@@ -76,10 +69,10 @@ def _room(fold: Fold, wanted: int) -> int:
 
 
 def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask]:
-    fold, key = session.fold, request.key
+    fold = session.fold
     problem = fold.protocol.problem
     asks = []
-    for part, cell in enumerate(fold.brain.choose(n, arrived) if n else []):
+    for cell in fold.brain.choose(n, arrived) if n else []:
         group = None if cell.group < 0 else problem.group_names[cell.group]
         event = ev.Asked(
             ticket=fold.tickets + 1,
@@ -90,9 +83,7 @@ def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask
             chance=cell.chance,
             p=cell.p,
             worker=request.worker,
-            lease=request.lease,
-            key=key,
-            part=0 if key is None else part,
+            lease=None if request.lease is None else float(request.lease),
             **session.stamp(),
         )
         session.emit_chosen(event, cell)

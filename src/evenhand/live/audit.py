@@ -1,8 +1,8 @@
 """The audit: every allocation, estimate, piece of evidence and the stop, derived again from the log.
 
-It says "identical", or names the first event that does not follow from those before it. On another build of
-the numerical libraries the last digits of chances may differ; these are counted apart, and are no difference
-as long as every decision is the same.
+It says "identical", or names the first event that does not follow from those before it. It checks whatever
+the writer checks. On another build of the numerical libraries the last digits of chances may differ; these
+are counted apart, and are no difference as long as every decision is the same.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from typing import NamedTuple
 
 from evenhand.errors import BadInput, IntegrityFailed
 from evenhand.live.chain import Difference, Head, genesis, verified
-from evenhand.live.events import Amended, Created, decode
+from evenhand.live.event_checks import check_event
+from evenhand.live.events import Amended, BuildChanged, Created, decode
 from evenhand.live.export import Export
 from evenhand.live.fold import Fold
-from evenhand.live.history import Outcomes
+from evenhand.live.follow_checks import check_complete
+from evenhand.live.history import TicketHistory
 from evenhand.live.index import index_of
 from evenhand.live.journal import Position, open_journal
+from evenhand.live.key_set import KeySet
 from evenhand.live.loading import only_experiment
-from evenhand.live.protocol import Protocol, versions
+from evenhand.live.locate import located
+from evenhand.live.missing import Missing
+from evenhand.live.protocol import Protocol
 from evenhand.live.tables import Index
 from evenhand.live.turn import Row
 
@@ -37,28 +42,46 @@ class Audit(NamedTuple):
     first_difference: str | None
     first_different_event: int | None
     head: str  # hash of the last event read
-    same_build: bool  # was the log begun with the libraries of this audit?
+    same_build: bool  # did the build of this audit write every event?
     other_digits: int  # asks and snapshots whose chances differ in the last digits
+    builds: int = 1  # how often another build went on with the log, and one
+    close_decisions: int = 0  # of other builds, which only their last digits explain
 
 
 def audit(address: str, head: str | None = None, experiment: str | None = None) -> Audit:
     """Audit a journal or an export. `head`: a hash noted earlier, which the log must still hold."""
     wanted = None if head is None else _hash(head)
-    if not _is_journal(address):
-        export = Export(Path(address))
-        return _audit(
-            export.experiment, lambda: (Row(record, _NOWHERE) for record in export.read()), wanted, None
-        )
-    journal = open_journal(address, write=False)
+    if not is_journal(address):
+        return _audit_export(Path(address), wanted)
+    journal = open_journal(address, write=False, allow_missing=True)
     try:
+        if journal.missing is not None and not journal.experiments():
+            raise IntegrityFailed(f"{journal.missing.what}: the journal holds nothing any more.")
         name = only_experiment(journal, experiment)
-        position = journal.position(name)
-        return _audit(name, lambda: journal.read(name, 0, position.head.seq), wanted, position)
+        end = End(journal.position(name), journal.missing)
+        return _audit(name, lambda: journal.read(name, 0, end.position.head.seq), wanted, end)
     finally:
         journal.close()
 
 
-def _audit(name: str, read: Callable[[], Iterable[Row]], wanted: bytes | None, end: Position | None) -> Audit:
+def _audit_export(path: Path, wanted: bytes | None) -> Audit:
+    try:
+        export = Export(path)
+    except IntegrityFailed as problem:
+        return _Run("", tuple, wanted).result(problem)
+    return _audit(
+        export.experiment, lambda: (Row(record, _NOWHERE) for record in export.read()), wanted, None
+    )
+
+
+class End(NamedTuple):
+    """Where a journal's log ends, by what the journal says of it."""
+
+    position: Position
+    missing: Missing | None
+
+
+def _audit(name: str, read: Callable[[], Iterable[Row]], wanted: bytes | None, end: End | None) -> Audit:
     run = _Run(name, read, wanted)
     difference: IntegrityFailed | None = None
     try:
@@ -77,74 +100,94 @@ class _Run:
         self._read = read
         self._wanted = wanted
         self._head = genesis(name)
+        self._keys = KeySet()
+        self._builds = 1
         self._fold: Fold | None = None
-        self._outcomes: Outcomes | None = None
+        self._history: TicketHistory | None = None
 
     def read_all(self) -> None:
         """Every event: its place in the chain, what it is found by, and whether it follows."""
-        rows = iter(self._read())
-        while chunk := list(itertools.islice(rows, _AT_ONCE)):
-            for record, row in zip(verified((row.record for row in chunk), self._head), chunk, strict=True):
-                self._one(row)
-                self._head = Head(record.seq, record.hash)
-                if record.hash == self._wanted:
-                    self._wanted = None
-            if self._fold is not None:
-                self._fold.brain.flush()
+        read, rows = itertools.tee(self._read())
+        # in step: what cannot be read is reported after everything before it was checked
+        for record, row in zip(verified((row.record for row in read), self._head), rows, strict=True):
+            self._one(row)
+            self._head = Head(record.seq, record.hash)
+            if record.hash == self._wanted:
+                self._wanted = None
+            if record.seq % _AT_ONCE == 0 and self._fold is not None:
+                self._fold.flush()
+        if self._fold is not None:
+            self._fold.flush()
 
     def _one(self, row: Row) -> None:
         record, event = row.record, decode(row.record)
-        fold = self._fold
-        if fold is None:
+        fold, history = self._fold, self._history
+        if fold is None or history is None:
             if not isinstance(event, Created) or event.experiment != self._name:
                 raise Difference(1, "must be the protocol of this experiment; it is not.")
-            self._fold = Fold(Protocol.read(event, record.hash), Head(1, record.hash))
+            protocol = Protocol.read(event, record.hash)
+            check_event(record, event, protocol)
+            self._fold = Fold(protocol, Head(1, record.hash))
+            self._history = TicketHistory(self._fold)
             return
+        check_event(record, event, fold.protocol)
         if row.found_by is not _NOWHERE and row.found_by != index_of(event, record.seq, fold.cell_of(event)):
             raise Difference(record.seq, "is filed under another ticket, cell or key than its own.")
-        if self._outcomes is not None or isinstance(event, Amended):
-            self._known_outcomes(record.seq).see(record.seq, event)
-        fold.step(record, event, self._history)
+        if event.key is not None and not self._keys.add(event.key, event.part):
+            raise Difference(record.seq, f"answers the request {event.key!r} a second time.")
+        if isinstance(event, Amended):
+            history.correct(record.seq, event)
+        fold.step(record, event, lambda cell, _seq: history.of(cell))
+        history.take(record.seq, event)
+        self._builds += isinstance(event, BuildChanged)
 
-    def _history(self, cell: int, seq: int) -> list[float]:
-        return self._known_outcomes(seq).of(cell)
-
-    def _known_outcomes(self, seq: int) -> Outcomes:
-        """What stands; what came before the first amendment is read a second time, then kept up to date."""
-        if self._outcomes is None:
-            assert self._fold is not None
-            self._outcomes = Outcomes(self._fold)
-            for row in itertools.islice(self._read(), seq - 1):
-                self._outcomes.see(row.record.seq, decode(row.record))
-        return self._outcomes
-
-    def check_end(self, end: Position | None) -> None:
+    def check_end(self, end: End | None) -> None:
         """Is this all, does it reach the head noted earlier, and is nothing due that is not there?"""
         fold, seq = self._fold, self._head.seq
         if fold is None:
             raise Difference(1, "is missing: the log is empty.")
-        if end is not None and (end.head != self._head or not end.ends_there):
-            raise Difference(
-                seq + 1, f"is not where the journal's head says the log ends, after event {end.head.seq}."
-            )
-        if end is not None and end.snapshot != fold.snapshot:
-            raise Difference(end.snapshot, f"is noted as the latest snapshot; that is event {fold.snapshot}.")
-        if fold.must_stop:
-            raise Difference(seq + 1, "is missing: the stopping rule fired, and no event says so.")
+        if end is not None:
+            self._check_position(fold, end.position)
+        check_complete(fold)
+        if end is not None and end.missing is not None:
+            raise self._lost(end.missing)
         if self._wanted is not None:
             missing = f"no event has the hash {self._wanted.hex()}"
             raise Difference(seq + 1, f"is missing: {missing}; the log was cut off, or is another one.")
-        if fold.brain.odd and fold.protocol.versions == versions():
-            raise Difference(fold.brain.first_odd, "has other chances than this very build gives.")
+
+    def _check_position(self, fold: Fold, end: Position) -> None:
+        """Does the journal say that the log ends where it does?"""
+        if end.head != self._head or not end.ends_there:
+            raise Difference(
+                self._head.seq + 1,
+                f"is not where the journal's head says the log ends, after event {end.head.seq}.",
+            )
+        if end.snapshot != fold.snapshot:
+            raise Difference(end.snapshot, f"is noted as the latest snapshot; that is event {fold.snapshot}.")
+
+    def _lost(self, missing: Missing) -> IntegrityFailed:
+        """The difference where events were written that are not there."""
+        if missing.experiment != self._name:
+            return IntegrityFailed(f"{missing.what}: the journal is an older or another copy.")
+        if missing.last >= missing.mark.seq:
+            return Difference(missing.first, "is not the one that was written here: the log was changed.")
+        return Difference(
+            missing.first,
+            f"is missing: events up to {missing.mark.seq} were written here. The journal is an older copy, "
+            "or its last events or its -wal file were removed.",
+        )
 
     def earliest(self, problem: IntegrityFailed) -> IntegrityFailed:
-        """The problem, or an earlier one that waits in the arithmetic."""
-        if self._fold is not None:
-            try:
-                self._fold.brain.flush()
-            except Difference as waiting:
-                if not isinstance(problem, Difference) or waiting.seq < problem.seq:
-                    return waiting
+        """The problem, or an earlier one that waits in the arithmetic; with the event that explains it."""
+        if self._fold is None:
+            return problem
+        try:
+            self._fold.flush()
+        except Difference as waiting:
+            if not isinstance(problem, Difference) or waiting.seq < problem.seq:
+                problem = waiting
+        if isinstance(problem, Difference) and problem.since < problem.seq:
+            return located(problem, lambda: (row.record for row in self._read()))
         return problem
 
     def result(self, difference: IntegrityFailed | None) -> Audit:
@@ -155,12 +198,15 @@ class _Run:
             first_difference=None if difference is None else str(difference),
             first_different_event=difference.seq if isinstance(difference, Difference) else None,
             head=str(self._head),
-            same_build=fold is not None and fold.protocol.versions == versions(),
+            same_build=fold is not None and fold.brain.same_build and self._builds == 1,
             other_digits=0 if fold is None else fold.brain.odd,
+            builds=self._builds,
+            close_decisions=0 if fold is None else fold.brain.close_decisions,
         )
 
 
-def _is_journal(address: str) -> bool:
+def is_journal(address: str) -> bool:
+    """Is this a journal, and not an export?"""
     if address.startswith(("postgresql://", "postgres://")):
         return True
     path = Path(address)

@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.live import kernels
 from evenhand.live.chain import Difference
+from evenhand.live.close_decisions import Tables, explained
 from evenhand.live.kernels import ARRIVED, ASK_ANY, ASK_THIS, CHANCE, GROUP, POLICY, STATE, WHAT
 from evenhand.live.protocol import Protocol
 from evenhand.procedure.state import RUNNING, STOPPED, new_state, new_work
+
+Flags = NDArray[np.bool_]
+CLOSE = 1e-6  # so much a chance may differ between builds
 
 
 class Cell(NamedTuple):
@@ -38,8 +43,11 @@ class Brain:
         self.work = new_work(self.spec)
         self.tally = kernels.new_tally(self.spec)
         self.has_stopped = False
-        self.odd = 0  # asks whose digests or chances differ from the log's
-        self.first_odd = 0
+        self.stopped_at = 0  # number of the event with which the stopping rule fired
+        self.same_build = False  # did this very build write the events that are compared now?
+        self.odd = 0  # asks and snapshots of other builds that differ in digits
+        self.close_decisions = 0  # asks of other builds that only their last digits explain
+        self.confirmed = 1  # number of the latest event whose digest confirms all outcomes before it
         self._problem = protocol.problem
         self._clear()
 
@@ -74,62 +82,121 @@ class Brain:
         self._digests.append(digests)
 
     def flush(self) -> None:
-        """Do what is queued; the first row that differs from what the rule does is named."""
+        """Do what is queued, once; the first row that differs from what the rule does is named.
+
+        Rows after the one with which the stopping rule fires are not done: see `stopped_at`.
+        """
         if not self._rows:
             return
-        rows = np.array(self._rows, dtype=np.int64)
-        values, digests = np.array(self._values), np.zeros((len(rows), 2), dtype=np.uint64)
-        done = self._advance(rows, values, digests)
-        if done < len(rows):
-            self._explain(done, rows)
-        self._compare(rows, values, digests)
-        self._clear()
+        asked, seqs = self._rows, self._seqs
+        logged, chances = np.array(self._digests, dtype=np.uint64), np.array(self._values)
+        self._clear()  # whatever is found, nothing is done twice
+        rows, values = np.array(asked, dtype=np.int64), chances.copy()
+        digests = np.zeros((len(rows), 2), dtype=np.uint64)
+        advance = self._advance if self.same_build else self._advance_closely
+        done = advance(rows, values, digests)
+        if self.has_stopped:
+            self.stopped_at = seqs[done - 1]
+        differs = done < len(rows) and not self.has_stopped  # row `done` asks for another cell than the rule
+        asks = rows[: done + differs, WHAT] == ASK_THIS
+        problems = [
+            self._other_counts(asks, logged[:, STATE], digests[:, STATE], seqs),
+            self._other_chance(asks[:done], logged[:, CHANCE] != digests[:, CHANCE], chances, values, seqs),
+        ]
+        if differs:
+            wrong, right = (self._named(row[POLICY], row[GROUP]) for row in (asked[done], rows[done]))
+            problems.append(Difference(seqs[done], f"asks for {wrong}, the rule for {right}."))
+        if found := [problem for problem in problems if problem is not None]:
+            raise min(found, key=lambda problem: problem.seq)
 
-    def replace(self, k: int, g: int, outcomes: Sequence[float]) -> None:
-        """A cell's outcomes (unit scale) instead of those folded so far."""
+    def replace(self, seq: int, k: int, g: int, outcomes: Sequence[float]) -> None:
+        """A cell's outcomes (unit scale) instead of those folded so far, as event `seq` says."""
         kernels.replace_outcomes(self.spec, self.state, self.work, k, g, np.array(outcomes, dtype=float))
-        self.has_stopped = bool(self.state.clock[STOPPED] != RUNNING)
+        if not self.has_stopped and self.state.clock[STOPPED] != RUNNING:
+            self.has_stopped, self.stopped_at = True, seq
 
-    def refresh(self) -> None:
-        """Forget what can be computed again.
+    def refresh(self, seq: int) -> None:
+        """Forget what can be computed again; event `seq` is a snapshot of what is known.
 
         Done at every snapshot, by those who write it and those who read past it, so that a fold opened at a
         snapshot goes on from exactly what the one that never stopped has.
         """
         self.work = new_work(self.spec)
+        self.confirmed = seq
+
+    def note_odd(self) -> None:
+        """Count one more event with digits that may differ between builds, and do."""
+        self.odd += 1
 
     def _advance(self, rows: kernels.Ints, values: kernels.Array, digests: kernels.Digests) -> int:
         done = kernels.advance(self.spec, self.state, self.work, self.tally, self.seed, rows, values, digests)
         self.has_stopped = bool(self.state.clock[STOPPED] != RUNNING)
         return int(done)
 
-    def _explain(self, done: int, rows: kernels.Ints) -> None:
-        seq = self._seqs[done]
-        if self.has_stopped:
-            raise Difference(
-                seq, f"follows event {self._seqs[done - 1]}, with which the stopping rule fires."
-            )
-        wrong, right = self._rows[done], rows[done]
-        asked, rule = self._named(wrong[POLICY], wrong[GROUP]), self._named(right[POLICY], right[GROUP])
-        raise Difference(seq, f"asks for {asked}, the rule for {rule}.")
+    def _advance_closely(self, rows: kernels.Ints, values: kernels.Array, digests: kernels.Digests) -> int:
+        """Do rows of another build: decisions that its last digits explain are taken over."""
+        asked, said = rows.copy(), values.copy()
+        begun, before = 0, self._tables.copy()
+        done = self._advance(rows, values, digests)
+        while done < len(rows) and not self.has_stopped:
+            self.state, self.work, self.tally = before
+            again = asked[begun:done].copy(), said[begun:done].copy(), digests[begun:done].copy()
+            self._advance(*again)  # to where the decision was made
+            found = explained(self.spec, self._tables, self.seed, asked[done])
+            if found is None:
+                break
+            (self.state, self.work, self.tally), row = found
+            rows[done], values[done], digests[done] = row.row[0], row.value[0], row.digest[0]
+            self.close_decisions += 1
+            begun, before = done + 1, self._tables.copy()
+            done = begun + self._advance(rows[begun:], values[begun:], digests[begun:])
+        return done
 
-    def _compare(self, rows: kernels.Ints, values: kernels.Array, digests: kernels.Digests) -> None:
-        asks = rows[:, WHAT] == ASK_THIS
-        logged = np.array(self._digests, dtype=np.uint64)
-        odd_data = asks & (logged[:, STATE] != digests[:, STATE])
-        if odd_data.any():
-            seq = self._seqs[int(np.argmax(odd_data))]
-            raise Difference(seq, "was decided from other counts and sums than the events before it give.")
-        odd = asks & (
-            (logged[:, CHANCE] != digests[:, CHANCE]) | (np.array(self._values) != values) & ~np.isnan(values)
+    @property
+    def _tables(self) -> Tables:
+        return Tables(self.state, self.work, self.tally)
+
+    def _other_counts(
+        self, asks: Flags, logged: kernels.Digests, digests: kernels.Digests, seqs: Sequence[int]
+    ) -> Difference | None:
+        """The first ask that was decided from other counts and sums than the events before it give."""
+        places = np.flatnonzero(asks)
+        if not places.size:
+            return None
+        same = logged[places] == digests[places]
+        if same.all():
+            self.confirmed = seqs[places[-1]]
+            return None
+        first = int(np.argmin(same))
+        seq = seqs[places[first]]
+        since = 1 + (seqs[places[first - 1]] if first else self.confirmed)
+        if same[first + 1 :].any():
+            since = seq  # later asks agree with the events: it is this one's digest that is wrong
+        return Difference(
+            seq, "was decided from other counts and sums than the events before it give.", since
         )
-        if odd.any():
-            self.note_odd(self._seqs[int(np.argmax(odd))], int(odd.sum()))
 
-    def note_odd(self, seq: int, count: int = 1) -> None:
-        """Some digits differ that may differ between builds."""
-        self.first_odd = self.first_odd or seq
-        self.odd += count
+    def _other_chance(
+        self,
+        asks: Flags,
+        other_digest: Flags,
+        logged: kernels.Array,
+        chances: kernels.Array,
+        seqs: Sequence[int],
+    ) -> Difference | None:
+        """The first ask with another chance than the rule gives, to the last digit if this build wrote it."""
+        logged, chances = logged[: len(asks)], chances[: len(asks)]
+        odd = asks & (other_digest[: len(asks)] | (logged != chances) & ~np.isnan(chances))
+        wrong = odd if self.same_build else odd & ~np.isclose(logged, chances, 0.0, CLOSE, equal_nan=True)
+        if not wrong.any():
+            self.odd += int(odd.sum())
+            return None
+        place = int(np.argmax(wrong))
+        said, right = f"{logged[place]:.17g}", f"{chances[place]:.17g}"
+        what = "another memory of the rule, or other chances of cells not drawn, than this very build gives"
+        if said != right:
+            what = f"the chance {said}; {'this very build' if self.same_build else 'the rule'} gives {right}"
+        return Difference(seqs[place], f"has {what}.")
 
     def _named(self, k: int, g: int) -> str:
         policy = self._problem.policies[k]

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import BadInput, Closed, Conflict
-from evenhand.live import events as ev
-from evenhand.live.fold import Fold
+from evenhand.errors import BadInput, Closed
 from evenhand.live.protocol import LIMITS
 from evenhand.live.tickets import ticket_code
+from evenhand.model.problem import Problem
 
-E = TypeVar("E", bound=ev.Event)
+if TYPE_CHECKING:
+    from evenhand.live.fold import Fold
 
 
 def code(fold: Fold, ticket: int) -> str:
     """A ticket as people see it."""
     return ticket_code(fold.protocol.hash, ticket)
-
-
-def answered(kind: type[E], event: ev.AnyEvent, key: str | None) -> E:
-    """The event that an earlier request with this key made; a key stands for one request."""
-    if not isinstance(event, kind):
-        raise Conflict(f"the key {key!r} was used for another request; take a new key for a new request.")
-    return event
 
 
 def refuse_unless_open(fold: Fold, what: str) -> None:
@@ -35,6 +28,20 @@ def refuse_unless_open(fold: Fold, what: str) -> None:
 def refuse_if_closed(fold: Fold, what: str) -> None:
     if fold.closed:
         raise Closed(f"the experiment is closed and cannot {what}.")
+
+
+def told_group(problem: Problem, asked: int, group: str | None) -> str | None:
+    """The group to write down with an outcome: only where it was not known when asking (`asked` is -1)."""
+    if problem.mode == "agnostic":
+        if group is None:
+            raise BadInput("in agnostic mode say with the outcome which group the unit belongs to.")
+        problem.group_index(group)
+        return group
+    if group is not None and problem.group_index(group) != asked:
+        raise BadInput(
+            f"the ticket is for {problem.group_names[asked]!r}; the outcome is told for {group!r}."
+        )
+    return None
 
 
 def checked_text(value: Any, what: str, most: int = LIMITS["text_characters"]) -> str:

@@ -12,7 +12,10 @@ import msgspec
 
 from evenhand.live.chain import Difference, Record, canonical
 
-FORMAT = 1  # of the events; written in `created`
+# of the events, written in `created` and `build_changed`. From 2 on a change of build is an event, outcomes
+# that count carry a digest of what they lead to, the time of event one counts when clocks are compared, and
+# an expiry that the wall clock calls early says so.
+FORMAT = 2
 
 
 class Event(
@@ -30,6 +33,7 @@ class Event(
     back: float = 0.0  # seconds by which that clock was behind the latest time in the log
     key: str | None = None  # the request this answers, so that a repeated request finds its answer
     part: int = 0  # which event of that request
+    request: str | None = None  # digest of that request, in its first event, where the caller gave the key
 
 
 class Created(Event, frozen=True, kw_only=True, tag="created"):
@@ -66,6 +70,7 @@ class Told(Event, frozen=True, kw_only=True, gc=False, tag="told"):
     ticket: int
     outcome: float
     group: str | None = None  # where it was not known before
+    sums: str | None = None  # digest of what it leads to in its cell (`cell_sums`); None in format 1
 
 
 class Late(Event, frozen=True, kw_only=True, tag="late"):
@@ -89,6 +94,7 @@ class Expired(Event, frozen=True, kw_only=True, gc=False, tag="expired"):
     """A ticket whose lease ran out."""
 
     ticket: int
+    early: float = 0.0  # seconds that the lease had still to run by the wall clock, which had been set back
 
 
 class Amended(Event, frozen=True, kw_only=True, tag="amended"):
@@ -102,6 +108,7 @@ class Amended(Event, frozen=True, kw_only=True, tag="amended"):
     counted: bool  # False where the outcome came late
     reason: str
     by: str
+    sums: str | None = None  # as of `told`; None where it does not count
 
 
 class Imported(Event, frozen=True, kw_only=True, gc=False, tag="imported"):
@@ -114,6 +121,7 @@ class Imported(Event, frozen=True, kw_only=True, gc=False, tag="imported"):
     row: int
     rows: int
     source: str
+    sums: str | None = None  # as of `told`
 
 
 class Refused(Event, frozen=True, kw_only=True, tag="refused"):
@@ -163,6 +171,19 @@ class Viewed(Event, frozen=True, kw_only=True, tag="viewed"):
     what: str
 
 
+class Answered(Event, frozen=True, kw_only=True, tag="answered"):
+    """The answer to a request with a key, where the request's other events do not give it."""
+
+    answer: list[Any] | None = None
+
+
+class BuildChanged(Event, frozen=True, kw_only=True, tag="build_changed"):
+    """The events from here on were written by another build than those before."""
+
+    versions: dict[str, str]
+    format: int
+
+
 class Snapshot(Event, frozen=True, kw_only=True, tag="snapshot"):
     """The fold of all events before, so that opening need not begin at event one."""
 
@@ -171,10 +192,11 @@ class Snapshot(Event, frozen=True, kw_only=True, tag="snapshot"):
 
 AnyEvent = (
     Created | Asked | Told | Late | Dropped | Expired | Amended | Imported | Refused
-    | Paused | Resumed | Stopped | Closed | Viewed | Snapshot
+    | Paused | Resumed | Stopped | Closed | Viewed | Answered | BuildChanged | Snapshot
 )  # fmt: skip
 
 _decoder = msgspec.json.Decoder(AnyEvent)
+_encoder = msgspec.json.Encoder(order="sorted")
 
 
 def encode(event: Event) -> bytes:
@@ -198,6 +220,17 @@ def decode(record: Record) -> AnyEvent:
     try:
         event: AnyEvent = _decoder.decode(record.body)
         return event
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         damage = f"cannot be read ({problem}); it was damaged, or written by a newer version of evenhand."
         raise Difference(record.seq, damage) from None
+
+
+def is_written_so(event: AnyEvent, body: bytes) -> bool:
+    """Are these the very bytes that a writer writes for this event?"""
+    if _encoder.encode(event) == body:
+        return True
+    table = plain(event)
+    if canonical(table) == body:  # the fast encoder spells numbers such as 1e-07 otherwise
+        return True
+    lease = table.get("lease")
+    return lease is not None and canonical(table | {"lease": int(lease)}) == body  # format 1 may have it so

@@ -5,31 +5,32 @@
             trial.tell(ask, outcome=treat(ask.policy, ask.group))
 
 An answer comes back only when what it says is on the disk. Safe to share between threads; between processes
-use a postgresql:// address, or the service.
+use a postgresql:// address, or the service. Every writing call takes a `key`: repeated with the same key, it
+gets its first answer; another call with that key is refused.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
-from evenhand.errors import Conflict
-from evenhand.live import asking, steering, telling
+from evenhand.errors import BadInput, EvenhandError
+from evenhand.live import asking, importing, steering, telling
 from evenhand.live.asking import Ask, Request
 from evenhand.live.chain import Head
-from evenhand.live.clock import Clock, utc
+from evenhand.live.clock import SYSTEM_CLOCK, Clock, utc
 from evenhand.live.common import checked_text, optional_text
-from evenhand.live.events import encode
-from evenhand.live.index import index_of
+from evenhand.live.creating import create_once
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.loading import only_experiment
 from evenhand.live.outcomes import checked_outcome
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
+from evenhand.live.requests import request_key
+from evenhand.live.session import Session
 from evenhand.live.status import Forecaster, Status, status_of
-from evenhand.live.telling import Receipt
+from evenhand.live.telling import Outcome, Receipt
 from evenhand.live.tickets import ticket_number
 from evenhand.live.turn import Row
 from evenhand.live.view import View, view_of
@@ -39,6 +40,8 @@ from evenhand.procedure.spec import Procedure
 from evenhand.study import Study
 
 PATIENCE = 30.0  # seconds to keep trying when the database cannot be reached
+Details = dict[str, Any]  # what a request asks for, by name
+T = TypeVar("T")
 
 
 class Experiment:
@@ -48,7 +51,7 @@ class Experiment:
         self, journal: Journal, name: str, *, clock: Clock | None = None, patience: float = PATIENCE
     ) -> None:
         self._journal = journal
-        self._clock = clock or Clock()
+        self._clock = clock or SYSTEM_CLOCK
         self._writer = Writer(journal, name, self._clock, patience)
         with self._writer.reading() as fold:
             self.protocol: Protocol = fold.protocol
@@ -65,6 +68,7 @@ class Experiment:
         title: str = "",
         lease: float | None = None,
         by: str | None = None,
+        key: str | None = None,
         clock: Clock | None = None,
         patience: float = PATIENCE,
     ) -> Experiment:
@@ -75,11 +79,11 @@ class Experiment:
         study = (
             problem if isinstance(problem, Study) else Study(problem, procedure or Procedure(), title=title)
         )
-        clock = clock or Clock()
+        clock = clock or SYSTEM_CLOCK
         event = new_protocol(name, study, seed, lease, utc(clock.now()), optional_text(by, "by"))
         journal = open_journal(address, create=True) if isinstance(address, str) else address
         try:
-            journal.create(name, (encode(event), index_of(event, 1, None)))
+            create_once(journal, event, key, patience)
             return cls(journal, name, clock=clock, patience=patience)
         except BaseException:
             if journal is not address:
@@ -140,72 +144,93 @@ class Experiment:
         count = asking.checked_count(1 if n is None else n)
         if lease is not None:
             check_lease(lease)
-        worker, key = optional_text(worker, "worker"), optional_text(key, "key")
-        ours = key is None and worker is None and self._journal.shared
-        request = Request(count, group, worker, secrets.token_hex(8) if ours else key, lease, ours)
-        asks = self._writer.submit(partial(asking.ask, request=request), None if ours else key)
+        request = Request(count, group, optional_text(worker, "worker"), lease)
+        details = request._asdict() | {"lease": None if lease is None else float(lease)}
+        asks = self._submit("ask", partial(asking.ask, request=request), key, details)
         return asks if n is not None else next(iter(asks), None)
 
-    def tell(self, ticket: Ask | str, outcome: float, *, group: str | None = None) -> Receipt:
+    def tell(
+        self, ticket: Ask | str, outcome: float, *, group: str | None = None, key: str | None = None
+    ) -> Receipt:
         """The outcome of a ticket.
 
         Telling the same again is no harm; telling another is refused and written down.
         """
-        value = checked_outcome(outcome, self.protocol.problem.family)
-        return self._writer.submit(
-            partial(telling.tell, ticket=self._number(ticket), outcome=value, group=group)
-        )
+        told = self._outcome(ticket, outcome, group)
+        details = {"ticket": told.ticket, "outcome": told.value, "group": group}
+        return self._submit("tell", partial(telling.tell, outcome=told), key, details)
 
-    def tell_all(self, outcomes: Sequence[tuple[Ask | str, float, str | None]]) -> list[Receipt | Conflict]:
-        """Many outcomes at once, as (ticket, outcome, group); each gets the answer that `tell` would give."""
-        family = self.protocol.problem.family
-        checked = [(self._number(ticket), checked_outcome(x, family), group) for ticket, x, group in outcomes]
-        return self._writer.submit(partial(telling.tell_all, outcomes=checked))
+    def tell_all(
+        self,
+        outcomes: Iterable[tuple[Ask | str, float, str | None]],
+        *,
+        key: str | None = None,
+        places: Sequence[str] | None = None,
+    ) -> list[Receipt]:
+        """Many outcomes at once, as (ticket, outcome, group): all of them or none.
 
-    def check_ticket(self, ticket: Ask | str) -> None:
-        """Refuse what is not spelled like a ticket of this experiment."""
-        self._number(ticket)
+        The first that cannot be taken is named: by `places`, one text for each outcome, or as "row 1" and
+        so on. Outcomes told before are taken again; a different one is not.
+        """
+        rows = list(outcomes)
+        names = [f"row {n}" for n in range(1, len(rows) + 1)] if places is None else list(places)
+        told = [self._placed(place, row) for place, row in zip(names, rows, strict=True)]
+        details = {"outcomes": [list(one[:3]) for one in told]}
+        return self._submit("tell_all", partial(telling.tell_all, outcomes=told), key, details)
 
-    def drop(self, ticket: Ask | str, reason: str, *, by: str | None = None) -> None:
+    def drop(self, ticket: Ask | str, reason: str, *, by: str | None = None, key: str | None = None) -> None:
         """The ticket will have no outcome."""
         reason, by = checked_text(reason, "reason"), optional_text(by, "by")
-        self._writer.submit(partial(telling.drop, ticket=self._number(ticket), reason=reason, by=by))
+        details: Details = {"ticket": self._number(ticket), "reason": reason, "by": by}
+        self._submit("drop", partial(telling.drop, **details), key, details)
 
     def amend(
         self, ticket: Ask | str, outcome: float, *, reason: str, by: str, key: str | None = None
     ) -> Receipt:
         """Correct an outcome; the old one stays in the log with the reason and who said so."""
-        value = checked_outcome(outcome, self.protocol.problem.family)
-        call = partial(
-            telling.amend, ticket=self._number(ticket), outcome=value, reason=checked_text(reason, "reason"),
-            by=checked_text(by, "by", LIMITS["name_characters"]), key=optional_text(key, "key"),
-        )  # fmt: skip
-        return self._writer.submit(call)
+        details: Details = {
+            "ticket": self._number(ticket),
+            "outcome": checked_outcome(outcome, self.protocol.problem.family),
+            "reason": checked_text(reason, "reason"),
+            "by": checked_text(by, "by", LIMITS["name_characters"]),
+        }
+        return self._submit("amend", partial(telling.amend, **details), key, details)
 
     def import_data(
-        self, rows: Sequence[tuple[str, str, float]], *, source: str = "import", key: str | None = None
+        self,
+        rows: Iterable[tuple[str, str, float]],
+        *,
+        source: str = "import",
+        key: str | None = None,
+        place_of: Callable[[int], str] = "row {}".format,
     ) -> int:
-        """Outcomes collected before, as (policy, group, outcome); all of them or none."""
-        checked = steering.checked_rows(rows, self.protocol.problem)
-        source, key = checked_text(source, "source"), optional_text(key, "key")
-        return self._writer.submit(partial(steering.import_rows, rows=checked, source=source, key=key))
+        """Outcomes collected before, as (policy, group, outcome); all of them or none.
 
-    def pause(self, reason: str, *, by: str | None = None) -> None:
+        Rows may come one by one from an iterator: they are kept in 16 bytes each. `place_of` says how an
+        error names the first row, the second, and so on.
+        """
+        source = checked_text(source, "source")
+        checked = importing.checked_rows(rows, self.protocol.problem, place_of)
+        details = {"rows": len(checked), "content": "" if key is None else checked.digest}
+        work = partial(importing.import_rows, rows=checked, source=source)
+        return self._submit("import", work, key, details)
+
+    def pause(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
         """Hand out nothing until `resume`; outcomes are still taken."""
-        self._steer(steering.pause, reason, by)
+        self._steer(steering.pause, reason, by, key)
 
-    def resume(self, reason: str = "resumed", *, by: str | None = None) -> None:
+    def resume(self, reason: str = "resumed", *, by: str | None = None, key: str | None = None) -> None:
         """Hand out tickets again."""
-        self._steer(steering.resume, reason, by)
+        self._steer(steering.resume, reason, by, key)
 
-    def close(self, reason: str = "closed", *, by: str | None = None) -> None:
+    def close(self, reason: str = "closed", *, by: str | None = None, key: str | None = None) -> None:
         """End the experiment for good, decided or not; outcomes that still come are kept as late."""
-        self._steer(steering.close, reason, by)
+        self._steer(steering.close, reason, by, key)
 
-    def view(self, by: str, what: str) -> None:
+    def view(self, by: str, what: str, *, key: str | None = None) -> None:
         """Write down that somebody looked at outcomes before the end."""
-        by, what = checked_text(by, "by"), checked_text(what, "what")
-        self._writer.submit(partial(steering.view, by=by, what=what))
+        details: Details = {"by": checked_text(by, "by"), "what": checked_text(what, "what")}
+        self._submit("view", partial(steering.view, **details), key, details)
 
     def sweep(self) -> None:
         """Give up tickets whose lease has run out; every other writing call does so too."""
@@ -225,6 +250,12 @@ class Experiment:
             return view_of(fold)
 
     @property
+    def is_over(self) -> bool:
+        """Has the experiment stopped, or was it closed?"""
+        with self._writer.reading() as fold:
+            return fold.is_over
+
+    @property
     def head(self) -> Head:
         """Number and hash of the last event."""
         with self._writer.reading() as fold:
@@ -235,7 +266,7 @@ class Experiment:
         return self._journal.read(self.protocol.experiment, after)
 
     def leave(self) -> None:
-        """Let go of the journal; the experiment goes on when it is opened again."""
+        """Release the journal: this object can still be read; opened again, the experiment goes on."""
         self._journal.close()
 
     def __enter__(self) -> Experiment:
@@ -249,6 +280,24 @@ class Experiment:
     def _number(self, ticket: Ask | str) -> int:
         return ticket_number(self.protocol.hash, ticket.ticket if isinstance(ticket, Ask) else ticket)
 
-    def _steer(self, what: Any, reason: str, by: str | None) -> None:
-        reason, by = checked_text(reason, "reason"), optional_text(by, "by")
-        self._writer.submit(partial(what, reason=reason, by=by))
+    def _outcome(self, ticket: Ask | str, outcome: float, group: str | None, place: str = "") -> Outcome:
+        value = checked_outcome(outcome, self.protocol.problem.family)
+        return Outcome(self._number(ticket), value, group, place)
+
+    def _placed(self, place: str, row: tuple[Ask | str, float, str | None]) -> Outcome:
+        try:
+            ticket, outcome, group = row
+            return self._outcome(ticket, outcome, group, place)
+        except EvenhandError as problem:
+            raise type(problem)(f"{place}: {problem}") from None
+        except (TypeError, ValueError):
+            raise BadInput(f"{place} must be (ticket, outcome, group); it is {row!r}.") from None
+
+    def _steer(self, work: Callable[..., None], reason: str, by: str | None, key: str | None) -> None:
+        details: Details = {"reason": checked_text(reason, "reason"), "by": optional_text(by, "by")}
+        self._submit(work.__name__, partial(work, **details), key, details)
+
+    def _submit(self, operation: str, work: Callable[[Session], T], key: str | None, details: Details) -> T:
+        """Do a piece of work once, whatever becomes of the reply; a repeated key gets its first answer."""
+        request = request_key(key, self._journal.shared, operation, details)
+        return self._writer.submit(work, request)

@@ -5,50 +5,40 @@
     ...
     {"events":4711,"head":"77c0..."}
 
-The text of each event stands there byte for byte as it was hashed.
+The text of each event stands there byte for byte as it was hashed. A reader accepts these very bytes and no
+others: every bit of the file is either hashed or compared.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
-import msgspec
-
-from evenhand.errors import BadInput
-from evenhand.live.chain import Difference, Head, Record, canonical
+from evenhand.errors import BadInput, IntegrityFailed
+from evenhand.live.chain import Difference, Head, Record, canonical, genesis, verified
 from evenhand.live.journal import Journal
 
 FORMAT = 1
-T = TypeVar("T")
-
-
-class _First(msgspec.Struct, forbid_unknown_fields=True):
-    evenhand: str
-    experiment: str
-    format: int
-
-
-class _Line(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    event: msgspec.Raw
-    hash: str
-    seq: int
-
-
-class _Last(msgspec.Struct, forbid_unknown_fields=True):
-    events: int
-    head: str
+_FIRST = re.compile(rb'\{"evenhand":"export","experiment":"([A-Za-z0-9_-]{1,64})","format":([1-9][0-9]*)\}\n')
+_EVENT = b'{"event":'
+_AFTER_EVENT = re.compile(rb',"hash":"([0-9a-f]{64})","seq":([1-9][0-9]*)\}\n\Z')
+_LENGTH = 200  # no longer than this is what follows an event on its line
+_LAST = re.compile(rb'\{"events":([1-9][0-9]*),"head":"([0-9a-f]{64})"\}\n')
 
 
 def write_export(journal: Journal, experiment: str, file: BinaryIO) -> Head:
-    """Write the whole log; return how far it goes."""
+    """Write the whole log, its chain verified; return how far it goes."""
     head = journal.head(experiment)
     first = {"evenhand": "export", "experiment": experiment, "format": FORMAT}
     file.write(canonical(first) + b"\n")
-    for row in journal.read(experiment, 0, head.seq):
-        seq, body, hash_ = row.record
+    last = genesis(experiment)
+    for seq, body, hash_ in verified((row.record for row in journal.read(experiment, 0, head.seq)), last):
         file.write(b'{"event":%b,"hash":"%b","seq":%d}\n' % (body, hash_.hex().encode(), seq))
+        last = Head(seq, hash_)
+    if last != head:
+        raise Difference(last.seq, "is not the one that the journal's head names.")
     file.write(canonical({"events": head.seq, "head": str(head)}) + b"\n")
     return head
 
@@ -59,57 +49,54 @@ class Export:
     def __init__(self, path: Path) -> None:
         self._path = path
         with path.open("rb") as file:
-            self.experiment = _first(file).experiment
+            self.experiment = _experiment(file)
 
     def read(self) -> Iterator[Record]:
         """Its records, unverified; the file must be whole."""
-        decoder, seq, head = msgspec.json.Decoder(_Line), 0, b""
+        seq, head = 0, b""
         with self._path.open("rb") as file:
-            _first(file)
-            for text in file:
-                if not text.startswith(b'{"event":'):
-                    self._check_end(text, seq, head, file.read(1))
+            _experiment(file)
+            for line in file:
+                if not line.startswith(_EVENT):
+                    _check_end(line, seq, head, file.read(1))
                     return
-                seq += 1
-                line = _decoded(decoder, text, seq)
-                head = _bytes(line.hash, seq)
-                yield Record(line.seq, bytes(line.event), head)
+                record = _record(line, seq + 1)
+                seq, head = seq + 1, record.hash
+                yield record
         raise Difference(seq + 1, "is missing: the file ends without its last line, which names the head.")
 
-    @staticmethod
-    def _check_end(text: bytes, seq: int, head: bytes, rest: bytes) -> None:
-        last = _decoded(msgspec.json.Decoder(_Last), text, seq + 1)
-        if last.events != seq or last.head != head.hex():
-            raise Difference(
-                seq + 1, f"is missing: the last line speaks of {last.events} events and another head."
-            )
-        if rest:
-            raise Difference(seq + 1, "stands after the last line.")
 
-
-def _first(file: BinaryIO) -> _First:
-    try:
-        first = msgspec.json.decode(file.readline(1_000_000), type=_First)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+def _experiment(file: BinaryIO) -> str:
+    """Which experiment the export is of, from its first line."""
+    found = _FIRST.fullmatch(file.readline(1_000_000))
+    if found is None:
+        name = Path(file.name).name
+        if file.readline(len(_EVENT)) == _EVENT:
+            raise IntegrityFailed(f"{name} was changed: its first line is not that of an export.")
+        raise BadInput(f"{name} must be a journal or an export of one; it is neither.")
+    if int(found[2]) > FORMAT:
         raise BadInput(
-            f"{Path(file.name).name} must be a journal or an export of one; it is neither."
-        ) from None
-    if first.format > FORMAT:
-        raise BadInput(
-            f"the export has format {first.format}, this evenhand knows {FORMAT}; use a newer evenhand."
+            f"the export has format {int(found[2])}, this evenhand knows {FORMAT}; use a newer evenhand."
         )
-    return first
+    return found[1].decode()
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], text: bytes, seq: int) -> T:
-    try:
-        return decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise Difference(seq, f"cannot be read: {problem}.") from None
+def _record(line: bytes, seq: int) -> Record:
+    """The record on a line: between a fixed beginning and an end of a fixed form."""
+    start = max(len(line) - _LENGTH, len(_EVENT))
+    found = _AFTER_EVENT.search(line, start)
+    if found is None:
+        raise Difference(seq, "cannot be read: its line is not that of an event.")
+    return Record(int(found[2]), line[len(_EVENT) : found.start()], bytes.fromhex(found[1].decode()))
 
 
-def _bytes(text: str, seq: int) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise Difference(seq, "has a hash that is not hexadecimal.") from None
+def _check_end(line: bytes, seq: int, head: bytes, rest: bytes) -> None:
+    found = _LAST.fullmatch(line)
+    if found is None:
+        raise Difference(seq + 1, "cannot be read: its line is neither that of an event nor the last one.")
+    if int(found[1]) != seq or found[2].decode() != head.hex():
+        raise Difference(
+            seq + 1, f"is missing: the last line speaks of {int(found[1])} events and another head."
+        )
+    if rest:
+        raise Difference(seq + 1, "stands after the last line.")

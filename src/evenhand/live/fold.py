@@ -8,6 +8,8 @@ Rules a reader may want to know:
   the order in which they were first told. The rule's memory and what was asked before stay as they were. The
   stopping rule looks at once.
 - After the stop nothing changes estimates but amendments, and nothing changes the decision.
+- The rows of an import stand one after another, and so do the event with which the stopping rule fires and
+  the event that says so.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ from typing import Any
 
 from evenhand.live import events as ev
 from evenhand.live.brain import Brain, Cell
+from evenhand.live.build import Build, present_build
+from evenhand.live.cell_sums import CellSums, Sums, sums_of
 from evenhand.live.chain import Difference, Head, Record
+from evenhand.live.event_checks import check_event
 from evenhand.live.events import AnyEvent, decode
+from evenhand.live.follow_checks import check_follows, stop_is_missing
 from evenhand.live.kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TELL
 from evenhand.live.out import Out, TicketsOut
 from evenhand.live.protocol import Protocol
-from evenhand.live.stop import described, same_stop, stop_of
 
 # the outcomes that count in a cell as of an event, first told first: how an amendment is folded
 History = Callable[[int, int], Sequence[float]]
@@ -31,6 +36,8 @@ History = Callable[[int, int], Sequence[float]]
 COUNTED = (
     "asked", "told", "late", "dropped", "expired", "amended", "imported", "refused", "viewed", "clock_back",
 )  # fmt: skip
+# these are compared with the state after the event before, so no arithmetic may wait
+_NEED_STATE = (ev.Amended, ev.Stopped, ev.BuildChanged, ev.Snapshot)
 
 
 class Fold:
@@ -43,21 +50,24 @@ class Fold:
         self.tickets = 0  # number of the latest
         self.out = TicketsOut()
         self.counts = dict.fromkeys(COUNTED, 0)
-        self.latest = ""  # latest time in the log
+        self.latest = protocol.at if protocol.format >= 2 else ""  # latest time in the log
         self.stop: ev.Stopped | None = None
         self.paused = False
         self.closed = False
         self.corrected_after_stop = False
         self.snapshot = 0  # number of the latest snapshot event
+        self.sums = CellSums()
+        self.importing: ev.Imported | None = None  # the last row of an import that is not complete
+        self.use_build(protocol.versions, protocol.format)
         family = protocol.problem.family
         self._low, self._width = family.low, family.width
         self._is_active = protocol.problem.mode == "active"
-        self._is_agnostic = protocol.problem.mode == "agnostic"
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             ev.Asked: self._asked, ev.Told: self._told, ev.Late: self._late, ev.Dropped: self._dropped,
             ev.Expired: self._expired, ev.Imported: self._imported, ev.Refused: self._refused,
             ev.Paused: self._paused, ev.Resumed: self._resumed, ev.Stopped: self._stopped,
-            ev.Closed: self._closed, ev.Viewed: self._viewed,
+            ev.Closed: self._closed, ev.Viewed: self._viewed, ev.Answered: self._answered,
+            ev.BuildChanged: self._build_changed, ev.Snapshot: self._snapshot,
         }  # fmt: skip
 
     @property
@@ -69,33 +79,42 @@ class Fold:
         """Has the rule fired, with the event that says so still to come?"""
         return self.brain.has_stopped and self.stop is None
 
+    @property
+    def why_late(self) -> str:
+        """Why an outcome that comes now is late, of an experiment that is over."""
+        return "stopped" if self.stop is not None else "closed"
+
     def take(self, records: Iterable[Record], history: History) -> None:
-        """Fold these stored events, checking that each follows from those before."""
+        """Fold these stored events, checking each, and that it follows from those before."""
         for record in records:
-            self.step(record, decode(record), history)
-        self.brain.flush()
+            event = decode(record)
+            check_event(record, event, self.protocol)
+            self.step(record, event, history)
+        self.flush()
 
     def note(self, record: Record, event: AnyEvent, history: History) -> None:
         """Fold one new event."""
         self.step(record, event, history)
-        self.brain.flush()
+        self.flush()
 
     def step(self, record: Record, event: AnyEvent, history: History) -> None:
-        """Fold an event; its arithmetic may wait for `brain.flush`."""
+        """Fold an event; its arithmetic may wait for `flush`."""
         seq = record.seq
-        if self.brain.has_stopped and self.stop is None and type(event) is not ev.Stopped:
-            raise Difference(seq, "follows a moment at which the stopping rule fires, and does not say so.")
-        if isinstance(event, ev.Snapshot):
-            self._snapshot(seq, event)
+        if isinstance(event, _NEED_STATE):
+            self.flush()
+        check_follows(self, seq, event)
+        if isinstance(event, ev.Amended):
+            self._amended(seq, event, history)
         else:
-            self.note_time(event)
-            if isinstance(event, ev.Amended):
-                self._amended(seq, event, history)
-            elif handler := self._handlers.get(type(event)):
-                handler(seq, event)
-            else:
-                raise Difference(seq, "creates the experiment a second time.")
+            self._handlers[type(event)](seq, event)
+        self.note_time(event)  # after: a snapshot holds what was known before it
         self.head = Head(seq, record.hash)
+
+    def flush(self) -> None:
+        """Do the arithmetic that waits; the first event that does not follow is named."""
+        self.brain.flush()
+        if self.must_stop and self.brain.stopped_at < self.head.seq:
+            raise stop_is_missing(self.brain.stopped_at + 1)
 
     def note_chosen(self, record: Record, event: ev.Asked, cell: Cell) -> None:
         """Fold an ask whose arithmetic `brain.choose` has done."""
@@ -108,6 +127,11 @@ class Fold:
         self.note_time(event)
         self._passed_snapshot(record.seq)
         self.head = Head(record.seq, record.hash)
+
+    def use_build(self, build: Build, format_: int) -> None:
+        """Events from here on were written by this build, in this format."""
+        self.build, self.format = build, format_
+        self.brain.same_build = build == present_build()
 
     def cell(self, k: int, g: int) -> int:
         """The number of a cell."""
@@ -128,6 +152,14 @@ class Fold:
         """An outcome as the kernels see it."""
         return (outcome - self._low) / self._width
 
+    def sums_with(self, cell: int, outcome: float) -> Sums:
+        """What one more outcome leads to in a cell."""
+        return self.sums[cell].plus(self.unit(outcome))
+
+    def sums_from(self, outcomes: Iterable[float]) -> Sums:
+        """What these outcomes lead to in a cell."""
+        return sums_of(map(self.unit, outcomes))
+
     def note_time(self, event: ev.Event) -> None:
         """Keep the latest time, and count the clock's steps back."""
         if event.at > self.latest:
@@ -136,13 +168,8 @@ class Fold:
             self.counts["clock_back"] += 1
 
     def _asked(self, seq: int, event: ev.Asked) -> None:
-        if self.is_over or self.paused:
-            raise Difference(seq, "hands out a ticket of an experiment that is stopped, paused or closed.")
-        if event.ticket != self.tickets + 1 or event.decision != self.counts["asked"] + 1:
-            raise Difference(
-                seq, f"must be ticket {self.tickets + 1}, decision {self.counts['asked'] + 1}; it is not."
-            )
-        k, g = self._place(seq, event.policy, event.group)
+        k = self.protocol.policies[event.policy]
+        g = -1 if event.group is None else self.protocol.groups[event.group]
         arrived = -1 if self._is_active else g
         chance = math.nan if event.p is None else event.p
         digests = int(event.state, 16), int(event.chance, 16)
@@ -156,18 +183,16 @@ class Fold:
         self.out.hand_out(event.ticket, Out(k, g, event.worker, event.at, lease))
 
     def _told(self, seq: int, event: ev.Told) -> None:
-        out = self._came_back(seq, event.ticket)
-        if self.is_over:
-            raise Difference(seq, "counts an outcome of an experiment that is over.")
-        g = self._group(seq, event.group) if self._is_agnostic else out.group
+        out = self.out.take_back(event.ticket)
+        g = out.group if event.group is None else self.protocol.groups[event.group]
+        cell = self.cell(out.policy, g)
+        self._use_sums(seq, event, cell, self.sums_with(cell, event.outcome))
         self.brain.queue(seq, TELL, out.policy, g, -1, self.unit(event.outcome))
         self.counts["told"] += 1
 
     def _late(self, seq: int, event: ev.Late) -> None:
         if event.ticket in self.out:
-            if not self.is_over:
-                raise Difference(seq, f"calls the outcome of ticket {event.ticket} late, and it is not.")
-            self._came_back(seq, event.ticket)
+            self.out.take_back(event.ticket)
         self.counts["late"] += 1
 
     def _dropped(self, seq: int, event: ev.Dropped) -> None:
@@ -179,16 +204,16 @@ class Fold:
         self.counts["expired"] += 1
 
     def _given_up(self, seq: int, ticket: int) -> None:
-        out = self._came_back(seq, ticket)
+        out = self.out.take_back(ticket)
         if self.stop is None:
             self.brain.queue(seq, DROP, out.policy, out.group, -1, 0.0)
 
     def _imported(self, seq: int, event: ev.Imported) -> None:
-        if self.is_over or event.ticket != self.tickets + 1:
-            raise Difference(seq, "imports after the end, or out of order.")
-        k, g = self._place(seq, event.policy, event.group)
-        what = IMPORT_LAST if event.row == event.rows else IMPORT
-        self.brain.queue(seq, what, k, g, -1, self.unit(event.outcome))
+        k, g = self.protocol.policies[event.policy], self.protocol.groups[event.group]
+        cell, complete = self.cell(k, g), event.row == event.rows
+        self._use_sums(seq, event, cell, self.sums_with(cell, event.outcome))
+        self.brain.queue(seq, IMPORT_LAST if complete else IMPORT, k, g, -1, self.unit(event.outcome))
+        self.importing = None if complete else event
         self.tickets = event.ticket
         self.counts["imported"] += 1
 
@@ -196,10 +221,18 @@ class Fold:
         self.counts["amended"] += 1
         if not event.counted:
             return
-        k, g = self._place(seq, event.policy, event.group)
-        self.brain.flush()
-        self.brain.replace(k, g, [self.unit(x) for x in history(self.cell(k, g), seq)])
+        k, g = self.protocol.policies[event.policy], self.protocol.groups[event.group]
+        cell = self.cell(k, g)
+        outcomes = history(cell, seq)
+        self._use_sums(seq, event, cell, self.sums_from(outcomes))
+        self.brain.replace(seq, k, g, [self.unit(x) for x in outcomes])
         self.corrected_after_stop |= self.stop is not None
+
+    def _use_sums(self, seq: int, event: ev.Told | ev.Imported | ev.Amended, cell: int, sums: Sums) -> None:
+        """Refuse an outcome that leads to other sums than it says; format 1 does not say."""
+        if event.sums != (sums.digest(event.ticket, cell) if self.format >= 2 else None):
+            raise Difference(seq, f"has the outcome {event.outcome:g}, and leads to other sums than it says.")
+        self.sums[cell] = sums
 
     def _refused(self, seq: int, event: ev.Refused) -> None:
         self.counts["refused"] += 1
@@ -216,41 +249,21 @@ class Fold:
     def _closed(self, seq: int, event: ev.Closed) -> None:
         self.closed = True
 
+    def _answered(self, seq: int, event: ev.Answered) -> None:
+        """Changes nothing: it repeats what a caller was told."""
+
     def _stopped(self, seq: int, event: ev.Stopped) -> None:
-        self.brain.flush()
-        if not self.brain.has_stopped or self.stop is not None:
-            raise Difference(seq, "stops the experiment, and the stopping rule does not.")
-        derived = stop_of(self.protocol, self.brain.state, event.at, event.back)
-        if not same_stop(event, derived):
-            raise Difference(seq, f"stops with {described(event)}; the rule stops with {described(derived)}.")
         self.stop = event
 
-    def _snapshot(self, seq: int, event: ev.Snapshot) -> None:
-        from evenhand.live.snapshot import compare
+    def _build_changed(self, seq: int, event: ev.BuildChanged) -> None:
+        self.use_build(event.versions, event.format)
 
-        self.brain.flush()
-        compare(seq, self, event.fold)
-        self.note_time(event)  # after: it holds what was known before it
+    def _snapshot(self, seq: int, event: ev.Snapshot) -> None:
+        from evenhand.live.snapshot import go_on_from
+
+        go_on_from(seq, self, event.fold)
         self._passed_snapshot(seq)
 
     def _passed_snapshot(self, seq: int) -> None:
         self.snapshot = seq
-        self.brain.refresh()
-
-    def _came_back(self, seq: int, ticket: int) -> Out:
-        out = self.out.take_back(ticket)
-        if out is None:
-            raise Difference(seq, f"is about ticket {ticket}, which is not out.")
-        return out
-
-    def _place(self, seq: int, policy: str, group: str | None) -> tuple[int, int]:
-        k = self.protocol.policies.get(policy)
-        if k is None:
-            raise Difference(seq, f"names {policy!r}, which is no policy.")
-        return k, -1 if group is None and self._is_agnostic else self._group(seq, group)
-
-    def _group(self, seq: int, group: str | None) -> int:
-        g = self.protocol.groups.get(group or "")
-        if g is None:
-            raise Difference(seq, f"names {group!r}, which is no group.")
-        return g
+        self.brain.refresh(seq)

@@ -1,16 +1,24 @@
-"""The outcomes that stand in a cell, each with its latest correction: how an amendment is folded.
+"""The past of every ticket, in a few bytes each: what an audit needs to check late outcomes and corrections.
 
-A running experiment looks a cell up in its journal; an audit trusts no lookup and keeps its own account.
+A running experiment looks a ticket or a cell up in its journal; an audit trusts no lookup and keeps its own
+account.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
+
+import numpy as np
 
 from evenhand.live import events as ev
 from evenhand.live.chain import Difference, Record
 from evenhand.live.events import decode
 from evenhand.live.fold import Fold
+from evenhand.live.follow_checks import check_told_group
+
+_OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED = range(1, 6)  # what became of a ticket
+_GIVEN_UP = {_DROPPED: "dropped", _EXPIRED: "expired"}
 
 
 def corrected(records: Iterable[Record]) -> list[float]:
@@ -23,52 +31,100 @@ def corrected(records: Iterable[Record]) -> list[float]:
     return list(outcomes.values())
 
 
-class Outcomes:
-    """By cell and ticket. Grows with the log, so it is made only for logs with amendments."""
+class TicketHistory:
+    """What became of each ticket; grows by some 40 bytes with each."""
 
     def __init__(self, fold: Fold) -> None:
-        self._policies, self._groups = fold.protocol.policies, fold.protocol.groups
-        self._asked: dict[int, tuple[str, str | None]] = {}
-        self._counted: dict[int, dict[int, float]] = {}
-        self._late: dict[int, float] = {}
-        self._seen = 0
+        self._fold = fold
+        self._problem = fold.protocol.problem
+        self._status = bytearray(1)  # tickets are numbered from 1
+        self._policy, self._group = array("i", [-1]), array("i", [-1])
+        self._latest = array("d", [0.0])  # outcome, with its latest correction
+        self._counted = array("q")  # tickets with outcomes that count, first told first
+        self._refused: set[tuple[int, float]] = set()
 
     def of(self, cell: int) -> list[float]:
-        """Its outcomes, each with its latest correction, first told first."""
-        return list(self._counted.get(cell, {}).values())
+        """The outcomes that count in a cell, each with its latest correction, first told first."""
+        tickets = np.array(self._counted, dtype=np.int64)
+        policy, group = divmod(cell, len(self._problem.group_names))
+        there = (np.array(self._policy)[tickets] == policy) & (np.array(self._group)[tickets] == group)
+        found: list[float] = np.array(self._latest)[tickets[there]].tolist()
+        return found
 
-    def see(self, seq: int, event: ev.AnyEvent) -> None:
-        """Take in an event; those seen already are passed over."""
-        if seq <= self._seen:
-            return
-        self._seen = seq
-        if isinstance(event, ev.Asked):
-            self._asked[event.ticket] = event.policy, event.group
-        elif isinstance(event, ev.Told):
-            policy, group = self._asked.get(event.ticket, ("", None))
-            self._put(seq, event.ticket, policy, event.group or group, event.outcome)
-        elif isinstance(event, ev.Imported):
-            self._put(seq, event.ticket, event.policy, event.group, event.outcome)
+    def take(self, seq: int, event: ev.AnyEvent) -> None:
+        """Note an event that the fold has taken; refuse it if it contradicts the past of its ticket."""
+        if isinstance(event, ev.Told):
+            self._tell(event)
+        elif isinstance(event, (ev.Asked, ev.Imported)):
+            self._begin(event)
+        elif isinstance(event, ev.Dropped):
+            self._status[event.ticket] = _DROPPED
+        elif isinstance(event, ev.Expired):
+            self._status[event.ticket] = _EXPIRED
         elif isinstance(event, ev.Late):
-            self._late[event.ticket] = event.outcome
-        elif isinstance(event, ev.Amended):
-            self._correct(seq, event)
+            self._tell_late(seq, event)
+        elif isinstance(event, ev.Refused):
+            self._refuse(seq, event)
 
-    def _put(self, seq: int, ticket: int, policy: str, group: str | None, outcome: float) -> None:
-        self._counted.setdefault(self._cell(seq, policy, group), {})[ticket] = outcome
+    def _begin(self, event: ev.Asked | ev.Imported) -> None:
+        protocol = self._fold.protocol
+        self._policy.append(protocol.policies[event.policy])
+        self._group.append(-1 if event.group is None else protocol.groups[event.group])
+        if isinstance(event, ev.Asked):
+            self._status.append(_OUT)
+            self._latest.append(0.0)
+        else:
+            self._status.append(_COUNTED)
+            self._latest.append(event.outcome)
+            self._counted.append(event.ticket)
 
-    def _correct(self, seq: int, event: ev.Amended) -> None:
-        outcomes = self._late
-        if event.counted:
-            outcomes = self._counted.get(self._cell(seq, event.policy, event.group), {})
-        if outcomes.get(event.ticket) != event.old:
+    def _tell(self, event: ev.Told) -> None:
+        self._status[event.ticket] = _COUNTED
+        self._latest[event.ticket] = event.outcome
+        self._counted.append(event.ticket)
+        if event.group is not None:
+            self._group[event.ticket] = self._fold.protocol.groups[event.group]
+
+    def _tell_late(self, seq: int, event: ev.Late) -> None:
+        status = self._status_of(seq, event.ticket)
+        if status in (_COUNTED, _LATE):
+            raise Difference(seq, f"tells ticket {event.ticket} late, which has an outcome.")
+        why = _GIVEN_UP.get(status)
+        if why is not None and event.why != why:
+            raise Difference(seq, f"is late because ticket {event.ticket} was {why}; it says {event.why}.")
+        check_told_group(self._fold, seq, self._group[event.ticket], event.group)
+        if event.group is not None:
+            self._group[event.ticket] = self._fold.protocol.groups[event.group]
+        self._status[event.ticket] = _LATE
+        self._latest[event.ticket] = event.outcome
+
+    def _refuse(self, seq: int, event: ev.Refused) -> None:
+        self._check_latest(seq, event.ticket, event.kept, "refuses another outcome than")
+        told_again = (event.ticket, event.outcome)
+        if (
+            told_again in self._refused and event.key is None
+        ):  # a request with a key gets an answer of its own
+            raise Difference(seq, f"refuses the outcome {event.outcome:g} of ticket {event.ticket} again.")
+        self._refused.add(told_again)
+
+    def correct(self, seq: int, event: ev.Amended) -> None:
+        """Note a correction, before it is folded: the outcomes of its cell are those with it."""
+        self._check_latest(seq, event.ticket, event.old, "corrects")
+        policy, group = self._policy[event.ticket], self._group[event.ticket]
+        cell = self._problem.policies[policy], self._problem.group_names[group]
+        if (event.policy, event.group) != cell:
             raise Difference(
-                seq, f"corrects an outcome {event.old} of ticket {event.ticket} that is not there."
+                seq, f"corrects an outcome of another cell than its ticket's, {' in '.join(cell)}."
             )
-        outcomes[event.ticket] = event.outcome
+        if event.counted != (self._status[event.ticket] == _COUNTED):
+            raise Difference(seq, f"is wrong about whether the outcome of ticket {event.ticket} counts.")
+        self._latest[event.ticket] = event.outcome
 
-    def _cell(self, seq: int, policy: str, group: str | None) -> int:
-        k, g = self._policies.get(policy), self._groups.get(group or "")
-        if k is None or g is None:
-            raise Difference(seq, f"belongs to {policy!r} in {group!r}, which is no cell.")
-        return k * len(self._groups) + g
+    def _check_latest(self, seq: int, ticket: int, outcome: float, what: str) -> None:
+        if self._status_of(seq, ticket) not in (_COUNTED, _LATE) or self._latest[ticket] != outcome:
+            raise Difference(seq, f"{what} an outcome {outcome:g} of ticket {ticket} that is not there.")
+
+    def _status_of(self, seq: int, ticket: int) -> int:
+        if not 0 < ticket < len(self._status):
+            raise Difference(seq, f"is about ticket {ticket}, which was never handed out.")
+        return self._status[ticket]

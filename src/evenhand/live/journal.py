@@ -11,6 +11,8 @@ read the log and see.
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
@@ -20,8 +22,10 @@ import sqlalchemy as sa
 from evenhand.errors import BadInput, StorageFailed
 from evenhand.live import tables
 from evenhand.live.chain import Head, Record, genesis
+from evenhand.live.clock import Clock, Deadlines
+from evenhand.live.missing import Missing
 from evenhand.live.points import reach
-from evenhand.live.turn import Entry, Found, Row, Turn, Values, find, in_pages, of_cell, page
+from evenhand.live.turn import Entry, Found, Row, Turn, Values, find, hash_of, in_pages, of_cell, page
 
 
 class Interrupted(StorageFailed):
@@ -32,6 +36,14 @@ class HeadMoved(StorageFailed):
     """Somebody else has written since."""
 
 
+class KeyTaken(StorageFailed):
+    """An experiment was created under this key before; `record` is its first event."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__("an experiment was created under this key before.")
+        self.record = record
+
+
 class Position(NamedTuple):
     """How far a log goes."""
 
@@ -40,15 +52,25 @@ class Position(NamedTuple):
     ends_there: bool  # is there no event beyond the head?
 
 
-def open_journal(address: str, *, write: bool = True, create: bool = False, wait: float = 0.0) -> Journal:
-    """The journal at a path, a ``postgresql://`` address, or ``:memory:``."""
+def open_journal(
+    address: str,
+    *,
+    write: bool = True,
+    create: bool = False,
+    wait: float = 0.0,
+    allow_missing: bool = False,
+) -> Journal:
+    """The journal at a path, a ``postgresql://`` address, or ``:memory:``.
+
+    One that lacks events which were written to it is refused; `allow_missing`: readers see what is left.
+    """
     if address.startswith(("postgresql://", "postgres://")):
         from evenhand.live.postgres import PostgresJournal
 
-        return PostgresJournal(address, create=create)
+        return PostgresJournal(address, write=write, create=create)
     from evenhand.live.sqlite import SqliteJournal
 
-    return SqliteJournal(address, write=write, create=create, wait=wait)
+    return SqliteJournal(address, write=write, create=create, wait=wait, allow_missing=allow_missing)
 
 
 class Journal:
@@ -58,10 +80,30 @@ class Journal:
     """
 
     shared = False  # may other processes write to it at the same time?
+    missing: Missing | None = None  # what it lacks of what was written to it, where a storage knows
 
     def __init__(self, reading: sa.Engine, writing: sa.Engine | None) -> None:
         self._reading = reading
         self._writing = writing
+        self._process = os.getpid()
+        self.is_closed = False
+        self.heads: dict[str, Head] = {}  # of experiments, as this process last knew them
+        self.deadlines: dict[tuple[str, Clock], Deadlines] = {}  # of tickets, by experiment and clock
+        _opened.add(self)
+
+    def check_writable(self) -> None:
+        """Raise where nothing may be written: after `close`, and where `check_readable` raises."""
+        if self.is_closed:
+            raise StorageFailed("this journal was closed; open it again to write to it.")
+        self.check_readable()
+
+    def check_readable(self) -> None:
+        """Raise in a process forked from the one that opened the journal: connections are not shared."""
+        if self._process != os.getpid():
+            raise StorageFailed(
+                f"this journal was opened by process {self._process}, from which process {os.getpid()} was "
+                "forked; open it again there."
+            )
 
     def experiments(self) -> list[str]:
         with self._read() as connection:
@@ -88,6 +130,16 @@ class Journal:
 
         yield from in_pages(next_page, after, last)
 
+    def hash_of(self, experiment: str, seq: int) -> bytes | None:
+        """The hash of an event; None where there is none of this number."""
+        with self._read() as connection:
+            return hash_of(connection, find(connection, tables.find, experiment).number, seq)
+
+    def created_by_key(self, key: str) -> Record | None:
+        """The first event of the experiment that was created under this key."""
+        with self._read() as connection:
+            return _created_by_key(connection, key)
+
     def by_cell(self, experiment: str, cell: int, until: int) -> list[Record]:
         """The events by which outcomes of a cell count (told, imported, amended), up to one."""
         with self._read() as connection:
@@ -97,9 +149,7 @@ class Journal:
     @contextmanager
     def turn(self, experiment: str) -> Iterator[Turn]:
         """The right to write to one experiment, until the end of the block."""
-        if self._writing is None:
-            raise StorageFailed("this journal was opened for reading only; open it for writing first.")
-        with self._alone(), self._explained(), self._writing.connect() as connection:
+        with self._alone(), self._explained(), self._writer().connect() as connection:
             self._prepare(connection)
             with connection.begin() as transaction:
                 turn = Turn(connection, self._locked(connection, experiment), self._write)
@@ -124,12 +174,20 @@ class Journal:
         return turn.head
 
     def create(self, experiment: str, entry: Entry) -> Head:
-        """Begin a log with its first event."""
-        if self._writing is None:
-            raise StorageFailed("this journal was opened for reading only; open it for writing first.")
+        """Begin a log with its first event; `KeyTaken` where its key was used before."""
+        with self.begin(experiment, entry[1].key) as turn:
+            turn.append([entry])
+        return turn.head
+
+    @contextmanager
+    def begin(self, experiment: str, key: str | None = None) -> Iterator[Turn]:
+        """The right to write to a new experiment; it is there if the block ends without an error."""
         start = genesis(experiment)
         with self._alone(), self._explained():
-            with self._writing.begin() as connection:
+            with self._writer().begin() as connection:
+                self._prepare_create(connection)
+                if key is not None and (record := _created_by_key(connection, key)) is not None:
+                    raise KeyTaken(record)
                 if connection.execute(tables.find, {"name": experiment}).one_or_none() is not None:
                     raise BadInput(
                         f"the journal holds an experiment {experiment!r} already; give the new one "
@@ -138,15 +196,35 @@ class Journal:
                 first = {"name": experiment, "seq": start.seq, "hash": start.hash, "snapshot": 0}
                 connection.execute(sa.insert(tables.experiments), first)
                 turn = Turn(connection, find(connection, tables.lock, experiment), self._write)
-                turn.append([entry])
+                yield turn
                 turn.flush()
             self._committed(turn)
-        return turn.head
 
     def close(self) -> None:
+        """Release the journal: nothing can be written after that; it can still be read."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._process == os.getpid():  # connections of the process that forked this one are not ours
+            self._release()
+
+    def _close_readers(self) -> None:
         self._reading.dispose()
+
+    def _release(self) -> None:
+        self._close_readers()
         if self._writing is not None:
             self._writing.dispose()
+
+    def _after_fork(self) -> None:
+        """Called in a forked process; `check_readable` refuses every use there."""
+
+    def _writer(self) -> sa.Engine:
+        """What writes; refused where the journal may only be read."""
+        self.check_writable()
+        if self._writing is None:
+            raise StorageFailed("this journal was opened for reading only; open it for writing first.")
+        return self._writing
 
     def _alone(self) -> AbstractContextManager[object]:
         """Around everything that writes, whichever experiment it is for."""
@@ -155,14 +233,16 @@ class Journal:
     def _prepare(self, connection: sa.Connection) -> None:
         """Called before each turn."""
 
+    def _prepare_create(self, connection: sa.Connection) -> None:
+        """Called before an experiment is made, inside the transaction."""
+
     def _locked(self, connection: sa.Connection, experiment: str) -> Found:
         """The experiment's row, nobody else's until the transaction ends."""
         return find(connection, tables.lock, experiment)
 
-    def _write(self, connection: sa.Connection, events: list[Values], head: Values) -> None:
+    def _write(self, connection: sa.Connection, events: list[Values], head: dict[str, object]) -> None:
         """Hand events to the database, with the head that they lead to."""
-        connection.execute(tables.insert, events)
-        connection.execute(tables.advance, head)
+        raise NotImplementedError
 
     def _together(self, connection: sa.Connection) -> AbstractContextManager[object]:
         """Around the last statements of a turn and its commit."""
@@ -177,8 +257,13 @@ class Journal:
 
     @contextmanager
     def _read(self) -> Iterator[sa.Connection]:
-        with self._explained(), self._reading.connect() as connection:
-            yield connection
+        self.check_readable()
+        try:
+            with self._explained(), self._reading.connect() as connection:
+                yield connection
+        finally:
+            if self.is_closed:
+                self._close_readers()  # none is kept open
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -186,3 +271,24 @@ class Journal:
             yield
         except sa.exc.DBAPIError as problem:
             raise self._explain(problem) from problem
+
+
+def _created_by_key(connection: sa.Connection, key: str) -> Record | None:
+    row = connection.execute(tables.created_by_key, {"what": key}).first()
+    return None if row is None else Record(*row)
+
+
+_opened: weakref.WeakSet[Journal] = weakref.WeakSet()
+_inherited: list[
+    Journal
+] = []  # kept, so that nothing closes what belongs to the process that forked this one
+
+
+def _disown() -> None:
+    """In a forked process: give up the journals that the process before had open."""
+    for journal in list(_opened):
+        _inherited.append(journal)
+        journal._after_fork()
+
+
+os.register_at_fork(after_in_child=_disown)

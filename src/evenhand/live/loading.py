@@ -9,6 +9,7 @@ from evenhand.errors import BadInput, NotFound
 from evenhand.live.chain import Difference, Head, Record, genesis, link, verified
 from evenhand.live.events import Created, Snapshot, decode
 from evenhand.live.fold import Fold, History
+from evenhand.live.follow_checks import check_complete
 from evenhand.live.history import corrected
 from evenhand.live.journal import Journal
 from evenhand.live.protocol import Protocol
@@ -49,8 +50,7 @@ def load(journal: Journal, experiment: str) -> Fold:
     catch_up(fold, journal.read(experiment, fold.head.seq, head.seq), history_of(journal, experiment))
     if fold.head != head:
         raise Difference(head.seq, "is not the one that the journal's head names.")
-    if fold.must_stop:
-        raise Difference(head.seq + 1, "is missing: the stopping rule fired, and no event says so.")
+    check_complete(fold)
     return fold
 
 
@@ -81,5 +81,5 @@ def _from_snapshot(journal: Journal, protocol: Protocol, seq: int) -> Fold:
 def _restored(protocol: Protocol, row: Record, event: Snapshot) -> Fold:
     try:
         return restore(protocol, Head(row.seq, row.hash), event)
-    except (KeyError, TypeError, ValueError) as problem:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as problem:
         raise Difference(row.seq, f"is a snapshot that cannot be read ({problem!r}).") from None

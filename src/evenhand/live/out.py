@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from evenhand.live.clock import seconds_of
+
 
 class Out(NamedTuple):
     """A ticket handed out."""
@@ -13,6 +15,13 @@ class Out(NamedTuple):
     worker: str | None
     at: str
     lease: float | None
+
+
+def seconds_left(out: Out, at: str) -> float:
+    """Return for how many seconds a ticket's lease still runs at a time; 0 if it has run out."""
+    if out.lease is None:
+        return 0.0
+    return max(round(out.lease - (seconds_of(at) - seconds_of(out.at)), 6), 0.0)
 
 
 class TicketsOut(dict[int, Out]):
@@ -27,10 +36,10 @@ class TicketsOut(dict[int, Out]):
         if out.worker is not None:
             self._by_worker.setdefault(out.worker, {})[ticket] = None
 
-    def take_back(self, ticket: int) -> Out | None:
-        """The ticket, out no longer; None where it was not."""
-        out = self.pop(ticket, None)
-        if out is not None and out.worker is not None:
+    def take_back(self, ticket: int) -> Out:
+        """The ticket, out no longer."""
+        out = self.pop(ticket)
+        if out.worker is not None:
             theirs = self._by_worker[out.worker]
             del theirs[ticket]
             if not theirs:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
 from evenhand.model.families import Family
@@ -37,12 +38,24 @@ def checked_outcome(value: Any, family: Family) -> float:
     return outcome
 
 
+def first_bad(outcomes: NDArray[np.float64], family: Family) -> int | None:
+    """The place of the first number that `checked_outcome` refuses."""
+    minus_zero = (outcomes == 0.0) & np.signbit(outcomes)
+    good = np.isfinite(outcomes) & family.admits(outcomes) & (np.abs(outcomes) <= LARGEST) & ~minus_zero
+    return None if good.all() else int(np.argmin(good))
+
+
 def parsed_outcome(text: str, family: Family) -> float:
     """The outcome that a field of a file or command line spells."""
+    return checked_outcome(parsed_number(text, family), family)
+
+
+def parsed_number(text: str, family: Family) -> float:
+    """The number that a field spells, whether or not it can be an outcome."""
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped):
         raise BadInput(f"outcomes must be {family.outcomes}; {_shown(text)} is not a number.")
-    return checked_outcome(float(stripped), family)
+    return float(stripped)
 
 
 def _shown(value: Any) -> str:

@@ -2,13 +2,15 @@
 
 Nothing rests on the isolation level: READ COMMITTED, the experiment's row locked for the length of a turn,
 unique indexes underneath. What the server asks to repeat, and what a broken connection leaves open, comes out
-as `Interrupted`.
+as `Interrupted`. A process that is stopped inside a turn loses it when its lease ends: its connection is
+ended, what it had not committed is gone, and it starts over when it goes on.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import cast
 
 import psycopg
@@ -18,23 +20,34 @@ from psycopg.rows import namedtuple_row
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import tables
 from evenhand.live.journal import Interrupted, Journal
-from evenhand.live.schema import bring_up_to_date
+from evenhand.live.schema import bring_up_to_date, refuse_unknown_version
 from evenhand.live.turn import Found, Values, checked
 
+LEASE = 20.0  # seconds that a turn may wait for its own process before others end it
+LOCK_WAIT = 3.0  # seconds to wait for another's turn before looking whether its process was stopped
+BUSY_SECONDS = 600.0  # to wait in all for others who are at work, as on a long import
+COPIED = 200  # so many events are sent as one stream
 _LOCK = "SELECT number, name, seq, hash, snapshot FROM evenhand_experiments WHERE name = %s FOR UPDATE"
 _COLUMNS = [column.name for column in tables.events.columns]
-_INSERT = (
-    f"INSERT INTO evenhand_events ({', '.join(_COLUMNS)}) VALUES ({', '.join(f'%({c})s' for c in _COLUMNS)})"
-)
-_INSERT_LAST = (
-    f"WITH last AS ({_INSERT}) UPDATE evenhand_experiments SET seq = %(to_seq)s, hash = %(to_hash)s, "
-    "snapshot = %(to_snapshot)s WHERE number = %(of)s"
-)
-# serialization failure, deadlock, lock timeout; shutdowns, crash, starting up, too many connections
-_REPEAT = ("40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300")
+_INSERT = f"INSERT INTO evenhand_events ({', '.join(_COLUMNS)}) VALUES ({', '.join('%s' for _ in _COLUMNS)})"
+_COPY = f"COPY evenhand_events ({', '.join(_COLUMNS)}) FROM STDIN"
+_ADVANCE = "UPDATE evenhand_experiments SET seq = %s, hash = %s, snapshot = %s WHERE number = %s"
+_INSERT_LAST = f"WITH last AS ({_INSERT}) {_ADVANCE}"
+# a transaction that has our row locked and waits for its client, which has said nothing for so long
+_END_STOPPED = """
+    SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.wait_event = 'ClientRead'
+      AND greatest(a.query_start, a.state_change) < clock_timestamp() - make_interval(secs => %s)
+      AND EXISTS (
+        SELECT FROM pg_locks AS l
+        WHERE l.pid = a.pid AND l.granted AND l.relation = 'evenhand_experiments'::regclass
+          AND l.mode IN ('RowShareLock', 'RowExclusiveLock'))
+"""
+_CREATION = 7311142607  # the advisory lock of whoever makes an experiment
+# serialization failure, deadlock; shutdowns, crash, starting up, too many connections
+_REPEAT = ("40001", "40P01", "57P01", "57P02", "57P03", "53300")
+_LOCK_TIMEOUT = "55P03"
 _FULL_DISK = ("53100", "53000", "53200")
-# a client that dies inside a turn must not hold the experiment for ever
-_SETTINGS = "-c synchronous_commit=on -c lock_timeout=30s -c idle_in_transaction_session_timeout=30s"
 
 
 class PostgresJournal(Journal):
@@ -42,39 +55,77 @@ class PostgresJournal(Journal):
 
     shared = True
 
-    def __init__(self, address: str, *, create: bool = False) -> None:
+    def __init__(self, address: str, *, write: bool = True, create: bool = False) -> None:
         try:
             url = sa.make_url(address).set(drivername="postgresql+psycopg")
         except (sa.exc.ArgumentError, ValueError):
             raise BadInput(
                 "the address must look like postgresql://user@host:port/database; it does not."
             ) from None
-        settings = {"connect_timeout": 5, "options": _SETTINGS}
+        settings = {"connect_timeout": 5, "options": _settings(write)}
         engine = sa.create_engine(
             url, isolation_level="READ COMMITTED", connect_args=settings, pool_size=5, max_overflow=30
         )
-        super().__init__(engine, engine)
+        super().__init__(engine, engine if write else None)
         try:
             with self._explained():
                 _refuse_careless_server(engine)
-                _require_tables(engine, create)
+                _require_tables(engine, write, create)
         except BaseException:
             engine.dispose()
             raise
 
+    def _prepare_create(self, connection: sa.Connection) -> None:
+        """Two requests with one key must not each make an experiment."""
+        connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_CREATION})"))
+
     def _locked(self, connection: sa.Connection, experiment: str) -> Found:
-        """The transaction begins and the row is locked on one way to the server and back."""
-        cursor = _driver(connection).cursor(row_factory=namedtuple_row)
-        with self._together(connection):
-            cursor.execute(_LOCK, (experiment,))
+        """The transaction begins and the row is locked on one way to the server and back.
+
+        Others who are at work are waited for; those who were stopped are not.
+        """
+        driver, deadline = _driver(connection), time.monotonic() + BUSY_SECONDS
+        cursor = driver.cursor(row_factory=namedtuple_row)
+        while True:
+            try:
+                with driver.pipeline():
+                    cursor.execute(_LOCK, (experiment,))
+                break
+            except psycopg.errors.LockNotAvailable:
+                if time.monotonic() >= deadline:
+                    raise
+                driver.rollback()
+                self._end_stopped_writers()
+            except BaseException:
+                connection.invalidate()
+                raise
         return checked(cast("Found | None", cursor.fetchone()), experiment)
 
-    def _write(self, connection: sa.Connection, events: list[Values], head: Values) -> None:
+    def _end_stopped_writers(self) -> None:
+        """End the turns of processes that were stopped inside them.
+
+        The server's own limit on idle transactions does not end those that wait inside a pipeline, where
+        statements are sent without waiting for each answer.
+        """
+        # another user's turn cannot be ended from here; then the wait goes on
+        with suppress(sa.exc.DBAPIError), self._reading.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            connection.exec_driver_sql(_END_STOPPED, (LEASE,))
+
+    def _write(self, connection: sa.Connection, events: list[Values], head: dict[str, object]) -> None:
         """By the driver itself, the head together with the last event: most turns have one."""
-        cursor, last = _driver(connection).cursor(), events[-1]
+        driver = _driver(connection)
+        cursor, last = driver.cursor(), events[-1]
+        to = tuple(head[name] for name in ("to_seq", "to_hash", "to_snapshot", "of"))
+        if len(events) >= COPIED and driver.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF:
+            with cursor.copy(_COPY) as copy:
+                for event in events:
+                    copy.write_row(event)
+            cursor.execute(_ADVANCE, to)
+            return
         if len(events) > 1:
             cursor.executemany(_INSERT, events[:-1])
-        cursor.execute(_INSERT_LAST, last | head)
+        cursor.execute(_INSERT_LAST, last + to)
 
     @contextmanager
     def _together(self, connection: sa.Connection) -> Iterator[None]:
@@ -104,6 +155,10 @@ class PostgresJournal(Journal):
             or (state is None and isinstance(problem, sa.exc.OperationalError))
         ):
             return Interrupted(f"the database could not be reached: {_first_line(problem)}.")
+        if state == _LOCK_TIMEOUT:
+            return StorageFailed(
+                "another process has been writing to this experiment for too long; repeat the call later."
+            )
         if state in _FULL_DISK:
             return StorageFailed(
                 f"the database is out of space or memory ({_first_line(problem)}); nothing was written."
@@ -113,6 +168,17 @@ class PostgresJournal(Journal):
                 f"the database refused an event that is there already: {_first_line(problem)}."
             )
         return StorageFailed(f"the database refused ({state}): {_first_line(problem)}; nothing was written.")
+
+
+def _settings(write: bool) -> str:
+    settings = {
+        "synchronous_commit": "on",
+        "lock_timeout": f"{1000 * LOCK_WAIT:.0f}",
+        "idle_in_transaction_session_timeout": f"{1000 * LEASE:.0f}",
+    }
+    if not write:
+        settings["default_transaction_read_only"] = "on"
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
 def _driver(connection: sa.Connection) -> psycopg.Connection[object]:
@@ -130,10 +196,13 @@ def _refuse_careless_server(engine: sa.Engine) -> None:
                 )
 
 
-def _require_tables(engine: sa.Engine, create: bool) -> None:
+def _require_tables(engine: sa.Engine, write: bool, create: bool) -> None:
     if not create and not sa.inspect(engine).has_table(tables.journal.name):
         raise NotFound("this database holds no journal; make one with `evenhand new ADDRESS STUDY`.")
-    bring_up_to_date(engine)
+    if write:
+        bring_up_to_date(engine)
+    else:
+        refuse_unknown_version(engine)
 
 
 def _first_line(problem: sa.exc.DBAPIError) -> str:

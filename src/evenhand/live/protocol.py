@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import platform
 import re
-import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from evenhand import __version__
-from evenhand.errors import BadInput, IntegrityFailed
+from evenhand.errors import BadInput
+from evenhand.live.build import checked_build, present_build
+from evenhand.live.chain import Difference
+from evenhand.live.clock import checked_time
 from evenhand.live.events import FORMAT, Created
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import EVIDENCE_VERSION, Procedure, Spec, check_start, compile_spec
@@ -24,6 +23,8 @@ LIMITS = {
     "tickets_out": 100_000,
     "asks_at_once": 10_000,
 }
+# what every release has written; later ones may add limits
+_FIRST_LIMITS = {"cells", "name_characters", "text_characters", "tickets_out", "asks_at_once"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -37,6 +38,8 @@ class Protocol:
     lease: float | None
     limits: dict[str, int]
     versions: dict[str, str]
+    format: int
+    at: str
     hash: bytes  # of event one
     evidence: int  # version of the bounds of the evidence
 
@@ -68,20 +71,22 @@ class Protocol:
 
     @classmethod
     def read(cls, event: Created, hash_: bytes) -> Protocol:
-        if event.format > FORMAT:
-            raise IntegrityFailed(
-                f"the log has event format {event.format}, this evenhand knows {FORMAT}; open it with "
-                "a newer evenhand."
-            )
-        if event.evidence > EVIDENCE_VERSION:
-            raise IntegrityFailed(
-                f"the log has version {event.evidence} of the evidence, this evenhand knows "
-                f"{EVIDENCE_VERSION}; open it with a newer evenhand."
-            )
-        study = loads(event.study)
+        """The protocol that event one holds; what no release can have written is refused."""
+        refuse_newer_format(1, event.format)
+        _refuse_newer_evidence(event.evidence)
+        try:
+            study = loads(event.study)
+            _check_protocol(event.experiment, study, event.seed, event.lease, recorded=True)
+            _check_limits(event.limits)
+            checked_build(event.versions)
+            checked_time(event.at)
+            if event.format < 1 or event.back:
+                raise BadInput("formats begin with 1, and no clock is behind that of the first event.")
+        except BadInput as problem:
+            raise Difference(1, f"cannot have been written: {problem}") from None
         return cls(
-            event.experiment, study, event.seed, event.lease, event.limits, event.versions, hash_,
-            event.evidence,
+            event.experiment, study, event.seed, event.lease, event.limits, event.versions, event.format,
+            event.at, hash_, event.evidence,
         )  # fmt: skip
 
 
@@ -89,6 +94,37 @@ def new_protocol(
     experiment: str, study: Study, seed: int, lease: float | None, at: str, by: str | None
 ) -> Created:
     """Event one for this study; what a live experiment cannot run is refused here."""
+    _check_protocol(experiment, study, seed, lease)
+    return Created(
+        at=at, experiment=experiment, study=_settled(replace(study, truth=None)), seed=seed,
+        lease=None if lease is None else float(lease), format=FORMAT, versions=present_build(),
+        limits=LIMITS, by=by, evidence=EVIDENCE_VERSION,
+    )  # fmt: skip
+
+
+def refuse_newer_format(seq: int, format_: int) -> None:
+    """Refuse events that a later release wrote."""
+    if format_ > FORMAT:
+        raise Difference(
+            seq,
+            f"says that the log has format {format_}, this evenhand knows {FORMAT}; use a newer evenhand.",
+        )
+
+
+def _refuse_newer_evidence(version: int) -> None:
+    """Refuse evidence whose bounds a later release defined."""
+    if version > EVIDENCE_VERSION:
+        raise Difference(
+            1,
+            f"says that its evidence has version {version}, this evenhand knows {EVIDENCE_VERSION}; use a "
+            "newer evenhand.",
+        )
+
+
+def _check_protocol(
+    experiment: str, study: Study, seed: int, lease: float | None, recorded: bool = False
+) -> None:
+    """Refuse what a live experiment cannot run; `recorded`: what earlier releases allowed is no error."""
     if not isinstance(experiment, str) or not _NAME.fullmatch(experiment):
         raise BadInput(
             "an experiment's name must be 1 to 64 letters, digits, '-' or '_'; it is "
@@ -104,12 +140,8 @@ def new_protocol(
             "sampling 'oracle' follows the true means, which a live experiment does not know; take "
             "another rule."
         )
-    text = _settled(replace(study, truth=None))
-    check_start(compile_spec(study.problem, study.procedure))  # the latter refuses what has no compiled form
-    return Created(
-        at=at, experiment=experiment, study=text, seed=seed, lease=None if lease is None else float(lease),
-        format=FORMAT, versions=versions(), limits=LIMITS, by=by, evidence=EVIDENCE_VERSION,
-    )  # fmt: skip
+    spec = compile_spec(study.problem, study.procedure, recorded=recorded)  # refuses what has no compiled form
+    check_start(spec)
 
 
 def check_lease(lease: float) -> None:
@@ -118,35 +150,10 @@ def check_lease(lease: float) -> None:
         raise BadInput(f"lease must be a positive number of seconds; it is {lease!r}.")
 
 
-def versions() -> dict[str, str]:
-    """What a float may depend on."""
-    import llvmlite
-    import numba
-    import numpy as np
-
-    return {
-        "evenhand": __version__,
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-        "llvmlite": llvmlite.__version__,
-        "machine": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),  # logarithms have other code on other processors
-        "c library": " ".join(platform.libc_ver()),
-    }
-
-
-def _processor() -> str:
-    """What the kernels are compiled for: its name, and a digest of what it can do."""
-    import numba
-    from llvmlite import binding
-
-    try:
-        able = numba.config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
-    except RuntimeError:
-        able = ""  # not every system says
-    name = numba.config.CPU_NAME or binding.get_host_cpu_name()
-    return f"{name} {hashlib.sha256(able.encode()).hexdigest()[:8]}"
+def _check_limits(limits: dict[str, int]) -> None:
+    if not limits.keys() >= _FIRST_LIMITS or not all(0 < limit < 2**63 for limit in limits.values()):
+        names = ", ".join(sorted(_FIRST_LIMITS))
+        raise BadInput(f"limits must be positive whole numbers for {names}; they are not.")
 
 
 def _check_size(problem: Problem) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from evenhand.errors import IntegrityFailed
+from evenhand.errors import IntegrityFailed, StorageFailed
 from evenhand.live import tables
 from evenhand.live.points import reach
 
@@ -32,13 +32,31 @@ def bring_up_to_date(engine: sa.Engine) -> None:
             connection.execute(sa.insert(tables.journal), {"schema": tables.SCHEMA})
 
 
-def _migrate(connection: sa.Connection) -> None:
-    version = connection.execute(sa.select(tables.journal.c.schema)).scalar_one()
-    if version > tables.SCHEMA:
+def refuse_unknown_version(engine: sa.Engine) -> None:
+    """For readers, which change nothing: refuse tables of a newer version, and of an older one."""
+    with engine.connect() as connection:
+        version = _known_version(connection)
+    if version < tables.SCHEMA:
+        raise StorageFailed(
+            f"the journal has schema version {version}, this evenhand reads {tables.SCHEMA}; open it once "
+            "for writing to bring it up to date."
+        )
+
+
+def _known_version(connection: sa.Connection) -> int:
+    versions = connection.execute(sa.select(tables.journal.c.schema)).scalars().all()
+    if len(versions) != 1 or not isinstance(versions[0], int):
+        raise IntegrityFailed("the journal was changed: it does not say its schema version.")
+    if versions[0] > tables.SCHEMA:
         raise IntegrityFailed(
-            f"the journal has schema version {version}, this evenhand knows {tables.SCHEMA}; open it "
+            f"the journal has schema version {versions[0]}, this evenhand knows {tables.SCHEMA}; open it "
             "with a newer evenhand."
         )
+    return versions[0]
+
+
+def _migrate(connection: sa.Connection) -> None:
+    version = _known_version(connection)
     while version < tables.SCHEMA:
         MIGRATIONS[version](connection)
         reach("in migration")

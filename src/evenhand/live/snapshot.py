@@ -8,23 +8,27 @@ from typing import Any
 import numpy as np
 
 from evenhand.live import events as ev
+from evenhand.live.cell_sums import Sums
 from evenhand.live.chain import Difference, Head
 from evenhand.live.fold import Fold
 from evenhand.live.out import Out
 from evenhand.live.protocol import Protocol
-from evenhand.procedure.state import RUNNING, STOPPED
+from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST
 
 # sums of what was told, in the order of the log: equal on every machine
-_EXACT = ("n", "s", "ss", "out", "clock")
-# what passed through logarithms and exponentials: equal for one build, close for all
-_CLOSE = ("track", "w", "bets", "theta", "level")
+_EXACT = ("n", "s", "ss", "out", "clock", "drawn")
+# what passed through logarithms and exponentials: equal for one build, close for all; those that come from a
+# solver are as close as it goes
+_CLOSE = {
+    "track": 1e-2, "w": 1e-2, "bets": 1e-6, "theta": 1e-6, "level": 1e-6, "expected": 1e-2, "spread": 1e-2,
+}  # fmt: skip
 
 
 def snapshot_of(fold: Fold) -> dict[str, Any]:
     """Everything the fold knows, as tables and numbers."""
     state = fold.brain.state._asdict()
-    return {
-        "state": {name: _numbers(state[name]) for name in (*_EXACT, *_CLOSE)},
+    data = {
+        "state": {name: _numbers(state[name]) for name in (*_EXACT, *_CLOSE) if name in state},
         "tally": {name: _numbers(table) for name, table in fold.brain.tally._asdict().items()},
         "tickets": fold.tickets,
         "out": [[ticket, *out] for ticket, out in fold.out.items()],
@@ -35,15 +39,16 @@ def snapshot_of(fold: Fold) -> dict[str, Any]:
         "closed": fold.closed,
         "corrected_after_stop": fold.corrected_after_stop,
     }
+    return data if fold.format < 2 else data | {"build": fold.build, "format": fold.format}
 
 
 def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     """The fold that a snapshot holds; `head` is the snapshot event's."""
     fold, data = Fold(protocol, head), event.fold
-    for name, table in fold.brain.state._asdict().items():
-        table[...] = np.array(_floats(data["state"][name]), dtype=table.dtype)
-    for name, table in fold.brain.tally._asdict().items():
-        table[...] = np.array(_floats(data["tally"][name]))
+    _adopt_tables(fold, data)
+    state = fold.brain.state
+    for g, k in np.argwhere(state.n > 0.0).tolist():
+        fold.sums[fold.cell(k, g)] = Sums(*(float(table[g, k]) for table in (state.n, state.s, state.ss)))
     fold.brain.has_stopped = bool(fold.brain.state.clock[STOPPED] != RUNNING)
     fold.tickets = data["tickets"]
     for ticket, *out in data["out"]:
@@ -53,28 +58,61 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     fold.stop = None if data["stop"] is None else ev.stopped(data["stop"])
     fold.paused, fold.closed = data["paused"], data["closed"]
     fold.corrected_after_stop = data["corrected_after_stop"]
+    # snapshots of format 1 name no build: then it is the one that began the log
+    fold.use_build(data.get("build", protocol.versions), data.get("format", protocol.format))
     fold.snapshot = head.seq
+    fold.brain.refresh(head.seq)
     fold.note_time(event)
     return fold
 
 
-def compare(seq: int, fold: Fold, data: dict[str, Any]) -> None:
-    """Does the log's snapshot hold what its events give? Digits that builds may differ in are counted, not
-    refused.
+def go_on_from(seq: int, fold: Fold, data: dict[str, Any]) -> None:
+    """Refuse a snapshot that does not hold what its events give; go on from the digits that it holds.
+
+    Another build's may differ in the last digits of some tables, and whoever opens the log goes on from them.
     """
     mine = snapshot_of(fold)
-    for part in mine:
-        if part == "state":
-            for name in _EXACT:
-                if mine[part][name] != data.get(part, {}).get(name):
-                    raise Difference(seq, f"is a snapshot whose {name!r} differs from what the events give.")
-            if any(mine[part][name] != data[part].get(name) for name in _CLOSE):
-                fold.brain.note_odd(seq)
-        elif part == "tally":
-            if mine[part] != data.get(part):
-                fold.brain.note_odd(seq)
-        elif mine[part] != data.get(part):
+    if data.keys() != mine.keys():
+        raise Difference(seq, f"is a snapshot that must hold {', '.join(mine)}; it holds other things.")
+    for part, expected in mine.items():
+        if part in ("state", "tally"):
+            since = fold.brain.confirmed + 1
+            _compare_tables(seq, since, part, data[part], expected, fold.brain.same_build)
+        elif data[part] != expected:
             raise Difference(seq, f"is a snapshot whose {part!r} differs from what the events give.")
+    if data != mine:
+        fold.brain.note_odd()
+        _adopt_tables(fold, data)
+
+
+def _compare_tables(
+    seq: int, since: int, part: str, found: Any, expected: dict[str, Any], same_build: bool
+) -> None:
+    if not isinstance(found, dict) or found.keys() != expected.keys():
+        raise Difference(seq, f"is a snapshot whose {part!r} must hold {', '.join(expected)}; it does not.")
+    for name, table in expected.items():
+        if found[name] != table and (same_build or name in _EXACT or not _is_close(name, found[name], table)):
+            raise Difference(seq, f"is a snapshot whose {name!r} differs from what the events give.", since)
+
+
+def _is_close(name: str, found: Any, table: Any) -> bool:
+    """Can two builds differ so much?"""
+    try:
+        one, other = np.array(_floats(found), dtype=float), np.array(_floats(table), dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    if one.shape != other.shape:
+        return False
+    if name == "level":
+        one[WEAKEST] = other[WEAKEST]  # which of two equally weak comparisons comes first
+    return np.allclose(one, other, _CLOSE[name], _CLOSE[name], equal_nan=True)
+
+
+def _adopt_tables(fold: Fold, data: dict[str, Any]) -> None:
+    for name, table in fold.brain.state._asdict().items():
+        table[...] = np.array(_floats(data["state"][name]), dtype=table.dtype)
+    for name, table in fold.brain.tally._asdict().items():
+        table[...] = np.array(_floats(data["tally"][name]))
 
 
 def _numbers(table: Any) -> Any:

@@ -6,23 +6,27 @@ writes, guarded by the lock; readers open the file read-only and never checkpoin
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import cast
 
 import sqlalchemy as sa
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import tables
 from evenhand.live.journal import Interrupted, Journal
-from evenhand.live.lock import FileLock, Mark
-from evenhand.live.schema import bring_up_to_date
-from evenhand.live.turn import Turn
+from evenhand.live.lock import FileLock, Mark, read_mark
+from evenhand.live.missing import missing_event
+from evenhand.live.schema import bring_up_to_date, refuse_unknown_version
+from evenhand.live.sqlite_engines import driver_of, in_memory, one_writer, read_only
+from evenhand.live.turn import Turn, Values
+from evenhand.live.unfinished import remove_unfinished
 
-_FULL, _EXTRA = 2, 3  # values of PRAGMA synchronous that survive a power loss
+_COLUMNS = [column.name for column in tables.events.columns]
+_INSERT = f"INSERT INTO evenhand_events ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
 _FULL_DISK = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE")
 # troubles of the machine; any other error on our fixed statements means that the file is not what we wrote
 _MACHINE = ("BUSY", "LOCKED", "IOERR", "READONLY", "CANTOPEN", "PERM", "NOMEM", "PROTOCOL", "AUTH", "NOLFS")
@@ -39,39 +43,63 @@ class SqliteJournal(Journal):
         create: bool = False,
         wait: float = 0.0,
         synchronous: str = "FULL",
+        allow_missing: bool = False,
     ) -> None:
         self._lock: FileLock | None = None
         self._hand = threading.RLock()  # held by the thread that uses the one writing connection
         self._times_full = 0  # since the last commit
         self._has_written = False
+        self._files: dict[Path, os.stat_result] = {}  # those written to, as they were when opened
         if address == ":memory:":
-            engine = _in_memory()
+            engine = in_memory()
             super().__init__(engine, engine)
             bring_up_to_date(engine)
             return
         path = _checked(address, create)
-        super().__init__(_read_only(path), None)
-        if write:
-            self._lock = FileLock(path, wait)
-            try:
-                self._writing = _writer(path, synchronous)
+        remove_unfinished(path.parent)
+        super().__init__(read_only(path), None)
+        try:
+            if write:
+                self._open_for_writing(path, wait, synchronous)
+            else:
                 with self._explained():
-                    bring_up_to_date(self._writing)
-                    self._refuse_older_copy(path)
-            except BaseException:
-                self.close()
-                raise
+                    refuse_unknown_version(self._reading)
+                self._look_for_missing(path, allow_missing)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_for_writing(self, path: Path, wait: float, synchronous: str) -> None:
+        self._lock = FileLock(path, wait)
+        self._writing = one_writer(path, synchronous)
+        with self._explained():
+            bring_up_to_date(self._writing)
+            self._refuse_older_copy(path)
+        self._files = {file: os.stat(file) for file in (path, _log_of_writes(path))}
 
     def close(self) -> None:
+        with self._hand:  # not in the middle of somebody's turn
+            super().close()
+
+    def _release(self) -> None:
         if self._has_written and self._writing is not None:
             # whoever copies the file alone has all of it, even beside readers that keep the log of writes
-            with suppress(sqlite3.Error), self._hand, self._writing.connect() as connection:
-                _driver(connection).execute("PRAGMA wal_checkpoint(PASSIVE)")
+            with suppress(sqlite3.Error), self._writing.connect() as connection:
+                driver_of(connection).execute("PRAGMA wal_checkpoint(PASSIVE)")
             self._has_written = False
-        super().close()
+        if self._reading is not self._writing:  # in memory, closing it would lose what it holds
+            super()._release()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def _close_readers(self) -> None:
+        if self._reading is not self._writing:
+            super()._close_readers()
+
+    def _after_fork(self) -> None:
+        if self._lock is not None:
+            self._lock.release()  # of this process; the one that opened the journal still holds it
 
     def _alone(self) -> AbstractContextManager[object]:
         return self._hand
@@ -83,16 +111,47 @@ class SqliteJournal(Journal):
             yield connection
 
     def _prepare(self, connection: sa.Connection) -> None:
+        self._refuse_replaced_files()
         if self._times_full:
             # the log of writes may hold all the space: move it into the file, and keep it short from now on
-            driver = _driver(connection)
+            driver = driver_of(connection)
             try:
                 driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 driver.execute("PRAGMA wal_autocheckpoint=16")
             except sqlite3.Error as problem:
                 raise self._meaning(problem) from problem
 
+    def _prepare_create(self, connection: sa.Connection) -> None:
+        self._refuse_replaced_files()
+
+    def _write(self, connection: sa.Connection, events: list[Values], head: dict[str, object]) -> None:
+        """By a statement that goes to the driver as it is: an import has many events."""
+        connection.exec_driver_sql(_INSERT, events)
+        connection.execute(tables.advance, head)
+
+    def _refuse_replaced_files(self) -> None:
+        """Raise where a file that this process writes to is no longer found under its name.
+
+        Writing to a deleted file succeeds, and all of it is gone with the process.
+        """
+        for path, opened in self._files.items():
+            try:
+                same = os.path.samestat(os.stat(path), opened)
+            except OSError:
+                same = False
+            if not same:
+                raise StorageFailed(
+                    f"{path} was deleted, moved or replaced while this process writes to it; the call was "
+                    "not acknowledged. Put the file back, or a backup of it, and open it again."
+                )
+        if self._lock is not None and not self._lock.is_in_place:
+            raise StorageFailed(
+                f"{self._lock.path} was deleted or replaced, so another process may write to the journal at "
+                "the same time; the call was not acknowledged. Open the journal again."
+            )
+
     def _committed(self, turn: Turn) -> None:
+        self._refuse_replaced_files()
         self._times_full, self._has_written = 0, True
         if self._lock is not None:
             self._lock.remember(Mark(turn.number, turn.head.seq, turn.head.hash))
@@ -103,16 +162,24 @@ class SqliteJournal(Journal):
         mark = self._lock.mark
         if mark is not None:
             with self._writing.connect() as connection:
-                event = sa.select(tables.events.c.hash).where(
-                    tables.events.c.experiment == mark.experiment, tables.events.c.seq == mark.seq
-                )
-                if connection.execute(event).scalar() != mark.hash:
-                    raise IntegrityFailed(
-                        f"{path} does not hold event {mark.seq}, which was written here before: this is an "
-                        "older or another copy, and going on would fork the log. Put the newer file back; "
-                        f"remove {self._lock.path} only if it is lost for good."
-                    )
+                missing = missing_event(connection, mark)
+            if missing is not None:
+                raise IntegrityFailed(missing.sentence(path))
         self._lock.remember(mark)
+
+    def _look_for_missing(self, path: Path, allow_missing: bool) -> None:
+        """For readers: the mark is read first, so that a writer at work has committed what it says."""
+        mark = read_mark(path)
+        while mark is not None:
+            with self._read() as connection:
+                self.missing = missing_event(connection, mark)
+            again = read_mark(path)
+            if self.missing is None or again == mark:
+                break
+            mark = again  # it was being written
+        if self.missing is not None and not allow_missing:
+            self.close()
+            raise IntegrityFailed(self.missing.sentence(path))
 
     def _explain(self, problem: sa.exc.DBAPIError) -> Exception:
         return self._meaning(problem.orig)
@@ -171,72 +238,5 @@ def _checked(address: str, create: bool) -> Path:
     return path
 
 
-def _in_memory() -> sa.Engine:
-    engine = sa.create_engine(
-        "sqlite://", poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False}
-    )
-    _begin_ourselves(engine)
-    return engine
-
-
-def _read_only(path: Path) -> sa.Engine:
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=10, check_same_thread=False)
-
-    return sa.create_engine(
-        "sqlite://", creator=connect, poolclass=sa.pool.QueuePool, pool_size=2, max_overflow=30
-    )
-
-
-def _writer(path: Path, synchronous: str) -> sa.Engine:
-    """One connection, kept for good."""
-
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
-        try:
-            _make_durable(connection, synchronous)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.pool.StaticPool)
-    _begin_ourselves(engine)
-    return engine
-
-
-def _make_durable(connection: sqlite3.Connection, synchronous: str) -> None:
-    """Write-ahead log, and every commit on the disk before it is acknowledged; refuse what cannot do so."""
-    level = synchronous.removeprefix("unsafe-")
-    mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-    if mode != "wal":
-        raise StorageFailed(
-            f"the file system under the journal must support a write-ahead log; SQLite chose {mode!r} "
-            "instead."
-        )
-    connection.execute(f"PRAGMA synchronous={level}")
-    connection.execute("PRAGMA fullfsync=ON")  # macOS: without it a flush may stay in the drive
-    connection.execute("PRAGMA checkpoint_fullfsync=ON")
-    found = connection.execute("PRAGMA synchronous").fetchone()[0]
-    if found not in (_FULL, _EXTRA) and not synchronous.startswith("unsafe-"):
-        raise StorageFailed(
-            "synchronous must be FULL, or acknowledged outcomes are lost with the power; it is "
-            f"{synchronous}. Write unsafe-{synchronous} if you mean it."
-        )
-
-
-def _driver(connection: sa.Connection) -> sqlite3.Connection:
-    """SQLite's own: what is executed on it begins no transaction."""
-    return cast("sqlite3.Connection", connection.connection.dbapi_connection)
-
-
-def _begin_ourselves(engine: sa.Engine) -> None:
-    """Transactions begin when we say so, not when the driver guesses."""
-
-    @sa.event.listens_for(engine, "connect")
-    def _(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None
-
-    @sa.event.listens_for(engine, "begin")
-    def _(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _log_of_writes(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")

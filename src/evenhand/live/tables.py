@@ -79,10 +79,11 @@ page = (
     .order_by(events.c.seq).limit(sa.bindparam("most"))
 )  # fmt: skip
 by_ticket = sa.select(*_record).where(_of, events.c.ticket == sa.bindparam("what")).order_by(events.c.seq)
-by_key = sa.select(*_record).where(_of, events.c.key == sa.bindparam("what")).order_by(events.c.part)
+# version 0.1 wrote the key of an import into each of its rows; the first says all that is needed
+_is_later_row = sa.and_(events.c.slot == BEGAN, events.c.cell.is_not(None), events.c.part > 0)
 by_keys = (
     sa.select(events.c.key, *_record)
-    .where(_of, events.c.key.in_(sa.bindparam("what", expanding=True)))
+    .where(_of, events.c.key.in_(sa.bindparam("what", expanding=True)), sa.not_(_is_later_row))
     .order_by(events.c.part)
 )
 by_cell = (
@@ -90,7 +91,8 @@ by_cell = (
     .where(_of, events.c.cell == sa.bindparam("what"), events.c.seq <= sa.bindparam("until"))
     .order_by(events.c.seq)
 )
-insert = sa.insert(events)
+created_by_key = sa.select(*_record).where(events.c.seq == 1, events.c.key == sa.bindparam("what"))
+hash_of = sa.select(events.c.hash).where(_of, events.c.seq == sa.bindparam("seq"))
 advance = (
     sa.update(experiments).where(experiments.c.number == sa.bindparam("of"))
     .values(seq=sa.bindparam("to_seq"), hash=sa.bindparam("to_hash"), snapshot=sa.bindparam("to_snapshot"))

@@ -15,8 +15,8 @@ from evenhand.live.tables import Index
 
 Entry = tuple[bytes, Index]
 Found = sa.Row[int, str, int, bytes, int]  # an experiment's row
-Values = dict[str, object]
-Write = Callable[[sa.Connection, list[Values], Values], None]  # events, and the head that they lead to
+Values = tuple[object, ...]  # of an event, in the order of the table's columns
+Write = Callable[[sa.Connection, list[Values], dict[str, object]], None]  # events, and the head they lead to
 PAGE = 20_000  # events read at a time: memory does not grow with the log
 
 
@@ -44,8 +44,9 @@ class Turn:
         """Add events; they are written at the latest when the turn ends."""
         records = extend(self.head, [body for body, _ in entries])
         for record, (_, index) in zip(records, entries, strict=True):
-            self._waiting.append({"experiment": self.number, **record._asdict(), **index._asdict()})
-            if index.key in self._of_keys:
+            seq, body, hash_ = record
+            self._waiting.append((self.number, seq, *index, body, hash_))
+            if index.key is not None and index.key in self._of_keys:
                 self._of_keys[index.key].append(record)
         if records:
             self.head = Head(records[-1].seq, records[-1].hash)
@@ -60,19 +61,26 @@ class Turn:
 
     def look_up(self, keys: Sequence[str]) -> None:
         """Fetch what there is of all these keys at once, for `by_key`."""
-        self._of_keys = {key: [] for key in keys}
-        rows = self._connection.execute(tables.by_keys, {"of": self.number, "what": list(self._of_keys)})
+        self._of_keys |= {key: [] for key in keys}
+        rows = self._connection.execute(tables.by_keys, {"of": self.number, "what": list(set(keys))})
         for key, seq, body, hash_ in rows:
             self._of_keys[key].append(Record(seq, body, hash_))
 
     def by_key(self, key: str) -> list[Record]:
-        known = self._of_keys.get(key)
-        return self._found(tables.by_key, key) if known is None else list(known)
+        """The events of a request; of an import only the first."""
+        if key not in self._of_keys:
+            self.flush()
+            self.look_up([key])
+        return list(self._of_keys[key])
 
     def by_cell(self, cell: int, until: int | None = None) -> list[Record]:
         """The events by which outcomes of a cell count (told, imported, amended), up to one."""
         self.flush()
         return of_cell(self._connection, self.number, cell, self.head.seq if until is None else until)
+
+    def hash_of(self, seq: int) -> bytes | None:
+        """The hash of an event; None where there is none of this number."""
+        return hash_of(self._connection, self.number, seq)
 
     def read(self, after: int) -> Iterator[Row]:
         """Events after number `after`, up to the head."""
@@ -85,7 +93,9 @@ class Turn:
             return
         reach("before write")
         seq, hash_ = self.head
-        to = {"of": self.number, "to_seq": seq, "to_hash": hash_, "to_snapshot": self.snapshot}
+        to: dict[str, object] = {
+            "of": self.number, "to_seq": seq, "to_hash": hash_, "to_snapshot": self.snapshot,
+        }  # fmt: skip
         self._write(self._connection, self._waiting, to)
         self._waiting.clear()
         self.wrote = True
@@ -125,6 +135,11 @@ def page(connection: sa.Connection, number: int, after: int, until: int) -> list
     """The next events after one."""
     rows = connection.execute(tables.page, {"of": number, "after": after, "until": until, "most": PAGE})
     return [Row(Record(row[1], row[7], row[8]), Index._make(row[2:7])) for row in rows.fetchall()]
+
+
+def hash_of(connection: sa.Connection, number: int, seq: int) -> bytes | None:
+    """The hash of an event of an experiment; None where there is none of this number."""
+    return connection.execute(tables.hash_of, {"of": number, "seq": seq}).scalar_one_or_none()
 
 
 def of_cell(connection: sa.Connection, number: int, cell: int, until: int) -> list[Record]:

@@ -12,48 +12,26 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
-from evenhand.errors import EvenhandError, IntegrityFailed, StorageFailed
-from evenhand.live.clock import Clock
-from evenhand.live.fold import Fold
+from evenhand.errors import IntegrityFailed, StorageFailed
+from evenhand.live.calls import Call
+from evenhand.live.chain import Difference, Head
+from evenhand.live.clock import Clock, Deadlines
+from evenhand.live.fold import Fold, History
 from evenhand.live.history import corrected
 from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.leases import Leases
 from evenhand.live.loading import catch_up, history_of, load
 from evenhand.live.points import reach
+from evenhand.live.requests import RequestKey
 from evenhand.live.session import Session
-from evenhand.live.turn import Turn
+from evenhand.live.turn import Row, Turn
 
 T = TypeVar("T")
 AT_ONCE = 1_000  # calls in one transaction
 _PAUSES = (0.0, 0.05, 0.1, 0.2)  # seconds before trying again; then always the last
-
-
-class _Call:
-    """Somebody's wish, and what came of it."""
-
-    def __init__(self, work: Callable[[Session], Any], key: str | None) -> None:
-        self.work = work
-        self.key = key
-        self.done = False
-        self.leads = False  # its caller is the one to write now
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.wake = threading.Lock()
-        self.wake.acquire()  # let go of when the call is done, or its turn has come to lead
-
-    def run(self, session: Session) -> None:
-        self.value, self.error = None, None
-        try:
-            self.value = self.work(session)
-        except (StorageFailed, IntegrityFailed):
-            raise
-        except EvenhandError as refusal:
-            self.error = refusal  # an answer like any other; what it emitted before is kept
-
-    def fail(self, error: BaseException) -> None:
-        self.value, self.error = None, error
 
 
 class Writer:
@@ -64,18 +42,21 @@ class Writer:
         self._experiment = experiment
         self._clock = clock
         self._patience = patience
-        self._leases = Leases(clock)
+        self._leases = Leases(clock, journal.deadlines.setdefault((experiment, clock), Deadlines()))
         self._lock = threading.Lock()  # around the fold and the journal
         self._door = threading.Lock()  # around the queue
-        self._queue: deque[_Call] = deque()
+        self._queue: deque[Call] = deque()
         self._has_leader = False
         self._fold: Fold | None = None
+        self._protocol: bytes | None = None  # hash of event one
+        self._lost: IntegrityFailed | None = None  # why this writer does not go on
         with self._lock:
             self._insist(lambda _again: self._known_fold())
 
-    def submit(self, work: Callable[[Session], T], key: str | None = None) -> T:
-        """Do it, and return when it is on the disk. `key`: one that the work will look up."""
-        call = _Call(work, key)
+    def submit(self, work: Callable[[Session], T], request: RequestKey | None = None) -> T:
+        """Do it once, and return when it is on the disk. A repeated request gets its first answer."""
+        self._journal.check_writable()  # first: after a fork the locks below may be held for ever
+        call = Call(work, request)
         with self._door:
             self._queue.append(call)
             call.leads = not self._has_leader
@@ -90,7 +71,7 @@ class Writer:
         result: T = call.value
         return result
 
-    def _wait(self, call: _Call) -> None:
+    def _wait(self, call: Call) -> None:
         """Until the call is done by another caller, or this one is to lead."""
         try:
             call.wake.acquire()
@@ -121,8 +102,11 @@ class Writer:
     @contextmanager
     def reading(self) -> Iterator[Fold]:
         """The fold as of now; nobody writes inside the block, so keep it short."""
+        journal = self._journal
+        journal.check_readable()
         with self._lock:
-            yield self._insist(lambda _again: self._known_fold(fresh=self._journal.shared))
+            # others may write to what is shared, and to what was released
+            yield self._insist(lambda _again: self._known_fold(fresh=journal.shared or journal.is_closed))
 
     def _write_for_all(self) -> None:
         with self._door:
@@ -143,39 +127,99 @@ class Writer:
                 call.done = True
                 call.wake.release()
 
-    def _transact(self, calls: list[_Call], again: bool) -> None:
+    def _transact(self, calls: list[Call], again: bool) -> None:
         fold = self._known_fold()
         self._fold = None  # until the commit, the log knows better
         with self._journal.turn(self._experiment) as turn:
             if turn.head != fold.head:
-                self._follow(fold, turn)
-            if keys := [call.key for call in calls if call.key is not None]:
+                history = partial(_history_in, turn)
+                self._follow(fold, turn.head, turn.read(fold.head.seq), history, turn.hash_of)
+            if keys := [call.request.key for call in calls if call.request and call.is_looked_up(again)]:
                 turn.look_up(keys)  # once for all, and before anything waits to be written
             session = Session(turn, fold, self._clock, self._leases, again)
             session.give_up_overdue()
             for call in calls:
                 call.run(session)
             session.save_snapshot()
+        self._note_seen(fold)
         self._fold = fold
 
     def _known_fold(self, fresh: bool = False) -> Fold:
+        if self._lost is not None:
+            raise self._lost
         if self._fold is None:
-            self._fold = load(self._journal, self._experiment)
-            self._leases.begin(self._fold)
+            self._fold = self._load()
         elif fresh:
-            fold, self._fold = self._fold, None
-            before = fold.tickets
-            rows = self._journal.read(self._experiment, fold.head.seq)
-            catch_up(fold, rows, history_of(self._journal, self._experiment))
-            self._lease_since(fold, before)
-            self._fold = fold
+            self._read_on()
         return self._fold
 
-    def _follow(self, fold: Fold, turn: Turn) -> None:
-        """Fold what other processes have written since."""
-        before = fold.tickets
-        catch_up(fold, turn.read(fold.head.seq), lambda cell, seq: corrected(turn.by_cell(cell, seq)))
+    def _load(self) -> Fold:
+        """Read the log; one that does not hold what this process knows of it is refused."""
+        journal, name = self._journal, self._experiment
+        fold, known = load(journal, name), journal.heads.get(name)
+        if self._protocol not in (None, fold.protocol.hash):
+            raise IntegrityFailed(
+                f"the journal holds another experiment {name!r} than the one that was opened; open it again."
+            )
+        if known not in (None, fold.head) and journal.hash_of(name, known.seq) != known.hash:
+            raise self._went_back(known, fold.head)
+        self._protocol = fold.protocol.hash
+        self._leases.begin(fold)
+        journal.heads[name] = fold.head
+        return fold
+
+    def _note_seen(self, fold: Fold) -> None:
+        """Remember how far the log is known, so that one that goes back is noticed."""
+        self._journal.heads[self._experiment] = fold.head
+        self._leases.note_seen()
+
+    def _read_on(self) -> None:
+        """Fold what other processes have written since, without taking their turn."""
+        fold, journal, name = self._fold, self._journal, self._experiment
+        assert fold is not None
+        head = journal.position(name).head
+        if head != fold.head:
+            self._fold = None  # until all is read
+            rows = journal.read(name, fold.head.seq, head.seq)
+            self._follow(fold, head, rows, history_of(journal, name), partial(journal.hash_of, name))
+            self._fold = fold
+        self._note_seen(fold)
+
+    def _follow(
+        self,
+        fold: Fold,
+        head: Head,
+        rows: Iterator[Row],
+        history: History,
+        hash_of: Callable[[int], bytes | None],
+    ) -> None:
+        """Fold what other processes have written since, up to `head`; refuse a log that went back."""
+        known, before = fold.head, fold.tickets
+        try:
+            catch_up(fold, rows, history)
+        except Difference:
+            if hash_of(known.seq) == known.hash:
+                raise
+        if fold.head != head:
+            raise self._went_back(known, head)
         self._lease_since(fold, before)
+
+    def _went_back(self, known: Head, head: Head) -> IntegrityFailed:
+        """The refusal to go on over a log that does not hold what this process has read or written."""
+        says = (
+            f"the log of {self._experiment!r} does not hold event {known.seq} as this process knows it: it "
+            "went back to an older state, or another log was put in its place, and it ends with event "
+            f"{head.seq}. Nothing was written. "
+        )
+        if self._journal.shared:
+            self._journal.heads.pop(self._experiment, None)
+            self._leases.forget()
+            return IntegrityFailed(
+                says + "The next call starts over from the log as it is now; tickets that it does not hold "
+                "must be asked for again."
+            )
+        self._lost = IntegrityFailed(says + "Put the newer file back and open it again.")
+        return self._lost
 
     def _lease_since(self, fold: Fold, before: int) -> None:
         for ticket in range(before + 1, fold.tickets + 1):
@@ -194,7 +238,13 @@ class Writer:
                 return work(tries > 0)
             except Interrupted:
                 self._fold = None
-                if time.monotonic() >= deadline:
+                # a process that was stopped for long tries once more before it gives up
+                if tries > 0 and time.monotonic() >= deadline:
                     raise
                 time.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
                 tries += 1
+
+
+def _history_in(turn: Turn, cell: int, seq: int) -> list[float]:
+    """A cell's outcomes as of an event, looked up during a turn."""
+    return corrected(turn.by_cell(cell, seq))

@@ -77,6 +77,28 @@ def lines(path: Path, problem: Problem, columns: tuple[str, ...]) -> Iterator[Li
         raise BadInput(f"{path} cannot be read: {error}.") from None
 
 
+def columns(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The fields of these columns, line by line with its number: for files too long for `lines`."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            names = next(reader, [])
+            missing = [column for column in wanted if column not in names]
+            if missing:
+                raise BadInput(f"{path} needs the columns {', '.join(wanted)}; {missing[0]!r} is missing.")
+            places = [len(names) - 1 - names[::-1].index(column) for column in wanted]
+            for row in reader:
+                if len(row) == len(names):
+                    yield reader.line_num, tuple([row[place] for place in places])
+                elif row:
+                    place = f"{path}, line {reader.line_num}"
+                    raise BadInput(f"{place}: a line needs as many fields as the first; it has others.")
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path}; give the path of a CSV file.") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path} cannot be read: {error}.") from None
+
+
 def number(line: Line, column: str) -> float:
     """A finite number."""
     text = line.fields[column]

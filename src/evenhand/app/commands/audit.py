@@ -20,7 +20,8 @@ def command(source: str, head: str | None, name: str | None, as_json: bool) -> i
     """Derive every allocation, estimate, piece of evidence and the stop again from the log.
 
     Says that all is identical, or names the first event that does not follow from those before it (and ends
-    with code 4).
+    with code 4). It checks whatever the writer checks, and that the journal holds the last event that was
+    written to it.
     """
     from evenhand.live.audit import audit
 
@@ -29,9 +30,16 @@ def command(source: str, head: str | None, name: str | None, as_json: bool) -> i
         print_json(found._asdict())
     elif found.identical:
         click.echo(f"Identical: {found.events:,} events, every decision derived again. Head {found.head}.")
+        if found.builds > 1:
+            click.echo(f"The log was written by {found.builds:,} builds in turn; each change is an event.")
         if found.other_digits:
             click.echo(
-                f"On this build {found.other_digits:,} chances differ in their last digits; no decision does."
+                f"{found.other_digits:,} asks and snapshots of other builds have other last digits here."
+            )
+        if found.close_decisions:
+            click.echo(
+                f"{found.close_decisions:,} decisions of other builds were so close that digits decided; to "
+                "derive these too, audit the log where they were made."
             )
     else:
         click.echo(f"Not identical: {found.first_difference}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 def command(journal: str, name: str | None, output: str | None, as_json: bool) -> None:
     """Write protocol, events and head as JSON lines.
 
-    With -o, --json prints how far they go.
+    With -o, --json prints how far they go. `evenhand transfer` reads them into another storage.
     """
     from evenhand.live.export import write_export
     from evenhand.live.journal import open_journal
@@ -53,12 +52,10 @@ def command(journal: str, name: str | None, output: str | None, as_json: bool) -
 def _write(store: Journal, experiment: str, target: Path) -> Head:
     """A file of this name is a whole one."""
     from evenhand.live.export import write_export
+    from evenhand.live.unfinished import whole_file
 
-    part = target.with_name(target.name + ".part")
     try:
-        with part.open("wb") as file:
-            head = write_export(store, experiment, file)
-        os.replace(part, target)
+        with whole_file(target) as file:
+            return write_export(store, experiment, file)
     except OSError as problem:
         raise StorageFailed(f"{target} cannot be written: {problem.strerror}.") from None
-    return head

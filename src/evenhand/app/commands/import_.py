@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +30,14 @@ def command(journal: str, name: str | None, data: str, key: str | None, as_json:
     """
     path = Path(data)
     with opened(journal, name) as trial:
-        rows = _rows(path, trial.protocol.problem)
-        before = trial.head
-        count = trial.import_data(rows, source=path.name, key=key or _content(path))
+        lines: array[int] = array("q")  # where each row stands in the file
+        rows, before = _rows(path, trial.protocol.problem, lines), trial.head
+        count = trial.import_data(
+            rows,
+            source=path.name,
+            key=key or _content(path),
+            place_of=lambda n: f"{path}, line {lines[n - 1]}",
+        )
         already = trial.head == before
         status = trial.status()
     if as_json:
@@ -41,19 +48,23 @@ def command(journal: str, name: str | None, data: str, key: str | None, as_json:
     click.echo(status["sentence"])
 
 
-def _rows(path: Path, problem: Problem) -> list[tuple[str, str, float]]:
-    from evenhand.live.outcomes import parsed_outcome
-    from evenhand.study.data import lines
+def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str, str, float]]:
+    """The rows of a file one by one; the line of each is noted."""
+    from evenhand.live.outcomes import parsed_number
+    from evenhand.study.data import columns
 
-    rows = []
-    for line in lines(path, problem, ("outcome",)):
+    for line, (policy, group, text) in columns(path, ("policy", "group", "outcome")):
         try:
-            outcome = parsed_outcome(line.fields["outcome"], problem.family)
+            outcome = parsed_number(text, problem.family)
         except BadInput as error:
-            raise BadInput(f"{line.place}: {error}") from None
-        rows.append((problem.policies[line.policy], problem.group_names[line.group], outcome))
-    return rows
+            raise BadInput(f"{path}, line {line}: {error}") from None
+        lines.append(line)
+        yield policy, group, outcome
 
 
 def _content(path: Path) -> str:
-    return f"content {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    try:
+        with path.open("rb") as file:
+            return f"content {hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError as problem:
+        raise BadInput(f"{path} cannot be read: {problem.strerror}.") from None

@@ -9,7 +9,7 @@ import click
 
 from evenhand.app.journals import journal_argument, opened, read_batch, unescaped
 from evenhand.app.options import json_option, print_json
-from evenhand.errors import BadInput, Conflict, NotFound
+from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
     from evenhand.live.experiment import Experiment
@@ -27,7 +27,7 @@ def command(
     """Tell the outcome of TICKET, or all outcomes in a CSV file.
 
     With one argument after JOURNAL, that is a file with the columns ticket and outcome, as `ask` wrote it;
-    lines without an outcome are passed over.
+    lines without an outcome are passed over. All others are told or none: the first that cannot be is named.
     """
     with opened(journal, name) as trial:
         if outcome is None:
@@ -40,26 +40,29 @@ def command(
     else:
         click.echo(_words(result))
         click.echo(status["sentence"])
-    if refused := result.get("refused"):
-        others = f" So were {len(refused) - 1} others." if len(refused) > 1 else ""
-        raise Conflict(refused[0] + others)
 
 
 def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
-    """All lines are read and checked before the first is told."""
-    rows = []
+    """All lines are told, or none; a line that cannot be told is named."""
+    rows, places = [], []
     for number, row in read_batch(path):
+        place = f"{path}, line {number}"
         try:
-            trial.check_ticket(row["ticket"])
-            group = unescaped(row.get("group") or "") if trial.protocol.problem.mode == "agnostic" else None
-            rows.append((row["ticket"], _parsed(trial, row["outcome"]), group))
-        except (BadInput, NotFound) as problem:
-            raise BadInput(f"{path}, line {number}: {problem}") from None
-    answers = trial.tell_all(rows)
-    refused = [str(answer) for answer in answers if isinstance(answer, Conflict)]
-    receipts = [answer for answer in answers if not isinstance(answer, Conflict)]
+            outcome = _parsed(trial, row["outcome"])
+        except BadInput as problem:
+            raise BadInput(f"{place}: {problem}") from None
+        rows.append((row["ticket"], outcome, _group(trial, row)))
+        places.append(place)
+    receipts = trial.tell_all(rows, places=places)
     counted = sum(receipt.counted for receipt in receipts)
-    return {"told": len(receipts), "counted": counted, "late": len(receipts) - counted, "refused": refused}
+    return {"told": len(receipts), "counted": counted, "late": len(receipts) - counted, "refused": []}
+
+
+def _group(trial: Experiment, row: dict[str, str]) -> str | None:
+    """The group that a line tells; elsewhere the column repeats what `ask` wrote."""
+    if trial.protocol.problem.mode != "agnostic":
+        return None
+    return unescaped(row.get("group") or "") or None
 
 
 def _parsed(trial: Experiment, text: str) -> float:

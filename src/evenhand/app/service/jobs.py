@@ -5,6 +5,7 @@ Plans and simulations, off the request path, with a limit and a progress.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 from collections import OrderedDict
@@ -13,9 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from typing import Any
 
-from evenhand.errors import BadInput, NotFound
+import msgspec
+
+from evenhand.errors import BadInput, KeyReused, NotFound
 
 AT_ONCE, REMEMBERED = 2, 200
+REMEMBERED_KEYS = 10_000
 PLAN_SECONDS = 30.0
 MOST_CELLS = 10_000  # of a plan or simulation that the service takes on
 
@@ -31,8 +35,22 @@ class Jobs:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="job")
         self._jobs: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._by_key: OrderedDict[str, str] = OrderedDict()
+        self._requests: OrderedDict[str, bytes] = OrderedDict()  # digest of what each key was used for
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+
+    def refuse_other_request(self, key: str | None, what: str, form: msgspec.Struct) -> None:
+        """Raise where this key was used for another request, since the service began."""
+        if key is None:
+            return
+        digest = hashlib.sha256(what.encode() + b" " + msgspec.json.encode(form, order="sorted")).digest()
+        with self._lock:
+            if self._requests.setdefault(key, digest) != digest:
+                raise KeyReused(
+                    f"the key {key!r} was used for another request; take a new key for a new request."
+                )
+            while len(self._requests) > REMEMBERED_KEYS:
+                self._requests.popitem(last=False)
 
     def within(self, seconds: float, work: Callable[[], Any]) -> Any:
         """The result of some work, or a refusal when it takes too long."""

@@ -45,5 +45,7 @@ def seen_by(request: Asked, trial: Experiment, what: str) -> dict[str, Any]:
 def note_view(request: Asked, trial: Experiment, what: str) -> None:
     """Looking at outcomes before the end is an event; once a minute for each who looks at the same thing."""
     who = key_of(request)
+    if trial.is_over:
+        return  # nothing is blind any more, and the log of a decided experiment stays as it was published
     if request.app.state.views.is_new(trial.protocol.experiment, who.id, what):
         trial.view(who.name, what)

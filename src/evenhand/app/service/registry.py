@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenhand.errors import BadInput, Conflict, IntegrityFailed
+from evenhand.live.creating import refuse_used_key
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.protocol import new_protocol
@@ -55,8 +56,12 @@ class Registry:
         slot.used = time.monotonic()
         return slot.trial
 
-    def create(self, name: str, study: Study, seed: int, lease: float | None, by: str) -> Experiment:
+    def create(
+        self, name: str, study: Study, seed: int, lease: float | None, by: str, key: str | None = None
+    ) -> Experiment:
         """A new experiment; the same id with the same study, seed and lease again is the one that exists."""
+        asked = new_protocol(name, study, seed, lease, "", None)
+        refuse_used_key(self.journal, asked, key)
         names = self.names()
         if name not in names:
             if len(names) >= MOST_EXPERIMENTS:
@@ -64,12 +69,12 @@ class Registry:
                     f"a journal holds at most {MOST_EXPERIMENTS:,} experiments; start another journal."
                 )
             try:
-                Experiment.create(self.journal, study, seed=seed, name=name, lease=lease, by=by)
+                Experiment.create(self.journal, study, seed=seed, name=name, lease=lease, by=by, key=key)
             except (BadInput, IntegrityFailed):
                 if name not in self.names():  # otherwise somebody made it at the same moment
                     raise
         there = self.get(name)
-        asked, found = new_protocol(name, study, seed, lease, "", None), there.protocol
+        found = there.protocol
         if (asked.seed, asked.lease, asked.study) != (found.seed, found.lease, dumps(found.study)):
             raise Conflict(f"there is an experiment {name!r} with another protocol; take another id.")
         return there

@@ -32,7 +32,7 @@ from evenhand.app.service.jobs import PLAN_SECONDS, Jobs
 from evenhand.app.service.looks import Asked, note_view, seen_by
 from evenhand.app.service.registry import Registry, blinded
 from evenhand.app.service.studio import Studio
-from evenhand.errors import BadInput, Conflict
+from evenhand.errors import BadInput, Conflict, KeyReused
 
 PAGE = 1_000  # events in one answer
 ID = "^[A-Za-z0-9_-]{1,64}$"
@@ -48,7 +48,8 @@ MEANINGS = {
     401: "no key, or a wrong one",
     403: "the key has not this role",
     404: "no such experiment, ticket or job",
-    409: "another outcome was told before, or the experiment is stopped, paused or closed",
+    409: "another outcome was told before, the Idempotency-Key stands for another request, or the experiment "
+    "is stopped, paused or closed",
     413: "the body is too large",
     415: "the body is no JSON",
     422: "what came cannot be used; nothing was written",
@@ -87,8 +88,9 @@ def create(
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """A new experiment. The study is the study file as JSON; it is frozen from here on."""
-    made = registry.create(data.id, study_of(data.study), data.seed, data.lease, key_of(request).name)
-    return {"id": data.id, "head": str(made.head)}
+    study, by = study_of(data.study), key_of(request).name
+    made = registry.create(data.id, study, data.seed, data.lease, by, idempotency_key)
+    return {"id": data.id, "head": made.protocol.hash.hex()}
 
 
 @_get("/api/experiments/{name:str}", guards=[role("operator")])
@@ -124,10 +126,11 @@ def tell(
 
     The same again is no harm; another value is refused with 409 and written down.
     """
+    trial = registry.get(name)
     try:
-        return registry.get(name).tell(data.ticket, data.outcome, group=data.group)._asdict()
-    except Conflict:
-        if key_of(request).may("analyst"):
+        return trial.tell(data.ticket, data.outcome, group=data.group, key=idempotency_key)._asdict()
+    except Conflict as refusal:
+        if isinstance(refusal, KeyReused) or key_of(request).may("analyst"):
             raise
         # the full sentence names the outcome that is kept, which an operator may not see
         raise Conflict(
@@ -144,7 +147,7 @@ def drop(
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """A ticket that will have no outcome."""
-    registry.get(name).drop(data.ticket, data.reason, by=key_of(request).name)
+    registry.get(name).drop(data.ticket, data.reason, by=key_of(request).name, key=idempotency_key)
     return {"ticket": data.ticket, "dropped": True}
 
 
@@ -169,10 +172,11 @@ def close(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """End the experiment for good."""
+    """End the experiment for good; answers how it ended, which does not change any more."""
     trial = registry.get(name)
-    trial.close(data.reason, by=key_of(request).name)
-    return seen_by(request, trial, "status")
+    trial.close(data.reason, by=key_of(request).name, key=idempotency_key)
+    status = trial.status()
+    return {"closed": True} | {part: status[part] for part in ("experiment", "state", "decided", "answer")}
 
 
 @_get("/api/experiments/{name:str}/events", guards=[role("analyst")])
@@ -223,6 +227,7 @@ def plan(
     """What it must cost and where to sample, for the means in the study's truth."""
     from evenhand.theory.plan import plan as planned
 
+    jobs.refuse_other_request(idempotency_key, "plan", data)
     study = study_of(data.study)
     delta = data.delta or study.procedure.delta
     found: dict[str, Any] = jobs.within(
@@ -238,6 +243,7 @@ def simulate(
     """Begin a simulation; look at /api/simulate/{id} for its progress and result."""
     from evenhand.sim.simulate import simulate as simulated
 
+    jobs.refuse_other_request(idempotency_key, "simulate", data)
     study = study_of(data.study)
     truth = study.truth
     if truth is None:

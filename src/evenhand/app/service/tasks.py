@@ -30,7 +30,7 @@ FIRST_FIELDS = (
 # digests and the protocol itself are for the export
 QUIET_FIELDS = (
     "kind", "at", "state", "chance", "fold", "study", "versions", "limits", "format", "key", "part",
-    "decision",
+    "request", "answer", "decision",
 )  # fmt: skip
 
 

@@ -1,0 +1,97 @@
+"""The build: everything that the last digits of a computed number may depend on.
+
+The first event of a log names the build that wrote it, and a `build_changed` event precedes the first event
+of a writer with another one. An audit compares chances to the last digit only where the log's build is its
+own; decisions are compared always.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from evenhand import __version__
+from evenhand._kernel import fingerprint
+from evenhand.errors import BadInput
+
+Build = dict[str, str]  # what, and which version or digest of it
+
+_LONGEST = 200  # characters of an entry
+# what every release has written; later ones may add entries
+_ALWAYS = ("evenhand", "python", "numpy", "numba", "llvmlite", "machine", "processor", "c library")
+# functions of the mathematical library that kernels call, each with the range it is evaluated on
+_FUNCTIONS: tuple[tuple[Callable[[float], float], float], ...] = (
+    (math.log, 1.0), (math.log, 1e6), (math.log1p, 1.0), (math.exp, -20.0), (math.expm1, 1.0),
+    (math.lgamma, 50.0), (math.erfc, 5.0), (math.sin, 1.5), (math.cos, 1.5), (math.asin, 1.0),
+)  # fmt: skip
+
+
+def present_build() -> Build:
+    """Return the build of this process."""
+    return dict(_present())
+
+
+def checked_build(build: Build) -> Build:
+    """Return the build, or refuse one that no release can have written."""
+    missing = [name for name in _ALWAYS if name not in build]
+    if missing:
+        raise BadInput(f"versions must name {', '.join(_ALWAYS)}; {missing[0]!r} is missing.")
+    for name, version in build.items():
+        if not name.strip() or len(name) > _LONGEST or len(version) > _LONGEST:
+            raise BadInput(f"versions must be short text; {name[:40]!r} is {version[:40]!r}.")
+    return build
+
+
+@cache
+def _present() -> Build:
+    import llvmlite
+    import numba
+
+    return {
+        "evenhand": __version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "llvmlite": llvmlite.__version__,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "c library": " ".join(platform.libc_ver()),
+        "kernels": fingerprint(Path(__file__).with_name("kernels.py")),
+        "arithmetic": _arithmetic(),
+    }
+
+
+def _processor() -> str:
+    """Return what the kernels are compiled for: its name, and a digest of its features."""
+    import numba
+    from llvmlite import binding
+
+    try:
+        features = numba.config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
+    except RuntimeError:
+        features = ""  # not every system says
+    name = numba.config.CPU_NAME or binding.get_host_cpu_name()
+    return f"{name} {hashlib.sha256(features.encode()).hexdigest()[:8]}"
+
+
+def _arithmetic() -> str:
+    """Return a digest of what the mathematical library computes here.
+
+    The library chooses code by the processor it runs on, by its settings and by how it was built; its version
+    alone says little, and not every library has one. Kernels and the interpreter call the same library.
+    """
+    values = (function(scale * x) for function, scale in _FUNCTIONS for x in _points())
+    return hashlib.sha256(b"".join(map(struct.Struct("<d").pack, values))).hexdigest()[:16]
+
+
+def _points() -> Iterator[float]:
+    """Return numbers between 0 and 1 that stand in no simple ratio to one another."""
+    return (number * 0.6180339887498949 % 1.0 for number in range(1, 2049))

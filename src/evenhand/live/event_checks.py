@@ -1,0 +1,127 @@
+"""Checks of one event on its own: what the writer refuses, no reader accepts.
+
+The functions that refuse are those the writer calls before it writes. What an event must be after the events
+before it is checked by `fold`, and by `history` where the whole past of a ticket matters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from evenhand.errors import BadInput
+from evenhand.live import events as ev
+from evenhand.live.build import checked_build
+from evenhand.live.chain import Difference, Record
+from evenhand.live.clock import checked_time
+from evenhand.live.common import checked_text, optional_text
+from evenhand.live.events import AnyEvent, is_written_so
+from evenhand.live.outcomes import checked_outcome
+from evenhand.live.protocol import LIMITS, Protocol, check_lease, refuse_newer_format
+from evenhand.procedure.sampling.pick import WRITTEN_OUT
+
+_DIGEST = re.compile(r"[0-9a-f]{16}")  # 64 bits
+_REQUEST = re.compile(r"[0-9a-f]{32}")  # 128 bits
+_LATE = ("stopped", "closed", "expired", "dropped")
+_SURE = 1.0 + 1e-9  # a chance of 1 that was added up
+
+
+def check_event(record: Record, event: AnyEvent, protocol: Protocol) -> None:
+    """Refuse an event that no writer can have written, whatever came before it."""
+    if not is_written_so(event, record.body):
+        raise Difference(record.seq, "is not spelled as evenhand spells events.")
+    try:
+        checked_time(event.at)
+        optional_text(event.key, "key")
+        if event.request is not None and (event.key is None or not _REQUEST.fullmatch(event.request)):
+            raise BadInput(f"a request must be 32 hexadecimal digits of a key; it is {event.request[:40]!r}.")
+        if event.part < 0 or (event.part and event.key is None):
+            raise BadInput(f"a part must be a whole number from 0 on, of a key; it is {event.part}.")
+        if check := _CHECKS.get(type(event)):
+            check(event, protocol)
+    except BadInput as problem:
+        raise Difference(record.seq, f"cannot have been written: {problem}") from None
+    if isinstance(event, ev.BuildChanged):
+        refuse_newer_format(record.seq, event.format)
+
+
+def _check_created(event: ev.Created, protocol: Protocol) -> None:
+    optional_text(event.by, "by")
+
+
+def _check_asked(event: ev.Asked, protocol: Protocol) -> None:
+    _check_digest(event.state)
+    _check_digest(event.chance)
+    written_out = len(protocol.policies) <= WRITTEN_OUT
+    if (event.p is not None) != written_out or not 0.0 <= (event.p or 0.0) <= _SURE:
+        expected = "a number from 0 to 1" if written_out else "left out where there are so many policies"
+        raise BadInput(f"the chance must be {expected}; it is {event.p}.")
+    optional_text(event.worker, "worker")
+    if event.lease is not None:
+        check_lease(event.lease)
+
+
+def _check_told(event: ev.Told | ev.Imported | ev.Amended, protocol: Protocol) -> None:
+    _check_outcome(event, protocol)
+    if event.sums is not None:
+        _check_digest(event.sums)
+
+
+def _check_late(event: ev.Late, protocol: Protocol) -> None:
+    _check_outcome(event, protocol)
+    if event.why not in _LATE:
+        raise BadInput(f"an outcome is late because it came {', '.join(_LATE)}; not {event.why[:40]!r}.")
+
+
+def _check_imported(event: ev.Imported, protocol: Protocol) -> None:
+    _check_told(event, protocol)
+    checked_text(event.source, "source")
+    if not 1 <= event.row <= event.rows:
+        raise BadInput(f"rows must be numbered from 1 to {event.rows}; this one is {event.row}.")
+
+
+def _check_amended(event: ev.Amended, protocol: Protocol) -> None:
+    _check_told(event, protocol)
+    checked_text(event.reason, "reason")
+    checked_text(event.by, "by", LIMITS["name_characters"])
+    if event.sums is not None and not event.counted:
+        raise BadInput("an outcome that does not count leads to no sums.")
+
+
+def _check_outcome(
+    event: ev.Told | ev.Late | ev.Amended | ev.Imported | ev.Refused, protocol: Protocol
+) -> None:
+    checked_outcome(event.outcome, protocol.problem.family)
+
+
+def _check_digest(digest: str) -> None:
+    if not _DIGEST.fullmatch(digest):
+        raise BadInput(f"a digest must be 16 hexadecimal digits; it is {digest[:40]!r}.")
+
+
+def _check_reason(event: ev.Dropped | ev.Paused | ev.Resumed | ev.Closed, protocol: Protocol) -> None:
+    checked_text(event.reason, "reason")
+    optional_text(event.by, "by")
+
+
+def _check_viewed(event: ev.Viewed, protocol: Protocol) -> None:
+    checked_text(event.by, "by")
+    checked_text(event.what, "what")
+
+
+def _check_answered(event: ev.Answered, protocol: Protocol) -> None:
+    if event.key is None:
+        raise BadInput("an answer must have the key of its request; it has none.")
+
+
+def _check_build(event: ev.BuildChanged, protocol: Protocol) -> None:
+    checked_build(event.versions)
+
+
+_CHECKS: dict[type, Callable[[Any, Protocol], None]] = {
+    ev.Created: _check_created, ev.Asked: _check_asked, ev.Told: _check_told, ev.Late: _check_late,
+    ev.Dropped: _check_reason, ev.Amended: _check_amended, ev.Imported: _check_imported,
+    ev.Refused: _check_outcome, ev.Paused: _check_reason, ev.Resumed: _check_reason, ev.Closed: _check_reason,
+    ev.Viewed: _check_viewed, ev.Answered: _check_answered, ev.BuildChanged: _check_build,
+}  # fmt: skip

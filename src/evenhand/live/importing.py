@@ -1,0 +1,179 @@
+"""Data collected before: checked as they come, kept in little memory, written in pieces.
+
+All rows are one act in one transaction. Only the first event carries the key of the import.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from evenhand.errors import BadInput, Closed
+from evenhand.live import events as ev
+from evenhand.live.common import refuse_unless_open
+from evenhand.live.events import encode
+from evenhand.live.fold import Fold
+from evenhand.live.index import index_of
+from evenhand.live.outcomes import checked_outcome, first_bad
+from evenhand.live.session import Session
+from evenhand.live.tables import BEGAN, Index
+from evenhand.live.turn import Entry
+from evenhand.model.problem import Problem
+from evenhand.procedure.order import depends_on_order, new_order, note_order, refuse_sorted
+
+AT_ONCE = 500  # rows checked or written in one piece: more would keep the garbage collector busy
+
+
+class Rows:
+    """Rows as columns: 16 bytes each, however many there are."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.policies = array("i")
+        self.groups = array("i")
+        self.outcomes = array("d")
+        self._policy_numbers = {name: number for number, name in enumerate(problem.policies)}
+        self._group_numbers = {name: number for number, name in enumerate(problem.group_names)}
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+    def add(self, policy: str, group: str, outcome: Any) -> None:
+        """One more row; whether the family allows its number is checked later, many at a time."""
+        if type(outcome) is not float:
+            outcome = checked_outcome(outcome, self.problem.family)
+        k, g = self._policy_numbers.get(policy), self._group_numbers.get(group)
+        if k is None or g is None:
+            k, g = self.problem.policy_index(policy), self.problem.group_index(group)  # one of them raises
+        self.policies.append(k)
+        self.groups.append(g)
+        self.outcomes.append(outcome)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all rows, in hexadecimal digits; the same on every machine."""
+        found = hashlib.sha256()
+        for column, kind in ((self.policies, "<i4"), (self.groups, "<i4"), (self.outcomes, "<f8")):
+            found.update(np.asarray(column).astype(kind).tobytes())
+        return found.hexdigest()
+
+
+def checked_rows(rows: Iterable[Any], problem: Problem, place_of: Callable[[int], str]) -> Rows:
+    """What may be imported; the first row that may not is named, by its number's `place_of`."""
+    checked, coming = Rows(problem), iter(rows)
+    while True:
+        begun = len(checked)
+        try:
+            for row in itertools.islice(coming, AT_ONCE):
+                _add(checked, row, place_of)
+        finally:  # also where a later row was refused: the first is named
+            _refuse_bad_outcomes(checked, begun, place_of)
+        if len(checked) == begun:
+            break
+    if begun == 0:
+        raise BadInput("an import must hold at least one outcome; it holds none.")
+    return checked
+
+
+def import_rows(session: Session, rows: Rows, source: str) -> int:
+    """Count outcomes collected before, as one act."""
+    fold = session.fold
+    refuse_unless_open(fold, "take data")
+    if fold.stop is not None:
+        raise Closed("the experiment has stopped; data collected elsewhere cannot be added to its decision.")
+    if depends_on_order(fold.protocol.problem, fold.protocol.procedure):
+        _refuse_sorted(rows)
+    stamp, tickets = session.stamp(), fold.tickets
+    session.name_build(stamp["at"], stamp.get("back", 0.0))
+    for start in range(0, len(rows), AT_ONCE):
+        session.emit_all(_events(fold, rows, start, tickets, source, stamp))
+    return len(rows)
+
+
+def _refuse_sorted(rows: Rows) -> None:
+    """Refuse rows that were sorted by outcome, where the evidence depends on their order."""
+    k, l = rows.problem.shape
+    order = new_order((l, k))
+    policies, groups = (np.asarray(column).astype(np.int64) for column in (rows.policies, rows.groups))
+    note_order(order, policies, groups, np.asarray(rows.outcomes))
+    refuse_sorted(rows.problem, order)
+
+
+def _add(rows: Rows, row: Any, place_of: Callable[[int], str]) -> None:
+    try:
+        policy, group, outcome = row
+        rows.add(policy, group, outcome)
+    except BadInput as error:
+        raise BadInput(f"{place_of(len(rows) + 1)}: {error}") from None
+    except (TypeError, ValueError):
+        place = place_of(len(rows) + 1)
+        raise BadInput(f"{place} must be (policy, group, outcome); it is {row!r}.") from None
+
+
+def _refuse_bad_outcomes(rows: Rows, begun: int, place_of: Callable[[int], str]) -> None:
+    """Raise for the first row after so many whose number cannot come from the family."""
+    family, outcomes = rows.problem.family, rows.outcomes[begun:]
+    bad = first_bad(np.asarray(outcomes), family)
+    if bad is not None:
+        try:
+            checked_outcome(outcomes[bad], family)
+        except BadInput as error:
+            raise BadInput(f"{place_of(begun + bad + 1)}: {error}") from None
+
+
+def _events(
+    fold: Fold, rows: Rows, start: int, tickets: int, source: str, stamp: dict[str, Any]
+) -> Iterator[tuple[ev.Imported, Entry]]:
+    """The events of the next rows and what is stored of them, each made when those before are folded.
+
+    The first of all has the whole stamp, the others its time.
+    """
+    policies, groups, piece = rows.problem.policies, rows.problem.group_names, slice(start, start + AT_ONCE)
+    time: dict[str, Any] = {name: value for name, value in stamp.items() if name in ("at", "back")}
+    form, total = _Form(len(rows), source, **time), len(rows)
+    cells = zip(rows.policies[piece], rows.groups[piece], rows.outcomes[piece], strict=True)
+    for number, (k, g, outcome) in enumerate(cells, start=start + 1):
+        ticket, cell = tickets + number, k * len(groups) + g
+        event = ev.Imported(
+            ticket=ticket, policy=policies[k], group=groups[g], outcome=outcome, row=number, rows=total,
+            source=source, sums=fold.sums_with(cell, outcome).digest(ticket, cell),
+            **(stamp if number == 1 else time),
+        )  # fmt: skip
+        if number == 1:
+            yield event, (encode(event), index_of(event, 0, cell))
+        else:
+            yield event, (form.encoded(event), Index(ticket, BEGAN, cell))
+
+
+class _Form:
+    """Writes the bytes that `encode` gives, for events of one import, which differ in a few fields only."""
+
+    def __init__(self, rows: int, source: str, at: str, back: float = 0.0) -> None:
+        backwards = f',"back":{back!r}' if back else ""
+        self._begin = f'{{"at":"{at}"{backwards},"group":'
+        self._end = f',"rows":{rows},"source":{_text(source)},"sums":'
+        self._texts: dict[str, str] = {}
+
+    def encoded(self, event: ev.Imported) -> bytes:
+        text = (
+            f'{self._begin}{self._name(event.group)},"kind":"imported","outcome":{event.outcome!r},'
+            f'"policy":{self._name(event.policy)},"row":{event.row}{self._end}"{event.sums}","ticket":'
+            f"{event.ticket}}}"
+        )
+        return text.encode()
+
+    def _name(self, name: str) -> str:
+        known = self._texts.get(name)
+        if known is None:
+            known = self._texts[name] = _text(name)
+        return known
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

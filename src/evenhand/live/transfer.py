@@ -1,0 +1,94 @@
+"""From an export into another storage: SQLite to PostgreSQL and back, event by event, with the same head."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from evenhand.errors import BadInput, IntegrityFailed
+from evenhand.live import events as ev
+from evenhand.live.audit import audit, is_journal
+from evenhand.live.chain import Head
+from evenhand.live.events import AnyEvent, Created, decode
+from evenhand.live.export import Export
+from evenhand.live.index import index_of
+from evenhand.live.journal import Journal, open_journal
+from evenhand.live.protocol import Protocol
+
+_AT_ONCE = 5_000  # events handed to the database in one go
+
+
+class Transferred(NamedTuple):
+    """What was transferred."""
+
+    experiment: str
+    events: int
+    head: str
+
+
+def transfer(export: Path, address: str) -> Transferred:
+    """Write the log of an export into a journal, made where there is none; all of it or nothing.
+
+    The export is audited first: what does not follow is not transferred.
+    """
+    if is_journal(str(export)):
+        raise BadInput(f"{export} is a journal; write an export of it first with `evenhand export`.")
+    found = audit(str(export))
+    if not found.identical:
+        raise IntegrityFailed(f"{export} is not transferred: {found.first_difference}")
+    source = Export(export)
+    journal = open_journal(address, create=True)
+    try:
+        _write(journal, source, Head(found.events, bytes.fromhex(found.head)))
+    finally:
+        journal.close()
+    return Transferred(source.experiment, found.events, found.head)
+
+
+def _write(journal: Journal, source: Export, head: Head) -> None:
+    """Write the whole log; the same log again is no harm."""
+    if source.experiment in journal.experiments():
+        if journal.head(source.experiment) == head:
+            return
+        raise BadInput(
+            f"the journal holds another experiment {source.experiment!r} already; transfer to another one."
+        )
+    cells = _Cells()
+    with journal.begin(source.experiment) as turn:
+        for record in source.read():
+            event = decode(record)
+            turn.append([(record.body, index_of(event, record.seq, cells.of(event, record.hash)))])
+            if isinstance(event, ev.Snapshot):
+                turn.mark_snapshot()
+            if record.seq % _AT_ONCE == 0:
+                turn.flush()  # memory does not grow with the log
+        if turn.head != head:
+            raise IntegrityFailed("the export changed while it was read; transfer it again.")
+
+
+class _Cells:
+    """Where the outcomes of an audited log count."""
+
+    def __init__(self) -> None:
+        self._protocol: Protocol | None = None
+        self._out: dict[int, tuple[str, str | None]] = {}  # policy and group of the tickets that are out
+
+    def of(self, event: AnyEvent, hash_: bytes) -> int | None:
+        """The number of the cell in which the event's outcome counts, if it has one that does."""
+        if isinstance(event, Created):
+            self._protocol = Protocol.read(event, hash_)
+        elif isinstance(event, ev.Asked):
+            self._out[event.ticket] = event.policy, event.group
+        elif isinstance(event, ev.Told):
+            policy, group = self._out.pop(event.ticket)
+            return self._number(policy, event.group or group)
+        elif isinstance(event, ev.Imported) or (isinstance(event, ev.Amended) and event.counted):
+            return self._number(event.policy, event.group)
+        elif isinstance(event, (ev.Late, ev.Dropped, ev.Expired)):
+            self._out.pop(event.ticket, None)
+        return None
+
+    def _number(self, policy: str, group: str | None) -> int:
+        assert self._protocol is not None
+        assert group is not None
+        return self._protocol.policies[policy] * len(self._protocol.groups) + self._protocol.groups[group]
