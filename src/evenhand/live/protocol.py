@@ -140,8 +140,8 @@ def _check_protocol(
             "sampling 'oracle' follows the true means, which a live experiment does not know; take "
             "another rule."
         )
-    spec = compile_spec(study.problem, study.procedure, recorded=recorded)  # refuses what has no compiled form
-    check_start(spec)
+    # refuses also what has no compiled form
+    check_start(compile_spec(study.problem, study.procedure, recorded=recorded))
 
 
 def check_lease(lease: float) -> None:
