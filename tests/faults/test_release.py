@@ -203,6 +203,8 @@ def test_a_log_that_another_program_put_back_under_a_writer_is_noticed(tmp_path:
                 trial.ask()
     with pytest.raises(IntegrityFailed, match="older or another copy"):
         Experiment.open(str(address))
-    journal = open_journal(str(address), write=False)
+    with pytest.raises(IntegrityFailed, match="older or another copy"):
+        open_journal(str(address), write=False)
+    journal = open_journal(str(address), write=False, allow_missing=True)
     assert journal.head("main").seq == 7
     journal.close()

@@ -102,7 +102,9 @@ def test_sorted_rows_are_taken_where_their_order_does_not_matter(family: eh.Bern
     xs = np.sort(np.round(np.random.default_rng(4).exponential(2.0, size=40)))
     verdict = judged(family, xs)
     assert not any("order" in sentence for sentence in verdict.words())
-    assert judged(family, xs[::-1]).evidence == verdict.evidence
+    assert judged(family, xs[::-1]).evidence == pytest.approx(
+        verdict.evidence, rel=1e-12
+    )  # a sum rounds by its order
 
 
 def test_sorted_rows_are_taken_by_rules_that_have_no_order() -> None:

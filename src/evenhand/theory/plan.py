@@ -41,11 +41,9 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """T* lies in [time_low, time_high], and the allocation takes at most time_high. eq:lower_bound_m_sbfc,
-    eq:lower_bound_ext2.
+    """T* lies in [time_low, time_high]. eq:lower_bound_m_sbfc, eq:lower_bound_ext2.
 
-    With sampling costs, times and samples are counted in cost.
-    """
+    The allocation takes at most time_high. With sampling costs, times and samples are counted in cost."""
 
     problem: Problem
     means: Array  # K x L, as given

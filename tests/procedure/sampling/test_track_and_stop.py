@@ -88,7 +88,7 @@ def times_of_ascent(converging: bool, steps: int) -> tuple[float, float]:
     v, c, values = np.empty((3, 5)), np.empty((3, 5)), np.empty(5)
 
     def nearest(weights: np.ndarray) -> int:
-        effective(run.spec, run.state, weights, v)
+        effective(run.spec, run.state, run.work, weights, v)
         return int(pieces_at(run.spec, run.work, leader, v, 0.0, values))
 
     best = 0.0
