@@ -31,9 +31,9 @@ from benchmarks.rows import Row, less, seconds
 from evenhand._kernel import kernel
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import BERNOULLI, GAUSSIAN
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
 from evenhand.theory import inner
-from evenhand.theory.bulk import beat_all
+from evenhand.theory.beat_bulk import beat_all
 from tests.oracles import Cells, beaten, conic_value, divergence, scip_model
 
 Array = NDArray[np.float64]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rows import Row
-from evenhand.report.figures.save import svg
-from evenhand.report.figures.style import (
+from evenhand.reports.figures.save import svg
+from evenhand.reports.figures.style import (
     BLUE,
     DASHES,
     GREY,
@@ -30,7 +30,7 @@ from evenhand.report.figures.style import (
     Canvas,
     Scale,
 )
-from evenhand.report.figures.style import number as written
+from evenhand.reports.figures.style import number as written
 
 HOME = Path(__file__).parent / "history"
 RUNS = HOME / "runs.jsonl"

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 
 import evenhand as eh
-from evenhand.app.commands.paper import paper_room
-from evenhand.sim.truths import Drawn
+from evenhand.cli.paper import paper_room
+from evenhand.simulation.outcome_laws import Drawn
 
 POLICIES = 50
 MIXES = ((33, 33), (20, 40), (20, 80), (10, 45), (10, 80), (10, 90), (4, 48))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import evenhand as eh
-from evenhand.app.commands.paper import paper_room
+from evenhand.cli.paper import paper_room
 
 
 class Row(NamedTuple):

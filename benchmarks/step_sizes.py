@@ -11,7 +11,7 @@ import argparse
 from dataclasses import replace
 
 import evenhand as eh
-from evenhand.app.commands.paper import paper_room
+from evenhand.cli.paper import paper_room
 
 STEPS = (1.0, 0.1, 0.03, 0.01)
 RISKS = (0.2, 0.014, 0.0005)

@@ -11,8 +11,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from evenhand.sim.executors import open_executor
-from evenhand.sim.sweep import Sweep, grid, sweep
+from evenhand.simulation.executors import open_executor
+from evenhand.simulation.sweep import Sweep, grid, sweep
 from evenhand.study import Truth, load
 
 TEMPTING = (-0.9, -0.6)  # how far the tempting policy misses its floor

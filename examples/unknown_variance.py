@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import evenhand as eh
-from evenhand.sim.runs import rate
+from evenhand.simulation.runs import rate
 from evenhand.study import Study, Truth
 
 POLICIES, GROUPS = ["a", "b", "c"], {"north": 0.5, "south": 0.5}

@@ -22,9 +22,9 @@ from evenhand.paper import (
 from evenhand.paper.contestants import Setting, took
 
 from evenhand.errors import BadInput, nearest
-from evenhand.report.document import Report
-from evenhand.report.files import save_picture
-from evenhand.report.sections import Section
+from evenhand.reports.captioned_figures import save_picture
+from evenhand.reports.document import Report
+from evenhand.reports.page_parts import Section
 
 EXPERIMENTS: dict[str, Any] = {
     "example": three_treatments,

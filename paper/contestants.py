@@ -15,8 +15,8 @@ from evenhand.paper.trial_data import Trial
 
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Budget, Procedure, TrackAndStop
-from evenhand.sim.runs import Runs, rate, standard_error
-from evenhand.sim.simulate import simulate
+from evenhand.simulation.runs import Runs, rate, standard_error
+from evenhand.simulation.simulate import simulate
 
 INITIAL = 5  # samples per cell before the rule takes over, as in the paper
 CAP = 20_000  # Algorithm 1 with its constant step often does not stop; it ends here and counts so

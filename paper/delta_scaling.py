@@ -11,8 +11,8 @@ from evenhand.paper.contestants import Setting
 from evenhand.paper.curves import Axes, Point, curves
 from evenhand.paper.heat import allocation_pictures
 
-from evenhand.report.sections import Picture, Section, Strong, Table, table
-from evenhand.sim.runs import Runs, standard_error
+from evenhand.reports.page_parts import Picture, Section, Strong, Table, table
+from evenhand.simulation.runs import Runs, standard_error
 from evenhand.theory.plan import plan
 
 STEPS = len(published.DELTA_SCALING) * 4

@@ -10,7 +10,7 @@ from evenhand.paper import contestants, instances, published
 from evenhand.paper.contestants import Setting
 from evenhand.paper.curves import Axes, Point, curves
 
-from evenhand.report.sections import Picture, Section, Strong, table
+from evenhand.reports.page_parts import Picture, Section, Strong, table
 from evenhand.theory.plan import plan
 
 STEPS = len(published.FEASIBILITY_GAP) * 4

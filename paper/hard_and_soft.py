@@ -11,8 +11,8 @@ from evenhand.paper.contestants import Setting
 from evenhand.paper.curves import Axes, Point, curves
 from evenhand.paper.heat import allocation_pictures
 
-from evenhand.report.sections import Picture, Section, Strong, Table, table
-from evenhand.sim.runs import Runs
+from evenhand.reports.page_parts import Picture, Section, Strong, Table, table
+from evenhand.simulation.runs import Runs
 from evenhand.theory.plan import Plan, plan
 
 STEPS = len(published.HARD_AND_SOFT) * 4

@@ -8,10 +8,10 @@ from dataclasses import replace
 from numpy.typing import ArrayLike
 
 from evenhand.model.problem import Problem
-from evenhand.report.pictures import allocation_picture
-from evenhand.report.sections import Picture
-from evenhand.report.sources.common import shares, true_standings
-from evenhand.sim.runs import Runs
+from evenhand.reports.captioned_figures import allocation_picture
+from evenhand.reports.page_parts import Picture
+from evenhand.reports.sections.common import shares, true_standings
+from evenhand.simulation.runs import Runs
 from evenhand.theory.plan import plan
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.model.constraints import Constraint, Floors, Penalty
 from evenhand.model.families import Bernoulli, Gaussian
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Constraint, Floors, Penalty
 from evenhand.procedure.randomness import SCENARIOS, uniform
 
 Array = NDArray[np.float64]

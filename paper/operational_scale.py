@@ -11,11 +11,11 @@ from evenhand.paper.contestants import DEFAULT, MATCHED, Setting
 
 from evenhand.model.families import Bernoulli, Gaussian
 from evenhand.procedure.spec import Procedure
-from evenhand.report.pictures import success_picture
-from evenhand.report.rows import Success
-from evenhand.report.sections import Section, Strong, table
-from evenhand.sim.runs import Runs
-from evenhand.sim.truths import Drawn
+from evenhand.reports.captioned_figures import success_picture
+from evenhand.reports.page_parts import Section, Strong, table
+from evenhand.reports.rows import Success
+from evenhand.simulation.outcome_laws import Drawn
+from evenhand.simulation.runs import Runs
 
 BATCH, SUBGRADIENT_STEPS, INITIAL = 10, 3, 2
 CHECKPOINTS = 6

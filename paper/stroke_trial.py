@@ -9,9 +9,9 @@ from evenhand.paper import contestants, instances, published, trial_data
 from evenhand.paper.contestants import CONVERGING, DEFAULT, LITERAL, POLICY_LEVEL, UNIFORM, Setting
 from evenhand.paper.heat import allocation_pictures
 
-from evenhand.report.pictures import success_picture
-from evenhand.report.rows import Success
-from evenhand.report.sections import Section, Strong, Table, table
+from evenhand.reports.captioned_figures import success_picture
+from evenhand.reports.page_parts import Section, Strong, Table, table
+from evenhand.reports.rows import Success
 from evenhand.theory.plan import plan
 
 BUDGET = 6_000

@@ -8,7 +8,7 @@ from evenhand.paper import contestants, instances
 from evenhand.paper.contestants import Setting
 
 from evenhand.procedure.spec import Procedure
-from evenhand.report.sections import Section, Strong, table
+from evenhand.reports.page_parts import Section, Strong, table
 from evenhand.theory.plan import plan
 
 EPSILONS = (0.5, 0.1, 0.01)

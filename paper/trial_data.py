@@ -17,10 +17,10 @@ from pathlib import Path
 from evenhand.paper import instances
 
 from evenhand.errors import BadInput
-from evenhand.model.constraints import Floors
 from evenhand.model.families import Bernoulli
 from evenhand.model.problem import Problem
-from evenhand.report.sections import Field, Table, table
+from evenhand.model.requirements import Floors
+from evenhand.reports.page_parts import Field, Table, table
 
 # a patient is well after 14 days when none of these happened
 DEFINITIONS = {

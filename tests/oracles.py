@@ -25,7 +25,7 @@ from scipy.special import kl_div
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 
 Array = NDArray[np.float64]
 

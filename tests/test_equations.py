@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import click
 import pytest
 
-from evenhand.app.cli import group, main
-from evenhand.app.commands.paper import paper_room
+from evenhand.cli.main import group, main
+from evenhand.cli.paper import paper_room
 
 ROOT = Path(__file__).parents[1]
 INDEX = ROOT / "docs" / "equations.md"
@@ -258,8 +258,8 @@ def test_make_where_finds_labels_with_a_function_and_labels_without_one() -> Non
     assert bash is not None
     for label, expected in {
         "f_mu_opt": ("src/evenhand/theory/regions/box.py", "docs/equations.md"),
-        "eq:stopping_statistics": ("src/evenhand/procedure/pieces.py", "docs/equations.md"),
-        "lemma: counter_set_calculation": ("src/evenhand/theory/pieces.py", "docs/equations.md"),
+        "eq:stopping_statistics": ("src/evenhand/procedure/alternatives.py", "docs/equations.md"),
+        "lemma: counter_set_calculation": ("src/evenhand/theory/alternatives.py", "docs/equations.md"),
         "table:ist_pcs": ("paper/stroke_trial.py", "docs/equations.md"),
         "sec: algorithm": ("docs/equations.md",),
     }.items():

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 import evenhand as eh
 from evenhand.errors import BadInput, Undecidable
-from evenhand.model.constraints import Constraint
 from evenhand.model.families import Family
+from evenhand.model.requirements import Constraint
 from evenhand.procedure.spec import SAMPLING
-from evenhand.report.scenarios import scenario_grid
+from evenhand.reports.dossier_scenarios import scenario_grid
 from evenhand.study import Truth
 
 Array = NDArray[np.float64]
@@ -421,9 +421,9 @@ def test_a_set_of_the_users_own_is_planned_like_the_same_floors_in_other_units(s
 
 
 def test_small_numbers_are_not_shown_as_0() -> None:
-    from evenhand.app.commands.judge import _number as in_terminal
-    from evenhand.app.service.templating import _number as on_page
-    from evenhand.report.figures.style import number, tick_label
+    from evenhand.cli.judge import _number as in_terminal
+    from evenhand.reports.figures.style import number, tick_label
+    from evenhand.service.rendering import _number as on_page
 
     assert [in_terminal(2.5e-7), on_page(-2.5e-7), number(2.5e-7)] == ["2.50e-07", "-2.50e-07", "2.50e-07"]
     assert [in_terminal(0.0), on_page(0.25), number(0.25), number(0.0)] == [

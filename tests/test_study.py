@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import BadInput
-from evenhand.model.constraints import All, Caps, Floors, Gap
+from evenhand.model.requirements import All, Caps, Floors, Gap
 from evenhand.study import Study, Truth, dumps, load, loads
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))

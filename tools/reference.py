@@ -22,7 +22,7 @@ WITH_MEMBERS = ("Problem", "Study", "Plan", "Runs", "Experiment", "Verdict", "Re
 
 def commands() -> str:
     """Every command: what it does, how it is called, its arguments and options."""
-    from evenhand.app.cli import group
+    from evenhand.cli.main import group
 
     context = click.Context(group, info_name="evenhand", **group.context_settings)
     parts = []
@@ -35,7 +35,7 @@ def commands() -> str:
 
 def http() -> str:
     """Every route: who may call it, what it takes."""
-    from evenhand.app.service.build import Settings, create_app
+    from evenhand.service.app import Settings, create_app
 
     with tempfile.TemporaryDirectory() as folder:
         app = create_app(Settings(str(Path(folder) / "journal.db")))

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing is imported at run time
-    from evenhand.app.client import connect as connect
     from evenhand.errors import BadInput as BadInput
     from evenhand.errors import Closed as Closed
     from evenhand.errors import Conflict as Conflict
@@ -25,22 +24,9 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.errors import NotFound as NotFound
     from evenhand.errors import StorageFailed as StorageFailed
     from evenhand.errors import Undecidable as Undecidable
-    from evenhand.judge.evaluate import assert_meets as assert_meets
-    from evenhand.judge.evaluate import evaluate as evaluate
-    from evenhand.judge.verdict import Verdict as Verdict
-    from evenhand.judge.verdict import judge as judge
+    from evenhand.evaluation.evaluate import assert_meets as assert_meets
+    from evenhand.evaluation.evaluate import evaluate as evaluate
     from evenhand.live.experiment import Experiment as Experiment
-    from evenhand.model.constraints import All as All
-    from evenhand.model.constraints import Caps as Caps
-    from evenhand.model.constraints import Convex as Convex
-    from evenhand.model.constraints import Dispersion as Dispersion
-    from evenhand.model.constraints import Floors as Floors
-    from evenhand.model.constraints import Gap as Gap
-    from evenhand.model.constraints import NoConstraint as NoConstraint
-    from evenhand.model.constraints import Penalty as Penalty
-    from evenhand.model.constraints import Polyhedron as Polyhedron
-    from evenhand.model.constraints import Quota as Quota
-    from evenhand.model.constraints import Ratio as Ratio
     from evenhand.model.families import Bernoulli as Bernoulli
     from evenhand.model.families import Binomial as Binomial
     from evenhand.model.families import Bounded as Bounded
@@ -50,19 +36,33 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.model.families import GaussianUnknown as GaussianUnknown
     from evenhand.model.families import Poisson as Poisson
     from evenhand.model.problem import Problem as Problem
+    from evenhand.model.requirements import All as All
+    from evenhand.model.requirements import Caps as Caps
+    from evenhand.model.requirements import Convex as Convex
+    from evenhand.model.requirements import Dispersion as Dispersion
+    from evenhand.model.requirements import Floors as Floors
+    from evenhand.model.requirements import Gap as Gap
+    from evenhand.model.requirements import NoConstraint as NoConstraint
+    from evenhand.model.requirements import Penalty as Penalty
+    from evenhand.model.requirements import Polyhedron as Polyhedron
+    from evenhand.model.requirements import Quota as Quota
+    from evenhand.model.requirements import Ratio as Ratio
     from evenhand.procedure.spec import Budget as Budget
     from evenhand.procedure.spec import Calibrated as Calibrated
     from evenhand.procedure.spec import Procedure as Procedure
     from evenhand.procedure.spec import TrackAndStop as TrackAndStop
-    from evenhand.report.document import Report as Report
-    from evenhand.report.document import report as report
-    from evenhand.sim.runs import Runs as Runs
-    from evenhand.sim.simulate import calibrate as calibrate
-    from evenhand.sim.simulate import compare as compare
-    from evenhand.sim.simulate import simulate as simulate
+    from evenhand.reports.document import Report as Report
+    from evenhand.reports.document import report as report
+    from evenhand.service.client import connect as connect
+    from evenhand.simulation.runs import Runs as Runs
+    from evenhand.simulation.simulate import calibrate as calibrate
+    from evenhand.simulation.simulate import compare as compare
+    from evenhand.simulation.simulate import simulate as simulate
     from evenhand.study import Study as Study
     from evenhand.theory.plan import Plan as Plan
     from evenhand.theory.plan import plan as plan
+    from evenhand.verdicts.judge import Verdict as Verdict
+    from evenhand.verdicts.judge import judge as judge
 
 __version__ = "0.1.0"
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 
 sys.exit(main())

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from evenhand import __version__
-from evenhand.app.cli import Commands, group, main
+from evenhand.cli.main import Commands, group, main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STROKE = str(EXAMPLES / "stroke.toml")
@@ -148,7 +148,7 @@ def test_a_tie_exits_with_2_and_says_so(run: Run, tmp_path: Path) -> None:
 
 
 def test_help_lists_every_command_without_the_compiler() -> None:
-    script = "import sys; from evenhand.app.cli import main; main(['--help']); print(sorted(sys.modules))"
+    script = "import sys; from evenhand.cli.main import main; main(['--help']); print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "plan" in done.stdout
     for heavy in ("numba", "scipy", "highspy", "sqlalchemy", "matplotlib", "litestar"):

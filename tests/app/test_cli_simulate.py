@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.app.cli import main
-from evenhand.sim.runs import Runs
+from evenhand.cli.main import main
+from evenhand.simulation.runs import Runs
 from evenhand.study import dumps
 from tests.sim.studies import coins
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from selenium import webdriver
 
 import evenhand as eh
-from evenhand.app.cli import main
-from evenhand.app.story import tell_story
+from evenhand.cli.demo import tell_story
+from evenhand.cli.main import main
 from evenhand.study import Study, Truth
 
 EASY = Study(

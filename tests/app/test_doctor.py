@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.app.cli import main
-from evenhand.app.commands.doctor import examine, sqlite_health
+from evenhand.cli.main import main
+from evenhand.cli.tools import examine, sqlite_health
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 import evenhand as eh
-from evenhand.app import extras
-from evenhand.app.cli import group, main
-from evenhand.app.story import tell_story
+from evenhand.cli import extras
+from evenhand.cli.demo import tell_story
+from evenhand.cli.main import group, main
 from evenhand.study import Study, Truth
 
 OTHERS = ("sqlalchemy", "jinja2", "matplotlib", "narwhals", "uvicorn")

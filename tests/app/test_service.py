@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 
-from evenhand.app.service.build import BODY_BYTES, Settings, create_app
-from evenhand.app.service.keys import Keys
+from evenhand.service.app import BODY_BYTES, Settings, create_app
+from evenhand.service.keys import Keys
 
 NAMES = ("steady", "bold")
 STUDY: dict[str, Any] = {

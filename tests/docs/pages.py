@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]

@@ -12,14 +12,14 @@ import pytest
 from click.shell_completion import ShellComplete, get_completion_class
 
 import evenhand as eh
-from evenhand.app.cli import group
-from evenhand.app.service.manners import STATUS
+from evenhand.cli.main import group
 from evenhand.live.events import AnyEvent
-from evenhand.model.constraints import CONSTRAINTS
 from evenhand.model.families import FAMILIES
 from evenhand.model.problem import MODES
+from evenhand.model.requirements import CONSTRAINTS
 from evenhand.procedure.spec import SAMPLING, STOPPING, Procedure, TrackAndStop
-from evenhand.study.tables import FAMILY_KEYS, PROBLEM_KEYS
+from evenhand.service.responses import STATUS
+from evenhand.study.problem_tables import FAMILY_KEYS, PROBLEM_KEYS
 from evenhand.study.truth import Truth
 from tests.docs.pages import PAGES, ROOT, blocks, name_of
 from tools import reference

@@ -16,8 +16,8 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from evenhand.errors import EvenhandError
-from evenhand.live import points
-from evenhand.live.asking import Ask
+from evenhand.live import fault_points
+from evenhand.live.ask_and_tell import Ask
 from evenhand.live.experiment import Experiment
 from evenhand.live.protocol import Protocol
 from tests.live.world import SetClock, even
@@ -69,7 +69,7 @@ def serve(pipe: Connection, address: str) -> None:
                 _die_at(arguments)
                 continue
             pipe.send(answer(trial, name, arguments))
-    points.hook = None
+    fault_points.hook = None
 
 
 def answer(trial: Experiment, name: str, arguments: dict[str, Any]) -> Any:
@@ -170,9 +170,9 @@ def migrate(pipe: Connection, address: str, die: bool) -> None:
     """Open a journal of version 1 with a program that knows version 3."""
     import sqlalchemy as sa
 
-    from evenhand.live import schema, tables
+    from evenhand.live import schema
 
-    tables.SCHEMA = 3  # type: ignore[misc]
+    schema.SCHEMA = 3  # type: ignore[misc]
     schema.MIGRATIONS[1] = lambda connection: connection.execute(sa.text("CREATE TABLE extra (x INTEGER)"))  # type: ignore[assignment,return-value]
     schema.MIGRATIONS[2] = lambda connection: connection.execute(sa.text("INSERT INTO extra VALUES (1)"))  # type: ignore[assignment,return-value]
     if die:
@@ -190,4 +190,4 @@ def _die_at(number: int) -> None:
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    points.hook = maybe_die
+    fault_points.hook = maybe_die

@@ -7,7 +7,7 @@ import signal
 from multiprocessing.connection import Connection
 
 from evenhand.errors import EvenhandError, StorageFailed
-from evenhand.live import points, postgres
+from evenhand.live import fault_points, postgres
 from evenhand.live.experiment import Experiment
 
 LEASE, LOCK_WAIT = 2.0, 0.2  # seconds, so that a test need not wait long
@@ -22,10 +22,10 @@ def stop_inside_a_turn(pipe: Connection, address: str, place: str, rows: int) ->
 
         def stop(reached: str) -> None:
             if reached == place:
-                points.hook = None
+                fault_points.hook = None
                 os.kill(os.getpid(), signal.SIGSTOP)
 
-        points.hook = stop
+        fault_points.hook = stop
         try:
             if rows:
                 pipe.send(trial.import_data([("a", "x", 1.0)] * rows))

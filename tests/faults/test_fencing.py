@@ -15,10 +15,10 @@ import pytest
 
 from evenhand.errors import IntegrityFailed
 from evenhand.live import postgres
+from evenhand.live.ask_and_tell import Receipt
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
-from evenhand.live.telling import Receipt
 from tests.conftest import require_postgres
 from tests.faults.lives import Life
 from tests.faults.stopped_lives import LEASE, LOCK_WAIT, stop_inside_a_turn

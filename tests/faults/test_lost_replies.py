@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.errors import Conflict
 from evenhand.live import events as ev
-from evenhand.live.asking import Ask
+from evenhand.live.ask_and_tell import Ask
 from evenhand.live.audit import audit
 from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 from evenhand.errors import IntegrityFailed
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import IntegrityFailed, StorageFailed
-from evenhand.live import points
+from evenhand.live import fault_points
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
@@ -160,15 +160,15 @@ def test_a_file_deleted_during_the_very_turn_is_noticed(tmp_path: Path) -> None:
 
     def delete(place: str) -> None:
         if place == "before commit":
-            points.hook = None
+            fault_points.hook = None
             address.unlink()
 
-    points.hook = delete
+    fault_points.hook = delete
     try:
         with pytest.raises(StorageFailed, match="deleted"):
             trial.ask()
     finally:
-        points.hook = None
+        fault_points.hook = None
     trial.leave()
 
 

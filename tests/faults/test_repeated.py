@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import evenhand as eh
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 from evenhand.errors import BadInput, Closed, Conflict, EvenhandError, KeyReused, NotFound
 from evenhand.live import events as ev
 from evenhand.live.audit import audit

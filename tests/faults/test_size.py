@@ -12,8 +12,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.live.audit import audit
-from evenhand.live.chain import genesis, verified
 from evenhand.live.experiment import Experiment
+from evenhand.live.hash_chain import genesis, verified
 from evenhand.live.journal import open_journal
 from tests.live.world import create, endless, even, play
 
@@ -74,7 +74,7 @@ def test_a_million_events_are_written_opened_and_audited_in_the_memory_of_a_thou
 # the command in a process of its own, which then says the seconds it took and its peak memory in MB
 IMPORT = """
 import resource, sys, time
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 begun = time.perf_counter()
 assert main(["import", sys.argv[1], sys.argv[2]]) == 0
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from evenhand.errors import EvenhandError, IntegrityFailed, StorageFailed
-from evenhand.live import lock
+from evenhand.live import writer_lock
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
@@ -199,7 +199,7 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     mounts.write_text(
         f"1 0 0:1 / / rw - ext4 /dev/sda rw\n2 1 0:2 / {spelled} rw shared:1 - nfs4 server:/x rw\n"
     )
-    monkeypatch.setattr(lock, "MOUNTS", mounts)
+    monkeypatch.setattr(writer_lock, "MOUNTS", mounts)
     with pytest.raises(StorageFailed, match=r"network file system \(nfs4\)"):
         create(str(place / "t.db"))
     create(str(tmp_path / "near.db")).leave()

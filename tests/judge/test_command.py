@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 
 STUDY = """
 title = "Stroke trial"

@@ -13,7 +13,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import BadInput
-from evenhand.judge.verdict import judge
+from evenhand.verdicts.judge import judge
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -109,7 +109,7 @@ def test_evaluating_everything_gives_the_pools_own_means_and_says_so() -> None:
 
 
 def test_a_census_finds_who_falls_short() -> None:
-    from evenhand.judge.census import census
+    from evenhand.evaluation.pool import census
 
     problem = eh.Problem(["one", "two"], {"a": 0.75, "b": 0.25}, eh.Bernoulli(), eh.Floors(0.8))
     frame = pl.DataFrame({"policy": ["one"], "group": ["a"], "n": [1], "successes": [1]})

@@ -15,15 +15,15 @@ import pytest
 from scipy import stats
 
 import evenhand as eh
-from evenhand.judge.fixed import mixture_evidence, weigh_fixed
-from evenhand.judge.fixed_cells import Sample
-from evenhand.judge.fixed_linear import ahead_evidence
-from evenhand.judge.fixed_penalty import Line, _least_ratio
-from evenhand.judge.fixed_quadratic import sum_tail
-from evenhand.judge.tally import ready, record_all
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.spec import Spec, compile_spec
 from evenhand.procedure.state import NONE, State, new_state, new_work
+from evenhand.verdicts.counts import ready, record_all
+from evenhand.verdicts.fixed_cells import Sample
+from evenhand.verdicts.fixed_linear import ahead_evidence
+from evenhand.verdicts.fixed_penalty import Line, _least_ratio
+from evenhand.verdicts.fixed_quadratic import sum_tail
+from evenhand.verdicts.fixed_sample import mixture_evidence, weigh_fixed
 
 RUNS = 2000
 HAIR = 1e-7
@@ -316,7 +316,7 @@ def test_clear_cases_are_decided_rightly(name: str, corner: str) -> None:
 
 
 def test_the_risk_needed_is_the_one_at_which_a_fixed_sample_decides() -> None:
-    from evenhand.judge.verdict import judge_state
+    from evenhand.verdicts.judge import judge_state
 
     means = np.array([[0.62, 0.58, 0.6], [0.5, 0.53, 0.51]])
     for constraint in (eh.Floors(0.5), eh.Gap(0.3), eh.Penalty(0.55, 1.0)):
@@ -331,7 +331,7 @@ def test_the_risk_needed_is_the_one_at_which_a_fixed_sample_decides() -> None:
 
 
 def test_the_hardest_comparison_of_a_gap_is_named_by_its_groups() -> None:
-    from evenhand.judge.verdict import judge_state
+    from evenhand.verdicts.judge import judge_state
 
     means = np.array([[0.6, 0.9, 0.5], [0.3, 0.3, 0.3]])
     problem = a_problem(GAUSSIAN, eh.Gap(0.45), means)

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand.judge.forecast import forecast
-from evenhand.judge.tally import ready
-from evenhand.judge.verdict import judge
 from evenhand.procedure.spec import compile_spec
 from evenhand.procedure.state import new_state
+from evenhand.verdicts.counts import ready
+from evenhand.verdicts.forecast import forecast
+from evenhand.verdicts.judge import judge
 
 PROBLEM = eh.Problem(["a", "b"], {"x": 0.6, "y": 0.4}, eh.Gaussian(0.5), eh.Floors(0.0))
 
@@ -100,7 +100,7 @@ def test_unknown_variance_and_exponential_outcomes_are_forecast_from_rows() -> N
 
 
 def judge_state_of(problem: eh.Problem, frame: pl.DataFrame):  # type: ignore[no-untyped-def]
-    from evenhand.judge.read import read
+    from evenhand.verdicts.read_data import read
 
     return read(problem, frame).state
 
@@ -118,7 +118,7 @@ def test_runs_cut_off_by_max_samples_are_not_counted_as_decided() -> None:
 
 
 def test_a_share_of_runs_that_decides_is_found_whatever_the_others_do() -> None:
-    from evenhand.judge.forecast import _quantiles
+    from evenhand.verdicts.forecast import _quantiles
 
     further = np.array([5.0, 3.0, np.inf, 4.0, 8.0, 7.0, 6.0, 1.0, np.inf, 2.0])
     # by hand: of ten runs eight decide, the fifth, seventh and eighth at 5, 7 and 8
@@ -160,7 +160,7 @@ def test_data_that_decide_need_no_more() -> None:
 
 def test_what_the_procedure_did_before_does_not_change_the_forecast() -> None:
     """The same outcomes, once collected by a live experiment and once read from a table."""
-    from evenhand.judge.forecast import experiment_forecast
+    from evenhand.verdicts.forecast import experiment_forecast
     from tests.live.world import create, endless, even, play
 
     for sampling in ("ts-ids", "exact-tracking"):

@@ -13,7 +13,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import BadInput
-from evenhand.judge.read import read
+from evenhand.verdicts.read_data import read
 
 PROBLEM = eh.Problem(["aspirin", "neither"], {"young": 0.7, "old": 0.3}, eh.Bernoulli(), eh.Floors(0.8))
 ROWS = [("aspirin", "young", 1), ("aspirin", "young", 0), ("neither", "old", 1), ("neither", "young", 1)]

@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand.judge.tally import ready
-from evenhand.judge.verdict import Verdict, judge
+from evenhand.procedure.intervals import against, cell_level
 from evenhand.procedure.spec import compile_spec
 from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, STOPPED, new_work
-from evenhand.procedure.verdicts import against, cell_level
+from evenhand.verdicts.counts import ready
+from evenhand.verdicts.judge import Verdict, judge
 from tests.reference import evidence as reference
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -80,7 +80,7 @@ def test_every_cell_of_the_stroke_trial_agrees_with_the_formulas_to_nine_digits(
 
 def test_every_comparison_of_the_stroke_trial_is_a_sharp_bound_from_below() -> None:
     """Where the estimates speak for i, within 1e-9; never above the formula."""
-    from evenhand.procedure.stopping import evidence
+    from evenhand.procedure.evidence import certified
 
     spec = compile_spec(STROKE, eh.Procedure())
     state, work = ready_state(STROKE, N, S)
@@ -89,14 +89,14 @@ def test_every_comparison_of_the_stroke_trial_is_a_sharp_bound_from_below() -> N
         for k in range(4):
             if i != k:
                 want = reference.ahead(N[i], S[i], N[k], S[k], q)
-                got = evidence.ahead(spec, state, work, i, k, math.inf)
+                got = certified.ahead(spec, state, work, i, k, math.inf)
                 assert got <= want + 1e-9
                 if S[i] / N[i] @ q > S[k] / N[k] @ q and want > 0:
                     assert got >= want - 1e-9
 
 
 def ready_state(problem: eh.Problem, n: np.ndarray, s: np.ndarray, procedure: eh.Procedure | None = None):  # type: ignore[no-untyped-def]
-    from evenhand.judge.read import read
+    from evenhand.verdicts.read_data import read
 
     spec = compile_spec(problem, procedure or eh.Procedure())
     return ready(spec, read(problem, frame(n, s, problem)).state), new_work(spec)
@@ -306,7 +306,7 @@ def test_fixed_sample_intervals_are_exact_for_coins() -> None:
 
 
 def test_judging_changes_nothing_it_was_given() -> None:
-    from evenhand.judge.verdict import judge_state
+    from evenhand.verdicts.judge import judge_state
 
     state, _ = ready_state(STROKE, N, S)
     before = [np.array(part) for part in state]
@@ -322,8 +322,8 @@ def test_intervals_hold_the_true_mean_at_all_times_as_often_as_stated(family: An
     """
     from scipy.stats import binom
 
-    from evenhand.judge.weigh import judge_cells
     from evenhand.procedure.state import new_state
+    from evenhand.verdicts.apply_rule import judge_cells
 
     groups, steps = 250, 250
     problem = eh.Problem(["a", "b"], {f"g{g}": 1 / groups for g in range(groups)}, family)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evenhand.live.chain import canonical, extend, genesis
+from evenhand.live.hash_chain import canonical, extend, genesis
 from tests.live.honest_logs import COUNTING, Log, Table
 
 

@@ -14,7 +14,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import EvenhandError
 from evenhand.live import build
-from evenhand.live.asking import Ask
+from evenhand.live.ask_and_tell import Ask
 from evenhand.live.build import present_build
 from evenhand.live.experiment import Experiment
 from evenhand.model.families import Family

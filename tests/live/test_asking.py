@@ -9,7 +9,7 @@ import pytest
 import evenhand as eh
 from evenhand.errors import BadInput, Conflict, KeyReused
 from evenhand.live import events as ev
-from evenhand.live.asking import Ask
+from evenhand.live.ask_and_tell import Ask
 from evenhand.live.experiment import Experiment
 from evenhand.procedure.spec import SAMPLING
 from tests.live.world import SetClock, coin, create, kinds, log, one, play, problem

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import BadInput
-from evenhand.live.chain import Difference, Head, Record, canonical, extend, genesis, verified
+from evenhand.live.hash_chain import Difference, Head, Record, canonical, extend, genesis, verified
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

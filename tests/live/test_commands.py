@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 
 STUDY = """
 title = "Three ways"

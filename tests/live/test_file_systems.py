@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import StorageFailed
-from evenhand.live import lock
-from evenhand.live.file_systems import refuse_remote
+from evenhand.live import writer_lock
+from evenhand.live.writer_lock import refuse_remote
 from tests.live.world import create
 
 ROOT = "1 0 0:1 / / rw - ext4 /dev/sda rw\n"
@@ -56,7 +56,7 @@ def test_a_program_that_names_itself_only_as_the_source_is_recognised(tmp_path: 
 def test_a_mount_point_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     place = tmp_path / name
     place.mkdir()
-    monkeypatch.setattr(lock, "MOUNTS", table(tmp_path, "nfs4", str(place)))
+    monkeypatch.setattr(writer_lock, "MOUNTS", table(tmp_path, "nfs4", str(place)))
     with pytest.raises(StorageFailed, match=r"network file system \(nfs4\)"):
         create(str(place / "t.db"))
     assert list(place.iterdir()) == []

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from evenhand.live.audit import audit
-from evenhand.live.chain import canonical, extend, genesis
 from evenhand.live.experiment import Experiment
+from evenhand.live.hash_chain import canonical, extend, genesis
 from evenhand.live.protocol import Protocol
 from tests.live.forgeries import FORGERIES, forgeries, write_chain
 from tests.live.honest_logs import FAMILIES, Log, honest_log

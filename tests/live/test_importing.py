@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 from evenhand.errors import BadInput
 from evenhand.live import events as ev
 from evenhand.live import importing

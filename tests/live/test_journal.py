@@ -11,13 +11,13 @@ import pytest
 import sqlalchemy as sa
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
-from evenhand.live import schema, tables, turn
+from evenhand.live import schema, transaction
 from evenhand.live.audit import audit
-from evenhand.live.chain import genesis, verified
 from evenhand.live.experiment import Experiment
+from evenhand.live.hash_chain import genesis, verified
 from evenhand.live.journal import HeadMoved, Journal, open_journal
+from evenhand.live.schema import ENDED, Index
 from evenhand.live.sqlite import SqliteJournal
-from evenhand.live.tables import ENDED, Index
 from tests.live.world import create, endless, even, play
 
 Make = Callable[[], str]
@@ -46,7 +46,7 @@ def test_what_is_appended_is_read_back_in_order_with_a_whole_chain(journal: Jour
 
 
 def test_a_long_log_is_read_page_by_page(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "PAGE", 7)
+    monkeypatch.setattr(transaction, "PAGE", 7)
     head = journal.create("one", entries(1)[0])
     journal.append("one", entries(*range(2, 31)), head)
     assert [row.record.seq for row in journal.read("one", after=3, until=25)] == list(range(4, 26))
@@ -131,10 +131,10 @@ def test_a_journal_of_a_newer_version_is_refused_and_an_older_one_is_brought_up_
 ) -> None:
     engine = journal._writing
     assert engine is not None
-    monkeypatch.setattr(tables, "SCHEMA", 0)
+    monkeypatch.setattr(schema, "SCHEMA", 0)
     with pytest.raises(IntegrityFailed, match="newer"):
         schema.bring_up_to_date(engine)
-    monkeypatch.setattr(tables, "SCHEMA", 3)
+    monkeypatch.setattr(schema, "SCHEMA", 3)
     made: list[int] = []
 
     def halfway(connection: sa.Connection) -> None:
@@ -149,7 +149,7 @@ def test_a_journal_of_a_newer_version_is_refused_and_an_older_one_is_brought_up_
     assert not sa.inspect(engine).has_table("extra")
     schema.bring_up_to_date(engine)
     with engine.connect() as connection:
-        assert connection.execute(sa.select(tables.journal.c.schema)).scalar() == 3
+        assert connection.execute(sa.select(schema.journal.c.schema)).scalar() == 3
         assert sa.inspect(connection).has_table("extra")
 
 
@@ -160,7 +160,7 @@ def test_readers_refuse_tables_of_another_version(
         create(address).leave()
         for known, error in ((0, "newer evenhand"), (2, "open it once for writing")):
             with monkeypatch.context() as patch:
-                patch.setattr(tables, "SCHEMA", known)
+                patch.setattr(schema, "SCHEMA", known)
                 with pytest.raises((IntegrityFailed, StorageFailed), match=error):
                     Experiment.open(address, write=False)
                 with pytest.raises((IntegrityFailed, StorageFailed), match=error):

@@ -13,14 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import evenhand as eh
 from evenhand.errors import BadInput, Closed, Conflict
-from evenhand.live.asking import Ask
-from evenhand.live.chain import verified
+from evenhand.live.ask_and_tell import Ask
 from evenhand.live.experiment import Experiment
-from evenhand.live.fold import Fold
-from evenhand.live.history import corrected
+from evenhand.live.hash_chain import verified
 from evenhand.live.journal import open_journal
 from evenhand.live.loading import load_protocol
+from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
+from evenhand.live.ticket_history import corrected
 from tests.live.world import SetClock, create, endless
 
 LEASE = 50.0

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import evenhand as eh
-from evenhand.live.asking import Ask
+from evenhand.live.ask_and_tell import Ask
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
-from evenhand.model.constraints import Constraint
 from evenhand.model.families import Family
+from evenhand.model.requirements import Constraint
 from evenhand.procedure.spec import SAMPLING, Procedure
-from evenhand.sim.simulate import follow
+from evenhand.simulation.simulate import follow
 from evenhand.study import Study
 from evenhand.study.truth import Truth
 from tests.live.world import SetClock

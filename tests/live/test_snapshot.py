@@ -10,9 +10,9 @@ import pytest
 import evenhand as eh
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
-from evenhand.live.fold import Fold
 from evenhand.live.journal import open_journal
 from evenhand.live.loading import load, load_protocol
+from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
 from evenhand.live.snapshot import restore, snapshot_of
 from tests.live.world import SetClock, create, endless, even, play

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.judge.forecast import experiment_forecast
-from evenhand.judge.forecast_statement import CHANCES, Forecast
-from evenhand.judge.verdict import judge_state
-from evenhand.live.health import sample_ratio_p_value
-from evenhand.live.kernels import Tally
+from evenhand.live.replay_kernels import Tally
+from evenhand.live.status import sample_ratio_p_value
+from evenhand.verdicts.forecast import experiment_forecast
+from evenhand.verdicts.forecast_statement import CHANCES, Forecast
+from evenhand.verdicts.judge import judge_state
 from tests.live.world import MEANS, START, SetClock, coin, create, endless, even, play, problem
 
 

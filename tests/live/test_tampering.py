@@ -13,8 +13,8 @@ import pytest
 import evenhand as eh
 from evenhand.errors import IntegrityFailed
 from evenhand.live.audit import Audit, audit
-from evenhand.live.chain import extend, genesis
 from evenhand.live.experiment import Experiment
+from evenhand.live.hash_chain import extend, genesis
 from tests.live.world import create, play
 
 

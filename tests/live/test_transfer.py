@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 from evenhand.errors import BadInput, IntegrityFailed
-from evenhand.live import points
+from evenhand.live import fault_points
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.export import write_export
@@ -110,10 +110,10 @@ def test_a_transfer_that_fails_halfway_leaves_nothing(
         if place == "after write":
             raise OSError("the disk went away")
 
-    monkeypatch.setattr(points, "hook", fail)
+    monkeypatch.setattr(fault_points, "hook", fail)
     with pytest.raises(OSError, match="went away"):
         transfer(path, target)
-    monkeypatch.setattr(points, "hook", None)
+    monkeypatch.setattr(fault_points, "hook", None)
     journal = open_journal(target, write=False)
     assert journal.experiments() == []
     journal.close()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.app.cli import main
+from evenhand.cli.main import main
+from evenhand.live.atomic_files import EXPORT, remove_unfinished, whole_file
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
-from evenhand.live.unfinished import EXPORT, remove_unfinished, whole_file
 from tests.live.world import create, endless, even, play
 
 # an export that says when it has begun, and waits there to be killed
@@ -21,7 +21,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from evenhand.live import export
-from evenhand.live.unfinished import whole_file
+from evenhand.live.atomic_files import whole_file
 with whole_file(Path(sys.argv[1])) as file:
     file.write(b'{"evenhand":"export","experiment":"main","format":1}\\n' if sys.argv[2] == "begun" else b"")
     file.flush()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import evenhand as eh
 from evenhand.live import events as ev
-from evenhand.live.asking import Ask
+from evenhand.live.ask_and_tell import Ask
 from evenhand.live.clock import Clock
 from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import BadInput
-from evenhand.model.constraints import (
+from evenhand.model.families import Bernoulli, Binomial, Bounded, Gaussian
+from evenhand.model.problem import Problem
+from evenhand.model.requirements import (
     CONSTRAINTS,
     All,
     Caps,
@@ -26,8 +28,6 @@ from evenhand.model.constraints import (
     Quota,
     Ratio,
 )
-from evenhand.model.families import Bernoulli, Binomial, Bounded, Gaussian
-from evenhand.model.problem import Problem
 
 SHARES = (0.5, 0.3, 0.2)
 

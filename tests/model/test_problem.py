@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from evenhand.errors import BadInput
-from evenhand.model.constraints import Floors, NoConstraint, Penalty
 from evenhand.model.families import Bernoulli, Binomial, Bounded, Exponential, Gaussian, Poisson
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Floors, NoConstraint, Penalty
 
 GROUPS = {"x": 0.75, "y": 0.25}
 

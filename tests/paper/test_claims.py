@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.app.commands.paper import paper_room
+from evenhand.cli.paper import paper_room
 from evenhand.model import region as regions
-from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.study import load
 from evenhand.theory import inner
 from evenhand.theory.plan import risk_in_nats

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
-from evenhand.app.commands.paper import paper_room
+from evenhand.cli.paper import paper_room
 
 SAME, CERTIFIED = "evenhand, same threshold", "evenhand, certified"
 CONSTANT, CONVERGING = "Algorithm 1, constant step", "Algorithm 1, converging step"

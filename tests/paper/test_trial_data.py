@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.app.commands.paper import paper_room
+from evenhand.cli.paper import paper_room
 from evenhand.errors import BadInput
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import evenhand as eh
-from evenhand.procedure.order import FALSE_ALARM, TESTS, log_chance, new_order, note_order
+from evenhand.procedure.outcome_order import FALSE_ALARM, TESTS, log_chance, new_order, note_order
 from tests.live.world import SetClock, create
 
 Array = NDArray[np.float64]

@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.model.constraints import Constraint, Dispersion, Floors, Penalty
 from evenhand.model.families import Bernoulli, Family, Gaussian, Poisson
 from evenhand.model.problem import Problem
 from evenhand.model.region import PENALTY
+from evenhand.model.requirements import Constraint, Dispersion, Floors, Penalty
+from evenhand.procedure.alternatives import weakest_by_evidence
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import weakest_by_evidence
+from evenhand.procedure.evidence import certified
 from evenhand.procedure.spec import Procedure
 from evenhand.procedure.state import ANSWER, EVIDENCE, NEEDED, NONE, TOLD, new_work
-from evenhand.procedure.stopping import evidence
 from tests.oracles import Cells, Piece, beaten, inside, outside, slsqp_value
 from tests.procedure.sampling.body import Body
 from tests.theory.regions.instances import conic
@@ -45,9 +45,9 @@ def all_pieces(run: Body, leader: int) -> np.ndarray:
     found = np.full(run.means.shape[0], np.inf)
     for k in set(range(found.size)) - {leader}:
         soft = run.spec.region.kind == PENALTY
-        found[k] = -math.inf if soft else evidence.fails(run.spec, run.state, run.work, k)
+        found[k] = -math.inf if soft else certified.fails(run.spec, run.state, run.work, k)
         if leader != NONE:
-            ahead = evidence.ahead(run.spec, run.state, run.work, leader, k, math.inf)
+            ahead = certified.ahead(run.spec, run.state, run.work, leader, k, math.inf)
             found[k] = np.logaddexp(ahead, found[k])
     return found
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.model.constraints import Constraint, Floors, Penalty
 from evenhand.model.families import Bernoulli, Exponential, Family, Gaussian, GaussianUnknown, Poisson
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Constraint, Floors, Penalty
+from evenhand.procedure.alternatives import weakest_by_likelihood
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import weakest_by_likelihood
-from evenhand.procedure.sinking import at_least
+from evenhand.procedure.likelihood_bounds import at_least
 from evenhand.procedure.spec import Procedure, compile_spec
 from evenhand.procedure.state import NONE, ask, new_state, new_work, record
-from evenhand.theory.bulk import beat_all
+from evenhand.theory.beat_bulk import beat_all
 
 MEANS = np.array([[0.8, 0.6, 0.7], [0.5, 0.6, 0.4], [0.2, 0.9, 0.8], [0.7, 0.6, 0.75], [0.4, 0.3, 0.3]])
 DRAWS = {

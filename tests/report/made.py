@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import evenhand as eh
-from evenhand.report.document import Report
-from evenhand.report.pictures import (
+from evenhand.reports.captioned_figures import (
     allocation_picture,
     duration_picture,
     evidence_picture,
     floors_picture,
     success_picture,
 )
-from evenhand.report.rows import Bar, Duration, Estimate, Evidence, Share, Standing, Success
-from evenhand.report.sections import Section, Strong, table
+from evenhand.reports.document import Report
+from evenhand.reports.page_parts import Section, Strong, table
+from evenhand.reports.rows import Bar, Duration, Estimate, Evidence, Share, Standing, Success
 from evenhand.study import Study, Truth
 
 POLICIES = ("Aspirin only", "Heparin only", "Both", "Neither")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import evenhand as eh
-from evenhand.app.cli import main
+from evenhand.cli.main import main
 from evenhand.live.experiment import Experiment
-from evenhand.report.document import report
-from evenhand.report.recipe import new_recipe
+from evenhand.reports.document import report
+from evenhand.reports.dossier import new_recipe
 from evenhand.study import Study, Truth, dumps
 from tests.report.test_document import Page
 

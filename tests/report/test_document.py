@@ -12,11 +12,10 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import BadInput
-from evenhand.report.document import Report, report
-from evenhand.report.files import write_csv
-from evenhand.report.methods import methods
-from evenhand.report.sections import table
-from evenhand.report.show import decimal, field_text
+from evenhand.reports.captioned_figures import write_csv
+from evenhand.reports.document import Report, report
+from evenhand.reports.guarantees import methods
+from evenhand.reports.page_parts import decimal, field_text, table
 from tests.report.made import made
 
 PAYLOADS = (
@@ -196,7 +195,7 @@ def test_a_fixed_sample_is_not_said_to_hold_for_any_number_of_looks() -> None:
     """The page of a verdict by --fixed-sample once carried the sequential rule's guarantee."""
     import polars as pl
 
-    from evenhand.judge.verdict import judge
+    from evenhand.verdicts.judge import judge
 
     problem = eh.Problem(["a", "b"], {"x": 0.6, "y": 0.4}, eh.Bernoulli(), eh.Floors(0.3))
     cells = [(p, g, 100, s) for p, s in (("a", 60), ("b", 40)) for g in "xy"]

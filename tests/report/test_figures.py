@@ -9,14 +9,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from matplotlib.colors import to_rgb
 
-from evenhand.report.figures.allocation import allocation
-from evenhand.report.figures.duration import duration
-from evenhand.report.figures.evidence import evidence
-from evenhand.report.figures.floors import floors
-from evenhand.report.figures.save import png, svg
-from evenhand.report.figures.style import TOKENS, Canvas, Scale, percent, shortened, text_width
-from evenhand.report.figures.success import success
-from evenhand.report.rows import Bar, Duration, Estimate, Evidence, Share, Standing, Success
+from evenhand.reports.figures.allocation import allocation
+from evenhand.reports.figures.duration import duration
+from evenhand.reports.figures.evidence import evidence
+from evenhand.reports.figures.floors import floors
+from evenhand.reports.figures.save import png, svg
+from evenhand.reports.figures.style import TOKENS, Canvas, Scale, percent, shortened, text_width
+from evenhand.reports.figures.success import success
+from evenhand.reports.rows import Bar, Duration, Estimate, Evidence, Share, Standing, Success
 from tests.report import made
 
 DRAW: dict[str, Callable[[int], Canvas]] = {

@@ -19,14 +19,14 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from scipy.stats import mannwhitneyu
 
-from evenhand.app.commands.serve import serve
-from evenhand.app.journals import unescaped, write_batch
-from evenhand.app.service import registry
-from evenhand.app.service.access import WRONG_KEYS
-from evenhand.app.service.build import Settings, create_app
-from evenhand.app.service.keys import Keys, KnownKeys
+from evenhand.cli.journal_options import unescaped, write_batch
+from evenhand.cli.serve import serve
 from evenhand.errors import BadInput
-from evenhand.live.asking import Ask
+from evenhand.live.ask_and_tell import Ask
+from evenhand.service import experiments
+from evenhand.service.app import Settings, create_app
+from evenhand.service.auth import WRONG_KEYS
+from evenhand.service.keys import Keys, KnownKeys
 from tests.service.running import STUDY
 
 ROLES = ("operator", "analyst", "admin")
@@ -251,7 +251,7 @@ def test_a_study_is_refused_above_the_limits_before_anything_is_made(bare: TestC
 def test_a_journal_takes_so_many_experiments_and_no_more(
     bare: TestClient[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "MOST_EXPERIMENTS", 2)
+    monkeypatch.setattr(experiments, "MOST_EXPERIMENTS", 2)
     codes = [create(bare, name=f"e{number}").status_code for number in range(3)]
     assert codes == [201, 201, 422]
 

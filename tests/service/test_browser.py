@@ -16,7 +16,7 @@ from selenium.webdriver.common.keys import Keys as Press
 from selenium.webdriver.support.ui import WebDriverWait
 
 import evenhand as eh
-from evenhand.app.service.keys import Keys
+from evenhand.service.keys import Keys
 from tests.service.running import STUDY, Running
 
 pytestmark = pytest.mark.slow

@@ -104,7 +104,7 @@ def test_creating_the_same_again_is_no_harm(service: Running) -> None:
 
 
 def test_a_service_that_is_away_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.app.client.PATIENCE", 0.2)
+    monkeypatch.setattr("evenhand.service.client.PATIENCE", 0.2)
     with pytest.raises(StorageFailed, match="cannot be reached"):
         eh.connect("http://127.0.0.1:9").experiments()
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 
-from evenhand.app.cli import main
-from evenhand.app.service.build import Settings, create_app
-from evenhand.app.service.forecasts import RENEWED_SECONDS, Forecasts, digest_of
-from evenhand.app.service.keys import Keys
+from evenhand.cli.main import main
 from evenhand.errors import StorageFailed
-from evenhand.judge.forecast_statement import CHANCES, Forecast
 from evenhand.live.experiment import Experiment
+from evenhand.service.app import Settings, create_app
+from evenhand.service.forecasts import RENEWED_SECONDS, Forecasts, digest_of
+from evenhand.service.keys import Keys
 from evenhand.study import loads
+from evenhand.verdicts.forecast_statement import CHANCES, Forecast
 
 STUDY = """
 [problem]

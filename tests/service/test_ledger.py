@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import evenhand as eh
-from evenhand.app.service import ledger as ledgers
-from evenhand.app.service.ledger import Ledger, chart
 from evenhand.live.experiment import Experiment
+from evenhand.service import log_reader as ledgers
+from evenhand.service.log_reader import Ledger, chart
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import evenhand as eh
-from evenhand.app.client import Remote
 from evenhand.live.audit import audit
+from evenhand.service.client import Remote
 from tests.service.running import ENDLESS, Running, share_of_time
 
 MB = 2**20

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 
-from evenhand.app import service
-from evenhand.app.service.build import Settings, create_app
-from evenhand.app.service.keys import Keys
-from evenhand.report.figures.style import TOKENS
+from evenhand import service
+from evenhand.reports.figures.style import TOKENS
+from evenhand.service.app import Settings, create_app
+from evenhand.service.keys import Keys
 from tests.service.running import STUDY
 
 STATIC = Path(service.__file__).parent / "static"

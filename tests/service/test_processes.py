@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import evenhand as eh
-from evenhand.app.client import Remote
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
+from evenhand.service.client import Remote
 from tests.service.running import STUDY, Running
 
 SEED = 11
@@ -87,8 +87,8 @@ def test_many_clients_of_two_processes_lose_and_double_nothing(
 def test_a_key_made_for_one_process_opens_the_other(two: tuple[Running, Running], postgres_url: str) -> None:
     import time
 
-    from evenhand.app.service.keys import STALE_SECONDS, Keys
     from evenhand.errors import BadInput
+    from evenhand.service.keys import STALE_SECONDS, Keys
 
     key = Keys(postgres_url).create("operator", "ward")
     time.sleep(1.5 * STALE_SECONDS)

@@ -13,7 +13,7 @@ import schemathesis
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
 import evenhand as eh
-from evenhand.app.service.keys import Keys
+from evenhand.service.keys import Keys
 from tests.service.running import STUDY, Running
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from evenhand.sim.executors import Serial
-from evenhand.sim.sweep import sweep
+from evenhand.simulation.executors import Serial
+from evenhand.simulation.sweep import sweep
 from tests.sim.test_sweep import REPLICATIONS, SHARD, STUDIES
 
 

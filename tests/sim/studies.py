@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.model.constraints import Constraint, Floors
 from evenhand.model.families import Bernoulli, Family, Gaussian
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Constraint, Floors
 from evenhand.procedure.spec import Procedure
-from evenhand.sim.runs import Runs
+from evenhand.simulation.runs import Runs
 from evenhand.study import Study, Truth
 
 # the paper's scaling instance: p1 is best, p3 and p4 miss their floors

@@ -13,9 +13,9 @@ from evenhand.errors import BadInput
 from evenhand.model.families import Bernoulli
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Calibrated
-from evenhand.sim.calibrate import _allowed, calibrate
-from evenhand.sim.scenarios import load_scenarios
-from evenhand.sim.simulate import simulate
+from evenhand.simulation.calibrate import _allowed, calibrate
+from evenhand.simulation.scenario_files import load_scenarios
+from evenhand.simulation.simulate import simulate
 from evenhand.study import Truth
 from tests.sim.studies import coins
 

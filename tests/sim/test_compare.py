@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.errors import BadInput
 from evenhand.procedure.spec import Budget
-from evenhand.sim.simulate import compare, simulate
+from evenhand.simulation.simulate import compare, simulate
 from evenhand.study import Truth
 from tests.sim.studies import coins, same_rows, scaling
 

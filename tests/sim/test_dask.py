@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import BadInput
-from evenhand.sim.executors import DaskCluster, Serial
-from evenhand.sim.jobs import prepare, run_job
-from evenhand.sim.sweep import sweep
+from evenhand.simulation.executors import DaskCluster, Serial
+from evenhand.simulation.shards import prepare, run_job
+from evenhand.simulation.sweep import sweep
 from tests.sim.studies import same_rows, scaling
 
 pytest.importorskip("distributed", reason="the dask extra is not installed")

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from evenhand.errors import BadInput
-from evenhand.model.constraints import Floors
 from evenhand.model.families import Gaussian
+from evenhand.model.requirements import Floors
 from evenhand.procedure.spec import Budget
-from evenhand.sim.engine import NO_ANSWER_YET
-from evenhand.sim.executors import Processes, Serial, Threads
-from evenhand.sim.jobs import Shard, prepare, run_job, run_shard, trace_job
-from evenhand.sim.streams import outcome, scenario_uniforms
-from evenhand.sim.truths import Drawn, Tables
+from evenhand.simulation.engine import NO_ANSWER_YET
+from evenhand.simulation.executors import Processes, Serial, Threads
+from evenhand.simulation.outcome_laws import Drawn, Tables
+from evenhand.simulation.shards import Shard, prepare, run_job, run_shard, trace_job
+from evenhand.simulation.streams import outcome, scenario_uniforms
 from evenhand.study import Study
 from tests.sim.studies import problem_of, same_rows, scaling
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import BadInput, EvenhandError
-from evenhand.sim.executors import Processes, Serial, Threads, open_executor
+from evenhand.simulation.executors import Processes, Serial, Threads, open_executor
 
 NUMBERS = list(range(20))
 

@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import binom
 
 from evenhand.errors import BadInput
-from evenhand.sim.executors import Serial
-from evenhand.sim.jobs import prepare, run_job
-from evenhand.sim.runs import Runs, exact_rate
+from evenhand.simulation.executors import Serial
+from evenhand.simulation.runs import Runs, exact_rate
+from evenhand.simulation.shards import prepare, run_job
 from tests.sim.studies import coins, same_rows
 
 

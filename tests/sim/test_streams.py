@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evenhand.procedure.randomness import philox
-from evenhand.sim import streams
+from evenhand.simulation import streams
 
 DRAWS = 20_000
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from evenhand.errors import BadInput
-from evenhand.sim.executors import Processes, Serial
-from evenhand.sim.jobs import Shard, prepare, run_job
-from evenhand.sim.sweep import Shelf, address_of, grid, sweep
+from evenhand.simulation.executors import Processes, Serial
+from evenhand.simulation.shards import Shard, prepare, run_job
+from evenhand.simulation.sweep import Shelf, address_of, grid, sweep
 from evenhand.study import Truth
 from tests.sim.studies import coins, same_rows
 

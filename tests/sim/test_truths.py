@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from evenhand.errors import BadInput
-from evenhand.model.constraints import Floors, NoConstraint
 from evenhand.model.families import (
     Bernoulli,
     Binomial,
@@ -20,8 +19,9 @@ from evenhand.model.families import (
     GaussianUnknown,
     Poisson,
 )
-from evenhand.sim import streams
-from evenhand.sim.truths import compile_truth
+from evenhand.model.requirements import Floors, NoConstraint
+from evenhand.simulation import streams
+from evenhand.simulation.outcome_laws import compile_truth
 from evenhand.study import Truth
 from tests.sim.studies import problem_of
 

@@ -15,7 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from evenhand.errors import Undecidable
-from evenhand.model.constraints import (
+from evenhand.model.families import Bernoulli, Exponential, Family, Gamma, Gaussian, Poisson
+from evenhand.model.problem import MODES, Problem
+from evenhand.model.requirements import (
     All,
     Caps,
     Constraint,
@@ -28,9 +30,7 @@ from evenhand.model.constraints import (
     Quota,
     Ratio,
 )
-from evenhand.model.families import Bernoulli, Exponential, Family, Gamma, Gaussian, Poisson
-from evenhand.model.problem import MODES, Problem
-from evenhand.theory.pieces import pieces_of
+from evenhand.theory.alternatives import pieces_of
 from evenhand.theory.plan import Plan, plan
 from tests import oracles
 

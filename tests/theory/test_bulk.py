@@ -10,9 +10,9 @@ from hypothesis import given
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.theory import inner
-from evenhand.theory.bulk import BLOCK, FEW, beat_all, beat_some
+from evenhand.theory.beat_bulk import BLOCK, FEW, beat_all, beat_some
 from tests.theory.regions.instances import Array, few, means, seeds, shares, weights
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import GAUSSIAN
+from evenhand.model.unit_families import GAUSSIAN
 from evenhand.theory import inner
 from tests.oracles import divergence
 from tests.theory.regions.instances import CODES, Array, few, means, seeds, shares, weights

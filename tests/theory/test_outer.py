@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evenhand.model.constraints import (
+from evenhand.model.families import FAMILIES, Bernoulli, Exponential, Family, Gaussian, Poisson
+from evenhand.model.problem import MODES, Problem
+from evenhand.model.region import PENALTY
+from evenhand.model.requirements import (
     CONSTRAINTS,
     Caps,
     Constraint,
@@ -22,14 +25,11 @@ from evenhand.model.constraints import (
     Penalty,
     Quota,
 )
-from evenhand.model.families import FAMILIES, Bernoulli, Exponential, Family, Gaussian, Poisson
-from evenhand.model.problem import MODES, Problem
-from evenhand.model.region import PENALTY
+from evenhand.theory.alternatives import pieces_of
 from evenhand.theory.bracket import Bracket, Solution
-from evenhand.theory.cuts import cutting_planes
+from evenhand.theory.cutting_planes import cutting_planes
 from evenhand.theory.modes import mode_of
 from evenhand.theory.outer import solve
-from evenhand.theory.pieces import pieces_of
 from evenhand.theory.plan import plan
 from tests.oracles import Cells, beaten, outside, slsqp_value
 from tests.theory.regions.instances import conic

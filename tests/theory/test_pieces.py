@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evenhand.model.constraints import Constraint, Dispersion, Floors, Penalty
 from evenhand.model.families import Bernoulli, Family, Gaussian
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Constraint, Dispersion, Floors, Penalty
 from evenhand.theory import inner
-from evenhand.theory.pieces import pieces_of, solve_all
+from evenhand.theory.alternatives import pieces_of, solve_all
 
 Array = NDArray[np.float64]
 

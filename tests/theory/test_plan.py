@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from evenhand.errors import BadInput, Undecidable
-from evenhand.model.constraints import (
+from evenhand.model.families import Bernoulli, Gaussian, GaussianUnknown
+from evenhand.model.problem import Problem
+from evenhand.model.requirements import (
     All,
     Caps,
     Constraint,
@@ -22,8 +24,6 @@ from evenhand.model.constraints import (
     Penalty,
     Ratio,
 )
-from evenhand.model.families import Bernoulli, Gaussian, GaussianUnknown
-from evenhand.model.problem import Problem
 from evenhand.theory.plan import plan, risk_in_nats
 from evenhand.theory.sensitivity import natural_step, sensitivity, tightened
 

@@ -3,6 +3,8 @@
 It says "identical", or names the first event that does not follow from those before it. It checks whatever
 the writer checks. On another build of the numerical libraries the last digits of chances may differ; these
 are counted apart, and are no difference as long as every decision is the same.
+
+Which event was changed, where that shows later than it was done.
 """
 
 from __future__ import annotations
@@ -13,22 +15,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evenhand.errors import BadInput, IntegrityFailed
-from evenhand.live.chain import Difference, Head, genesis, verified
+from evenhand.live import events as ev
 from evenhand.live.event_checks import check_event
-from evenhand.live.events import Amended, BuildChanged, Created, decode
+from evenhand.live.events import Amended, AnyEvent, BuildChanged, Created, decode
 from evenhand.live.export import Export
-from evenhand.live.fold import Fold
-from evenhand.live.follow_checks import check_complete
-from evenhand.live.history import TicketHistory
-from evenhand.live.index import index_of
+from evenhand.live.hash_chain import Difference, Head, Record, genesis, verified
 from evenhand.live.journal import Position, open_journal
-from evenhand.live.key_set import KeySet
 from evenhand.live.loading import only_experiment
-from evenhand.live.locate import located
-from evenhand.live.missing import Missing
+from evenhand.live.missing_events import Missing
+from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
-from evenhand.live.tables import Index
-from evenhand.live.turn import Row
+from evenhand.live.requests import KeySet
+from evenhand.live.schema import Index, index_of
+from evenhand.live.sequence_checks import check_complete
+from evenhand.live.ticket_history import TicketHistory
+from evenhand.live.transaction import Row
 
 _AT_ONCE = 10_000  # events whose arithmetic is done in one go
 _NOWHERE = Index(part=-1)  # of records from a file, which has no index
@@ -225,3 +226,45 @@ def _hash(text: str) -> bytes:
     if len(value) != 32:
         raise BadInput(f"a head must be 64 hexadecimal digits, as `status` shows it; it is {text[:80]!r}.")
     return value
+
+
+Read = Callable[[], Iterable[Record]]
+
+
+def located(problem: Difference, read: Read) -> Difference:
+    """The difference, with the event at fault if an earlier one is, or with all that may be."""
+    events = [decode(record) for record in itertools.islice(read(), problem.since - 1, problem.seq + 1)]
+    if isinstance(events[0], ev.Imported) and isinstance(events[problem.seq - problem.since], ev.Imported):
+        return _wrong_row(problem, events)
+    suspects = [problem.since + place for place, event in enumerate(events) if _may_be_wrong(event)]
+    suspects = [seq for seq in suspects if seq < problem.seq]
+    if not suspects:
+        return problem
+    others = f"event {suspects[0]}"
+    if len(suspects) > 1:
+        others = f"one of the events {suspects[0]} to {suspects[-1]}"
+    return Difference(
+        problem.seq, f"{problem.reason.rstrip('.')}: it was changed, or {others} was.", suspects[0]
+    )
+
+
+def _may_be_wrong(event: AnyEvent) -> bool:
+    """Can this event change counts and sums, without saying what it leads to?"""
+    if isinstance(event, (ev.Told, ev.Imported, ev.Amended)):
+        return event.sums is None
+    return isinstance(event, (ev.Dropped, ev.Expired))
+
+
+def _wrong_row(problem: Difference, events: list[AnyEvent]) -> Difference:
+    """Of an import's first and second row, which disagree, the one that the next event disagrees with."""
+    first, second, *rest = events
+    after = rest[0] if rest else None
+    if not isinstance(first, ev.Imported) or first.row != 1 or not isinstance(second, ev.Imported):
+        return problem
+    if isinstance(after, ev.Imported) and after.row > 1:
+        second_is_right = after.row == 3 and (after.rows, after.source) == (second.rows, second.source)
+    else:
+        second_is_right = second.rows == 2  # it is the last
+    if second_is_right:
+        return Difference(problem.seq - 1, "is of another import than the rows that follow it.")
+    return problem

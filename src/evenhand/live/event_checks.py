@@ -13,13 +13,13 @@ from typing import Any
 from evenhand.errors import BadInput
 from evenhand.live import events as ev
 from evenhand.live.build import checked_build
-from evenhand.live.chain import Difference, Record
 from evenhand.live.clock import checked_time
-from evenhand.live.common import checked_text, optional_text
 from evenhand.live.events import AnyEvent, is_written_so
+from evenhand.live.hash_chain import Difference, Record
+from evenhand.live.operation_checks import checked_text, optional_text
 from evenhand.live.outcomes import checked_outcome
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, refuse_newer_format
-from evenhand.procedure.sampling.pick import WRITTEN_OUT
+from evenhand.procedure.sampling.draw_cell import WRITTEN_OUT
 
 _DIGEST = re.compile(r"[0-9a-f]{16}")  # 64 bits
 _REQUEST = re.compile(r"[0-9a-f]{32}")  # 128 bits

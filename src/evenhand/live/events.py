@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from evenhand.live.chain import Difference, Record, canonical
+from evenhand.live.hash_chain import Difference, Record, canonical
 
 # of the events, written in `created` and `build_changed`. From 2 on a change of build is an event, outcomes
 # that count carry a digest of what they lead to, the time of event one counts when clocks are compared, and

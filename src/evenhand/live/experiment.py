@@ -17,24 +17,22 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from evenhand.errors import BadInput, EvenhandError
-from evenhand.live import asking, importing, steering, telling
-from evenhand.live.asking import Ask, Request
-from evenhand.live.chain import Head
+from evenhand.live import ask_and_tell, control, importing
+from evenhand.live.ask_and_tell import Ask, Outcome, Receipt, Request
 from evenhand.live.clock import SYSTEM_CLOCK, Clock, utc
-from evenhand.live.common import checked_text, optional_text
-from evenhand.live.creating import create_once
+from evenhand.live.control import create_once
+from evenhand.live.group_commit import Writer
+from evenhand.live.hash_chain import Head
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.loading import only_experiment
+from evenhand.live.operation_checks import checked_text, optional_text
 from evenhand.live.outcomes import checked_outcome
+from evenhand.live.projection import View, view_of
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
 from evenhand.live.requests import request_key
-from evenhand.live.session import Session
 from evenhand.live.status import Forecaster, Status, status_of
-from evenhand.live.telling import Outcome, Receipt
 from evenhand.live.tickets import ticket_number
-from evenhand.live.turn import Row
-from evenhand.live.view import View, view_of
-from evenhand.live.writer import Writer
+from evenhand.live.transaction import Row, Session
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
 from evenhand.study import Study
@@ -141,12 +139,12 @@ class Experiment:
         lease: float | None = None,
     ) -> Ask | list[Ask] | None:
         """The next ticket, or the next n; none when the experiment has stopped or all its samples are out."""
-        count = asking.checked_count(1 if n is None else n)
+        count = ask_and_tell.checked_count(1 if n is None else n)
         if lease is not None:
             check_lease(lease)
         request = Request(count, group, optional_text(worker, "worker"), lease)
         details = request._asdict() | {"lease": None if lease is None else float(lease)}
-        asks = self._submit("ask", partial(asking.ask, request=request), key, details)
+        asks = self._submit("ask", partial(ask_and_tell.ask, request=request), key, details)
         return asks if n is not None else next(iter(asks), None)
 
     def tell(
@@ -158,7 +156,7 @@ class Experiment:
         """
         told = self._outcome(ticket, outcome, group)
         details = {"ticket": told.ticket, "outcome": told.value, "group": group}
-        return self._submit("tell", partial(telling.tell, outcome=told), key, details)
+        return self._submit("tell", partial(ask_and_tell.tell, outcome=told), key, details)
 
     def tell_all(
         self,
@@ -176,13 +174,13 @@ class Experiment:
         names = [f"row {n}" for n in range(1, len(rows) + 1)] if places is None else list(places)
         told = [self._placed(place, row) for place, row in zip(names, rows, strict=True)]
         details = {"outcomes": [list(one[:3]) for one in told]}
-        return self._submit("tell_all", partial(telling.tell_all, outcomes=told), key, details)
+        return self._submit("tell_all", partial(ask_and_tell.tell_all, outcomes=told), key, details)
 
     def drop(self, ticket: Ask | str, reason: str, *, by: str | None = None, key: str | None = None) -> None:
         """The ticket will have no outcome."""
         reason, by = checked_text(reason, "reason"), optional_text(by, "by")
         details: Details = {"ticket": self._number(ticket), "reason": reason, "by": by}
-        self._submit("drop", partial(telling.drop, **details), key, details)
+        self._submit("drop", partial(ask_and_tell.drop, **details), key, details)
 
     def amend(
         self, ticket: Ask | str, outcome: float, *, reason: str, by: str, key: str | None = None
@@ -194,7 +192,7 @@ class Experiment:
             "reason": checked_text(reason, "reason"),
             "by": checked_text(by, "by", LIMITS["name_characters"]),
         }
-        return self._submit("amend", partial(telling.amend, **details), key, details)
+        return self._submit("amend", partial(ask_and_tell.amend, **details), key, details)
 
     def import_data(
         self,
@@ -217,20 +215,20 @@ class Experiment:
 
     def pause(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
         """Hand out nothing until `resume`; outcomes are still taken."""
-        self._steer(steering.pause, reason, by, key)
+        self._steer(control.pause, reason, by, key)
 
     def resume(self, reason: str = "resumed", *, by: str | None = None, key: str | None = None) -> None:
         """Hand out tickets again."""
-        self._steer(steering.resume, reason, by, key)
+        self._steer(control.resume, reason, by, key)
 
     def close(self, reason: str = "closed", *, by: str | None = None, key: str | None = None) -> None:
         """End the experiment for good, decided or not; outcomes that still come are kept as late."""
-        self._steer(steering.close, reason, by, key)
+        self._steer(control.close, reason, by, key)
 
     def view(self, by: str, what: str, *, key: str | None = None) -> None:
         """Write down that somebody looked at outcomes before the end."""
         details: Details = {"by": checked_text(by, "by"), "what": checked_text(what, "what")}
-        self._submit("view", partial(steering.view, **details), key, details)
+        self._submit("view", partial(control.view, **details), key, details)
 
     def sweep(self) -> None:
         """Give up tickets whose lease has run out; every other writing call does so too."""
@@ -239,7 +237,7 @@ class Experiment:
     def status(self, forecast: Forecaster | None = None) -> Status:
         """Where the experiment stands.
 
-        `forecast` says how many more samples it may take: `evenhand.judge.forecast.experiment_forecast`.
+        `forecast` says how many more samples it may take: `evenhand.verdicts.forecast.experiment_forecast`.
         Without it `more` is unknown (None) until the experiment has decided.
         """
         return status_of(self.present(), self._clock.now(), forecast)

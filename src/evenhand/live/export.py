@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from evenhand.errors import BadInput, IntegrityFailed
-from evenhand.live.chain import Difference, Head, Record, canonical, genesis, verified
+from evenhand.live.hash_chain import Difference, Head, Record, canonical, genesis, verified
 from evenhand.live.journal import Journal
 
 FORMAT = 1

@@ -16,16 +16,14 @@ import numpy as np
 
 from evenhand.errors import BadInput, Closed
 from evenhand.live import events as ev
-from evenhand.live.common import refuse_unless_open
 from evenhand.live.events import encode
-from evenhand.live.fold import Fold
-from evenhand.live.index import index_of
+from evenhand.live.operation_checks import refuse_unless_open
 from evenhand.live.outcomes import checked_outcome, first_bad
-from evenhand.live.session import Session
-from evenhand.live.tables import BEGAN, Index
-from evenhand.live.turn import Entry
+from evenhand.live.projection import Fold
+from evenhand.live.schema import BEGAN, Index, index_of
+from evenhand.live.transaction import Entry, Session
 from evenhand.model.problem import Problem
-from evenhand.procedure.order import depends_on_order, new_order, note_order, refuse_sorted
+from evenhand.procedure.outcome_order import depends_on_order, new_order, note_order, refuse_sorted
 
 AT_ONCE = 500  # rows checked or written in one piece: more would keep the garbage collector busy
 

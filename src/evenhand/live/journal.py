@@ -20,12 +20,12 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from evenhand.errors import BadInput, StorageFailed
-from evenhand.live import tables
-from evenhand.live.chain import Head, Record, genesis
+from evenhand.live import schema
 from evenhand.live.clock import Clock, Deadlines
-from evenhand.live.missing import Missing
-from evenhand.live.points import reach
-from evenhand.live.turn import Entry, Found, Row, Turn, Values, find, hash_of, in_pages, of_cell, page
+from evenhand.live.fault_points import reach
+from evenhand.live.hash_chain import Head, Record, genesis
+from evenhand.live.missing_events import Missing
+from evenhand.live.transaction import Entry, Found, Row, Turn, Values, find, hash_of, in_pages, of_cell, page
 
 
 class Interrupted(StorageFailed):
@@ -107,7 +107,7 @@ class Journal:
 
     def experiments(self) -> list[str]:
         with self._read() as connection:
-            return list(connection.execute(tables.names).scalars())
+            return list(connection.execute(schema.names).scalars())
 
     def head(self, experiment: str) -> Head:
         return self.position(experiment).head
@@ -115,13 +115,13 @@ class Journal:
     def position(self, experiment: str) -> Position:
         """How far the log goes, by what is written about it and by what is there."""
         with self._read() as connection:
-            row = find(connection, tables.position, experiment)
+            row = find(connection, schema.position, experiment)
             return Position(Head(row.seq, row.hash), row.snapshot, not row.beyond)
 
     def read(self, experiment: str, after: int = 0, until: int | None = None) -> Iterator[Row]:
         """Events after number `after`, in order, as they were when reading began."""
         with self._read() as connection:
-            row = find(connection, tables.find, experiment)
+            row = find(connection, schema.find, experiment)
         last = row.seq if until is None else until
 
         def next_page(after: int) -> list[Row]:
@@ -133,7 +133,7 @@ class Journal:
     def hash_of(self, experiment: str, seq: int) -> bytes | None:
         """The hash of an event; None where there is none of this number."""
         with self._read() as connection:
-            return hash_of(connection, find(connection, tables.find, experiment).number, seq)
+            return hash_of(connection, find(connection, schema.find, experiment).number, seq)
 
     def created_by_key(self, key: str) -> Record | None:
         """The first event of the experiment that was created under this key."""
@@ -143,7 +143,7 @@ class Journal:
     def by_cell(self, experiment: str, cell: int, until: int) -> list[Record]:
         """The events by which outcomes of a cell count (told, imported, amended), up to one."""
         with self._read() as connection:
-            number = find(connection, tables.find, experiment).number
+            number = find(connection, schema.find, experiment).number
             return of_cell(connection, number, cell, until)
 
     @contextmanager
@@ -188,14 +188,14 @@ class Journal:
                 self._prepare_create(connection)
                 if key is not None and (record := _created_by_key(connection, key)) is not None:
                     raise KeyTaken(record)
-                if connection.execute(tables.find, {"name": experiment}).one_or_none() is not None:
+                if connection.execute(schema.find, {"name": experiment}).one_or_none() is not None:
                     raise BadInput(
                         f"the journal holds an experiment {experiment!r} already; give the new one "
                         "another name."
                     )
                 first = {"name": experiment, "seq": start.seq, "hash": start.hash, "snapshot": 0}
-                connection.execute(sa.insert(tables.experiments), first)
-                turn = Turn(connection, find(connection, tables.lock, experiment), self._write)
+                connection.execute(sa.insert(schema.experiments), first)
+                turn = Turn(connection, find(connection, schema.lock, experiment), self._write)
                 yield turn
                 turn.flush()
             self._committed(turn)
@@ -238,7 +238,7 @@ class Journal:
 
     def _locked(self, connection: sa.Connection, experiment: str) -> Found:
         """The experiment's row, nobody else's until the transaction ends."""
-        return find(connection, tables.lock, experiment)
+        return find(connection, schema.lock, experiment)
 
     def _write(self, connection: sa.Connection, events: list[Values], head: dict[str, object]) -> None:
         """Hand events to the database, with the head that they lead to."""
@@ -274,7 +274,7 @@ class Journal:
 
 
 def _created_by_key(connection: sa.Connection, key: str) -> Record | None:
-    row = connection.execute(tables.created_by_key, {"what": key}).first()
+    row = connection.execute(schema.created_by_key, {"what": key}).first()
     return None if row is None else Record(*row)
 
 

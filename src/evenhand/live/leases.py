@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 
 from evenhand.live.clock import Clock, Deadlines, seconds_of
-from evenhand.live.fold import Fold
-from evenhand.live.out import Out
+from evenhand.live.projection import Fold
+from evenhand.live.tickets import Out
 
 
 class Leases:

@@ -6,15 +6,15 @@ import itertools
 from collections.abc import Iterable
 
 from evenhand.errors import BadInput, NotFound
-from evenhand.live.chain import Difference, Head, Record, genesis, link, verified
 from evenhand.live.events import Created, Snapshot, decode
-from evenhand.live.fold import Fold, History
-from evenhand.live.follow_checks import check_complete
-from evenhand.live.history import corrected
+from evenhand.live.hash_chain import Difference, Head, Record, genesis, link, verified
 from evenhand.live.journal import Journal
+from evenhand.live.projection import Fold, History
 from evenhand.live.protocol import Protocol
+from evenhand.live.sequence_checks import check_complete
 from evenhand.live.snapshot import restore
-from evenhand.live.turn import Row
+from evenhand.live.ticket_history import corrected
+from evenhand.live.transaction import Row
 
 _AT_ONCE = 5_000
 

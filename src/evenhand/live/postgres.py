@@ -18,17 +18,17 @@ import sqlalchemy as sa
 from psycopg.rows import namedtuple_row
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
-from evenhand.live import tables
+from evenhand.live import schema
 from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.schema import bring_up_to_date, refuse_unknown_version
-from evenhand.live.turn import Found, Values, checked
+from evenhand.live.transaction import Found, Values, checked
 
 LEASE = 20.0  # seconds that a turn may wait for its own process before others end it
 LOCK_WAIT = 3.0  # seconds to wait for another's turn before looking whether its process was stopped
 BUSY_SECONDS = 600.0  # to wait in all for others who are at work, as on a long import
 COPIED = 200  # so many events are sent as one stream
 _LOCK = "SELECT number, name, seq, hash, snapshot FROM evenhand_experiments WHERE name = %s FOR UPDATE"
-_COLUMNS = [column.name for column in tables.events.columns]
+_COLUMNS = [column.name for column in schema.events.columns]
 _INSERT = f"INSERT INTO evenhand_events ({', '.join(_COLUMNS)}) VALUES ({', '.join('%s' for _ in _COLUMNS)})"
 _COPY = f"COPY evenhand_events ({', '.join(_COLUMNS)}) FROM STDIN"
 _ADVANCE = "UPDATE evenhand_experiments SET seq = %s, hash = %s, snapshot = %s WHERE number = %s"
@@ -197,7 +197,7 @@ def _refuse_careless_server(engine: sa.Engine) -> None:
 
 
 def _require_tables(engine: sa.Engine, write: bool, create: bool) -> None:
-    if not create and not sa.inspect(engine).has_table(tables.journal.name):
+    if not create and not sa.inspect(engine).has_table(schema.journal.name):
         raise NotFound("this database holds no journal; make one with `evenhand new ADDRESS STUDY`.")
     if write:
         bring_up_to_date(engine)

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from evenhand.errors import BadInput
 from evenhand.live.build import checked_build, present_build
-from evenhand.live.chain import Difference
 from evenhand.live.clock import checked_time
 from evenhand.live.events import FORMAT, Created
+from evenhand.live.hash_chain import Difference
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import EVIDENCE_VERSION, Procedure, Spec, check_start, compile_spec
 from evenhand.study import Study, dumps, loads

@@ -3,6 +3,8 @@
 The first event of a request carries its key and, where the caller gave the key, a digest of the request. On a
 storage whose reply to a commit can be lost every other write gets a key of its own, so that trying again
 writes nothing twice. A request that is refused and writes nothing leaves its key free.
+
+A set of request keys in little memory.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from evenhand.errors import BadInput, KeyReused
 from evenhand.live import events as ev
-from evenhand.live.chain import canonical
-from evenhand.live.common import optional_text
+from evenhand.live.hash_chain import canonical
+from evenhand.live.operation_checks import optional_text
 
 
 class RequestKey(NamedTuple):
@@ -77,3 +81,30 @@ def _seems_same(request: RequestKey, events: Sequence[ev.AnyEvent]) -> bool:
         names = ("ticket", "outcome", "reason", "by")
         return request.operation == "amend" and all(getattr(first, n) == wanted[n] for n in names)
     return isinstance(first, ev.Imported) and request.operation == "import" and first.rows == wanted["rows"]
+
+
+_WAITING = 20_000  # keys looked up one by one before they are sorted in
+
+
+class KeySet:
+    """Keys and their parts, 8 bytes each: a digest of 64 bits stands for each."""
+
+    def __init__(self) -> None:
+        self._sorted = np.zeros(0, dtype=np.uint64)
+        self._waiting: set[int] = set()
+
+    def add(self, key: str, part: int) -> bool:
+        """Add a key and a part of it; return whether they are new.
+
+        Two of a million keys have the same digest with a chance of 3e-8.
+        """
+        text = f"{part} {key}".encode()
+        digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+        place = int(np.searchsorted(self._sorted, np.uint64(digest)))
+        if digest in self._waiting or (place < len(self._sorted) and self._sorted[place] == digest):
+            return False
+        self._waiting.add(digest)
+        if len(self._waiting) == _WAITING:
+            self._sorted = np.sort(np.append(self._sorted, np.array(list(self._waiting), dtype=np.uint64)))
+            self._waiting.clear()
+        return True

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from evenhand.live import events as ev
-from evenhand.live.cell_sums import Sums
-from evenhand.live.chain import Difference, Head
-from evenhand.live.fold import Fold
-from evenhand.live.out import Out
+from evenhand.live.hash_chain import Difference, Head
+from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
+from evenhand.live.replay import Sums
+from evenhand.live.tickets import Out
 from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST
 
 # sums of what was told, in the order of the log: equal on every machine

@@ -1,4 +1,8 @@
-"""Where an experiment stands: one sentence, then the numbers."""
+"""Where an experiment stands: one sentence, then the numbers.
+
+Is the experiment run as it was meant to be? Allocation against intention, cells left behind, tickets
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evenhand.live import words
-from evenhand.live.health import health_of
+from evenhand.live import sentences
+from evenhand.live.clock import seconds_of
+from evenhand.live.projection import View
+from evenhand.live.replay_kernels import Tally
 from evenhand.live.stop import finite
-from evenhand.live.view import View
+from evenhand.live.tickets import ticket_code
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
+from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.intervals import WORDS, verdicts
+from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.spec import CERTIFIED, EVIDENCE_VERSION, Spec, is_unproven
 from evenhand.procedure.state import (
     ANSWER,
@@ -27,9 +36,6 @@ from evenhand.procedure.state import (
     State,
     new_work,
 )
-from evenhand.procedure.stopping.cells import threshold
-from evenhand.procedure.stopping.logs import NOT_COMPUTED
-from evenhand.procedure.verdicts import WORDS, verdicts
 
 Status = dict[str, Any]
 CHANCES = ("0.5", "0.7", "0.8", "0.9")
@@ -73,7 +79,7 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
         **tables,
     }
     summary = "" if ahead is None else ahead.summary(samples)
-    status["sentence"] = words.sentence(view, status, has_looked(view), summary)
+    status["sentence"] = sentences.sentence(view, status, has_looked(view), summary)
     if notes := " ".join(_notes(view, computed)):
         status["sentence"] += f" {notes}"
     return status
@@ -83,11 +89,11 @@ def _notes(view: View, computed: bool) -> list[str]:
     """What everybody must know before relying on the evidence."""
     found = []
     if is_unproven(view.protocol.problem, view.protocol.procedure):
-        found.append(words.UNPROVEN)
+        found.append(sentences.UNPROVEN)
     if not computed or view.state.level[EVIDENCE] == NOT_COMPUTED:
-        found.append(words.NOT_COMPUTED)
+        found.append(sentences.NOT_COMPUTED)
     if view.stop is None and not view.closed and _decides_by_newer_bounds(view):
-        found.append(words.OLDER_EVIDENCE)
+        found.append(sentences.OLDER_EVIDENCE)
     return found
 
 
@@ -180,3 +186,56 @@ def _means(view: View, state: State) -> np.ndarray[Any, np.dtype[np.float64]]:
     with np.errstate(invalid="ignore", divide="ignore"):
         unit = np.where(state.n > 0, state.s / state.n, np.nan)
     return family.low + family.width * unit.T
+
+
+ALERT = 0.001  # a sample-ratio p-value below this is no accident
+_LEAST_SPREAD = 5.0  # below, a cell's draws are too few for the normal law
+_LONG = 30 * 86_400.0  # seconds a ticket without a lease may be out before somebody should look
+
+
+def health_of(view: View, now: float) -> dict[str, Any]:
+    """Each finding as a number; `well` when none needs attention."""
+    ratio = sample_ratio_p_value(view.tally)
+    starved = _starved(view)
+    limit = view.protocol.lease or _LONG
+    ticket, at = view.oldest or (None, None)
+    age = None if at is None else max(now - seconds_of(at), 0.0)
+    too_long = age is not None and age > limit
+    return {
+        "well": ratio >= ALERT and not starved and not too_long and not view.counts["clock_back"],
+        "sample_ratio_p": ratio,
+        "starved": starved,
+        "oldest_pending": None if ticket is None else ticket_code(view.protocol.hash, ticket),
+        "oldest_pending_seconds": age,
+        "pending_too_long": too_long,
+        "clock_back": view.counts["clock_back"],
+    }
+
+
+def sample_ratio_p_value(tally: Tally) -> float:
+    """How surprising the counts are under the probabilities that cells were drawn with.
+
+    A draw minus its probability has mean zero given the past, whatever the rule, and variance p (1 - p). The
+    largest deviation counts, times the number of cells looked at.
+    """
+    away = np.abs(tally.drawn - tally.expected)
+    if np.any(away[tally.spread == 0.0] > 1e-6 * (1.0 + tally.drawn[tally.spread == 0.0])):
+        return 0.0  # a cell without chance, and yet not drawn as it should be
+    enough = tally.spread >= _LEAST_SPREAD
+    if not enough.any():
+        return 1.0
+    largest = float(np.max(away[enough] / np.sqrt(tally.spread[enough])))
+    return min(1.0, int(enough.sum()) * math.erfc(largest / math.sqrt(2.0)))
+
+
+def _starved(view: View) -> list[dict[str, Any]]:
+    """Cells short of their initial samples when twice as many tickets as those need were handed out."""
+    problem, initial = view.protocol.problem, view.protocol.procedure.initial
+    groups, policies = view.state.n.shape
+    if view.counts["asked"] < 2 * initial * groups * policies:
+        return []
+    short = np.argwhere((view.state.n + view.state.out).T - initial < 0)
+    return [
+        {"policy": problem.policies[k], "group": problem.group_names[g], "samples": int(view.state.n[g, k])}
+        for k, g in short.tolist()
+    ]

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from evenhand.errors import BadInput, IntegrityFailed
 from evenhand.live import events as ev
 from evenhand.live.audit import audit, is_journal
-from evenhand.live.chain import Head
 from evenhand.live.events import AnyEvent, Created, decode
 from evenhand.live.export import Export
-from evenhand.live.index import index_of
+from evenhand.live.hash_chain import Head
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.protocol import Protocol
+from evenhand.live.schema import index_of
 
 _AT_ONCE = 5_000  # events handed to the database in one go
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
-from evenhand.model import units
+from evenhand.model import unit_families
 from evenhand.model.region import ROUNDING
 
 Array = NDArray[np.float64]
@@ -45,15 +45,15 @@ class Family:
     @property
     def open_below(self) -> bool:
         """Does the domain lack its smallest number? At mean 0 a gamma outcome could be nothing but 0."""
-        return self.code == units.EXPONENTIAL
+        return self.code == unit_families.EXPONENTIAL
 
     @property
     def domain(self) -> tuple[float, float]:
         """The smallest and largest mean (either may be infinite)."""
         code = self.code
         return (
-            self.low + self.width * float(units.edge_low(code)),
-            self.low + self.width * float(units.edge_high(code)),
+            self.low + self.width * float(unit_families.edge_low(code)),
+            self.low + self.width * float(unit_families.edge_high(code)),
         )
 
     def dispersion(self, policies: int, groups: int) -> Array:
@@ -76,20 +76,20 @@ class Family:
     def divergence(self, mu: ArrayLike, lam: ArrayLike) -> Array:
         """d(mu, lam) in nats per sample, elementwise."""
         mu, lam = np.broadcast_arrays(self.to_unit(mu), self.to_unit(lam))
-        return _each(units.divergence, self.code, mu, lam) / self._phi(mu)
+        return _each(unit_families.divergence, self.code, mu, lam) / self._phi(mu)
 
     def variance(self, mean: ArrayLike) -> Array:
         """V: the variance of one outcome whose mean is this."""
         unit = self.to_unit(mean)
-        return _each(units.variance, self.code, unit) * self.width**2 * self._phi(unit)
+        return _each(unit_families.variance, self.code, unit) * self.width**2 * self._phi(unit)
 
     def up(self, mu: ArrayLike, s: ArrayLike) -> Array:
         """U(mu, s): solves (lam - mu) / V(lam) = s for lam >= mu."""
-        return self._pulled(units.up, mu, s)
+        return self._pulled(unit_families.up, mu, s)
 
     def down(self, mu: ArrayLike, s: ArrayLike) -> Array:
         """D(mu, s): solves (lam - mu) / V(lam) = -s for lam <= mu."""
-        return self._pulled(units.down, mu, s)
+        return self._pulled(unit_families.down, mu, s)
 
     def to_unit(self, mean: ArrayLike) -> Array:
         """Means or outcomes as the kernels see them."""
@@ -118,7 +118,7 @@ class Gaussian(Family):
 
     sd: float | tuple[tuple[float, ...], ...] = 1.0
     name: ClassVar[str] = "gaussian"
-    code: ClassVar[int] = units.GAUSSIAN
+    code: ClassVar[int] = unit_families.GAUSSIAN
     outcomes: ClassVar[str] = "finite numbers"
 
     def __init__(self, sd: ArrayLike = 1.0) -> None:
@@ -145,7 +145,7 @@ class GaussianUnknown(Family):
     """Outcomes on the line, Gaussian with a variance per cell that nobody knows."""
 
     name: ClassVar[str] = "gaussian-unknown"
-    code: ClassVar[int] = units.GAUSSIAN
+    code: ClassVar[int] = unit_families.GAUSSIAN
     outcomes: ClassVar[str] = "finite numbers"
 
     def resolution(self, policies: int, groups: int) -> Array:
@@ -157,7 +157,7 @@ class Bernoulli(Family):
     """Outcomes 0 or 1."""
 
     name: ClassVar[str] = "bernoulli"
-    code: ClassVar[int] = units.BERNOULLI
+    code: ClassVar[int] = unit_families.BERNOULLI
     outcomes: ClassVar[str] = "0 or 1"
 
     def admits(self, outcomes: ArrayLike) -> NDArray[np.bool_]:
@@ -171,7 +171,7 @@ class Binomial(Family):
 
     trials: int = 1
     name: ClassVar[str] = "binomial"
-    code: ClassVar[int] = units.BERNOULLI
+    code: ClassVar[int] = unit_families.BERNOULLI
     outcomes: ClassVar[str] = "whole numbers from 0 to trials"
 
     def __post_init__(self) -> None:
@@ -195,7 +195,7 @@ class Poisson(Family):
     """Outcomes are counts without an upper limit."""
 
     name: ClassVar[str] = "poisson"
-    code: ClassVar[int] = units.POISSON
+    code: ClassVar[int] = unit_families.POISSON
     outcomes: ClassVar[str] = "whole numbers, 0 or more"
 
     def admits(self, outcomes: ArrayLike) -> NDArray[np.bool_]:
@@ -209,7 +209,7 @@ class Gamma(Family):
 
     shape: float = 1.0
     name: ClassVar[str] = "gamma"
-    code: ClassVar[int] = units.EXPONENTIAL
+    code: ClassVar[int] = unit_families.EXPONENTIAL
     outcomes: ClassVar[str] = "positive finite numbers"
 
     def __post_init__(self) -> None:
@@ -247,7 +247,7 @@ class Bounded(Family):
     smallest: float = 0.0
     largest: float = 1.0
     name: ClassVar[str] = "bounded"
-    code: ClassVar[int] = units.BERNOULLI
+    code: ClassVar[int] = unit_families.BERNOULLI
     outcomes: ClassVar[str] = "numbers from low to high"
 
     def __init__(self, low: float = 0.0, high: float = 1.0) -> None:

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.errors import BadInput, nearest
 from evenhand.model import region as regions
 from evenhand.model.bounds import Scale
-from evenhand.model.constraints import Constraint, Convex, NoConstraint
 from evenhand.model.families import Family
 from evenhand.model.region import Region
+from evenhand.model.requirements import Constraint, Convex, NoConstraint
 
 Array = NDArray[np.float64]
 

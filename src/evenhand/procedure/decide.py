@@ -13,14 +13,16 @@ from __future__ import annotations
 import math
 
 from evenhand._kernel import kernel
-from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import (
+from evenhand.procedure.alternatives import (
     MANY,
     evidence_of_a_weak_one,
     weakest_by_evidence,
     weakest_by_excess,
     weakest_by_likelihood,
 )
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.evidence import certified
+from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.sampling import (
     exact_tracking,
     frank_wolfe,
@@ -35,7 +37,13 @@ from evenhand.procedure.sampling import (
     two_stage,
     uniform,
 )
-from evenhand.procedure.sampling.pick import count, least_sampled_cell, least_sampled_policy, settle, surely
+from evenhand.procedure.sampling.draw_cell import (
+    count,
+    least_sampled_cell,
+    least_sampled_policy,
+    settle,
+    surely,
+)
 from evenhand.procedure.spec import (
     ACTIVE,
     BUDGET,
@@ -74,8 +82,7 @@ from evenhand.procedure.state import (
     Work,
     touch,
 )
-from evenhand.procedure.stopping import evidence, stylised
-from evenhand.procedure.stopping.logs import NOT_COMPUTED
+from evenhand.procedure.stopping import stylised
 
 
 @kernel
@@ -201,7 +208,7 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
     if rule == BUDGET and not at_cap:
         return 0.0, math.inf, 0
     if rule in (CERTIFIED, BUDGET):
-        needed = math.inf if rule == BUDGET else evidence.threshold(spec)
+        needed = math.inf if rule == BUDGET else certified.threshold(spec)
         if spec.phi.shape[1] > MANY:
             # one piece that falls short settles that it is too early
             value, piece = evidence_of_a_weak_one(spec, state, work, leader)

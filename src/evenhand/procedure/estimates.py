@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import margin
-from evenhand.model.units import BERNOULLI, GAUSSIAN
-from evenhand.procedure.sinking import OWNER, sink
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
+from evenhand.procedure.likelihood_bounds import OWNER, sink
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work, touch
 from evenhand.theory.inner import score

@@ -13,7 +13,7 @@ import numpy as np
 
 from evenhand._kernel import kernel
 from evenhand.model.region import BOX, ROUNDING, inside
-from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.estimates import dispersion
 from evenhand.procedure.randomness import DECISIONS, fill_words, normal
 from evenhand.procedure.spec import Spec

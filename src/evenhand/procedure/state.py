@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model.units import EXPONENTIAL
+from evenhand.model.unit_families import EXPONENTIAL
 from evenhand.procedure.spec import Spec
 from evenhand.theory.inner import work_size
 

@@ -21,8 +21,8 @@ from typing import Any
 from evenhand.errors import BadInput
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
-from evenhand.study import toml
-from evenhand.study.tables import known_keys, problem_from_dict, problem_to_dict
+from evenhand.study import toml_writer
+from evenhand.study.problem_tables import known_keys, problem_from_dict, problem_to_dict
 from evenhand.study.truth import Truth
 
 __all__ = ["Study", "Truth", "dumps", "load", "loads"]
@@ -100,7 +100,7 @@ def loads(text: str, name: str = "the study") -> Study:
 
 def dumps(study: Study) -> str:
     """The study as TOML, every default spelled out; `loads` of it is equal to it."""
-    return toml.write(study.to_dict())
+    return toml_writer.write(study.to_dict())
 
 
 def canonical(table: Mapping[str, Any]) -> str:

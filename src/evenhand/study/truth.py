@@ -11,9 +11,9 @@ import numpy as np
 
 from evenhand.errors import BadInput
 from evenhand.model.problem import Problem
-from evenhand.study import data
-from evenhand.study.data import Array
-from evenhand.study.tables import known_keys, numeric
+from evenhand.study import data_files
+from evenhand.study.data_files import Array
+from evenhand.study.problem_tables import known_keys, numeric
 
 SOURCES = ("means", "cells", "data")
 
@@ -102,12 +102,12 @@ class Truth:
     def counts(self, problem: Problem) -> tuple[Array, Array]:
         """Sizes and successes of the cells, each K x L, from the `cells` file."""
         assert self.cells is not None
-        return data.counts(self.folder / self.cells, problem)
+        return data_files.counts(self.folder / self.cells, problem)
 
     def cell_outcomes(self, problem: Problem) -> list[list[Array]]:
         """The outcomes of every cell, K lists of L arrays, from the `data` file."""
         assert self.data is not None
-        return data.outcomes(self.folder / self.data, problem)
+        return data_files.outcomes(self.folder / self.data, problem)
 
 
 def _check_lag(lag: Any) -> None:

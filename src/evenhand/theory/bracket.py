@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.theory.alternatives import Cuts, Look, Pieces
 from evenhand.theory.modes import Active
-from evenhand.theory.pieces import Cuts, Look, Pieces
 
 Array = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD, Region, inside
-from evenhand.theory.regions import box, convex, dispersion, penalty, quota, spread
+from evenhand.theory.regions import box, dispersion, gap_ratio, intersection, penalty, quota
 
 Array = NDArray[np.float64]
 
@@ -29,9 +29,9 @@ def work_size(groups: int, rows: int) -> int:
     plain = 256 + 512 * groups + 16 * groups * groups + 16 * rows * (groups + 2) + 4 * rows * rows
     sizes = (
         quota.work_size(groups),
-        spread.work_size(groups),
+        gap_ratio.work_size(groups),
         dispersion.work_size(groups),
-        convex.work_size(groups, rows),
+        intersection.work_size(groups, rows),
     )
     return max(plain, *sizes)
 
@@ -48,11 +48,11 @@ def enter(
     if r.kind == PENALTY:
         return penalty.enter(code, r, k, v, mu, lam_k, work)
     if r.kind == SPREAD:
-        return spread.enter(code, r, k, v, mu, lam_k, work)
+        return gap_ratio.enter(code, r, k, v, mu, lam_k, work)
     if r.kind == DISPERSION:
         return dispersion.enter(code, r, k, v, mu, lam_k, work)
     if r.kind == CONVEX:
-        return convex.enter(code, r, k, v, mu, lam_k, work)
+        return intersection.enter(code, r, k, v, mu, lam_k, work)
     return math.nan, -math.inf
 
 
@@ -68,11 +68,11 @@ def leave(
     if r.kind == PENALTY:
         return penalty.leave(code, r, k, v, mu, lam_k, work)
     if r.kind == SPREAD:
-        return spread.leave(code, r, k, v, mu, lam_k, work)
+        return gap_ratio.leave(code, r, k, v, mu, lam_k, work)
     if r.kind == DISPERSION:
         return dispersion.leave(code, r, k, v, mu, lam_k, work)
     if r.kind == CONVEX:
-        return convex.leave(code, r, k, v, mu, lam_k, work)
+        return intersection.leave(code, r, k, v, mu, lam_k, work)
     return math.nan, -math.inf, -1
 
 
@@ -89,11 +89,11 @@ def beat(
     if r.kind == PENALTY:
         return penalty.beat(code, r, q, i, k, v, mu, math.inf, lam_i, lam_k, work)
     if r.kind == SPREAD:
-        return spread.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+        return gap_ratio.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     if r.kind == DISPERSION:
         return dispersion.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     if r.kind == CONVEX:
-        return convex.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+        return intersection.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
     return math.nan, -math.inf
 
 

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.errors import BadInput, Undecidable
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
+from evenhand.theory.alternatives import pieces_of
+from evenhand.theory.boundary_distance import WhyNone, near_changes, refuse_undecidable, why_none
 from evenhand.theory.bracket import Solution
-from evenhand.theory.margins import WhyNone, near_changes, refuse_undecidable, why_none
 from evenhand.theory.modes import mode_of
 from evenhand.theory.outer import solve
-from evenhand.theory.pieces import pieces_of
 
 Array = NDArray[np.float64]
 

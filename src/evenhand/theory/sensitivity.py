@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, Undecidable
-from evenhand.model.constraints import (
+from evenhand.model.problem import Problem
+from evenhand.model.requirements import (
     All,
     Caps,
     Constraint,
@@ -22,7 +23,6 @@ from evenhand.model.constraints import (
     Quota,
     Ratio,
 )
-from evenhand.model.problem import Problem
 from evenhand.theory.plan import Plan, plan
 
 Array = NDArray[np.float64]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.model.constraints import Constraint, Floors
 from evenhand.model.families import Bernoulli, Gaussian
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Constraint, Floors
 from evenhand.procedure.decide import next_cell
 from evenhand.procedure.spec import Procedure, TrackAndStop, compile_spec
 from evenhand.procedure.state import ask, ask_policy, new_state, new_work, record, return_policy

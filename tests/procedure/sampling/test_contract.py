@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 
-from evenhand.model.constraints import Constraint, Dispersion, Gap, Penalty, Polyhedron, Quota, Ratio
+from evenhand.model.requirements import Constraint, Dispersion, Gap, Penalty, Polyhedron, Quota, Ratio
 from evenhand.procedure.decide import next_cell
 from evenhand.procedure.spec import Procedure
 from evenhand.procedure.state import new_work

@@ -7,13 +7,13 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import binom
 
-from evenhand.model.constraints import Floors, Gap, NoConstraint, Penalty
 from evenhand.model.families import Gaussian
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Floors, Gap, NoConstraint, Penalty
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling.ascent import effective, pieces_at
-from evenhand.procedure.sampling.nobody_feasible import weigh
+from evenhand.procedure.sampling.none_feasible import weigh
 from evenhand.procedure.sampling.policy_track_and_stop import weights_from_gaps
+from evenhand.procedure.sampling.weight_ascent import effective, pieces_at
 from evenhand.procedure.spec import Budget, Procedure
 from evenhand.theory import inner
 from evenhand.theory.plan import plan

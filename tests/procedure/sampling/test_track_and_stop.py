@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.model.constraints import Floors
 from evenhand.model.families import Gaussian
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Floors
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling.ascent import climb_projected, dot, effective, pieces_at, slopes
+from evenhand.procedure.sampling.weight_ascent import climb_projected, dot, effective, pieces_at, slopes
 from evenhand.procedure.spec import Procedure, TrackAndStop
 from evenhand.procedure.state import UPDATES
 from tests.procedure.sampling.body import MEANS, SHARES, Body, problem

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.procedure.sampling.ascent import climb_directed, climb_projected, project
 from evenhand.procedure.sampling.tracking import begin, c_track, d_track, even, samples, spread
+from evenhand.procedure.sampling.weight_ascent import climb_directed, climb_projected, project
 from evenhand.procedure.state import ask
 from tests.procedure.sampling.body import Body, body
 from tests.reference.algorithm_1 import nearest_in_simplex

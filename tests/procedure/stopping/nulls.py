@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evenhand._kernel import kernel
-from evenhand.model import constraints as c
 from evenhand.model import families as f
+from evenhand.model import requirements as c
 from evenhand.model.problem import Problem
+from evenhand.procedure.evidence import certified
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import State, Work, forget, new_state, new_work, record
-from evenhand.procedure.stopping import evidence
 
 Array = NDArray[np.float64]
 
@@ -118,9 +118,9 @@ def simulate(
         for _ in range(horizon):
             k, g = _chosen(state, means)
             record(spec, state, work, k, g, draw(how, number, means[g, k]), False)
-            ahead = ahead or evidence.ahead(spec, state, work, 0, 1, math.inf) >= level
-            fails = fails or evidence.fails(spec, state, work, 1) >= level
-            least, _ = evidence.meets(spec, state, work, 0)
+            ahead = ahead or certified.ahead(spec, state, work, 0, 1, math.inf) >= level
+            fails = fails or certified.fails(spec, state, work, 1) >= level
+            least, _ = certified.meets(spec, state, work, 0)
             meets = meets or level <= least < math.inf
         counts[0] += ahead
         counts[1] += fails

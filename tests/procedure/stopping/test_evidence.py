@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from evenhand.model.constraints import (
+from evenhand.model.families import Bernoulli, Gaussian
+from evenhand.model.requirements import (
     All,
     Caps,
     Dispersion,
@@ -21,9 +22,8 @@ from evenhand.model.constraints import (
     Polyhedron,
     Quota,
 )
-from evenhand.model.families import Bernoulli, Gaussian
-from evenhand.procedure.stopping import cells, evidence
-from evenhand.procedure.stopping.logs import NOTHING, add
+from evenhand.procedure.evidence import by_family, certified
+from evenhand.procedure.log_space import NOTHING, add
 from tests.procedure.stopping.nulls import FAMILIES, REQUIREMENTS
 from tests.procedure.stopping.told import counted, heard, spec_of
 
@@ -45,18 +45,18 @@ OUTCOMES = {
 def test_the_threshold_counts_the_wrong_answers() -> None:
     for constraint, wrong in ((Floors(0.5), 5), (Gap(0.2), 5), (NoConstraint(), 4), (Penalty(0.5, 1.0), 4)):
         spec = spec_of(Bernoulli(), SHARES, constraint, policies=5, delta=0.1)
-        assert evidence.threshold(spec) == pytest.approx(math.log(wrong / 0.1))
+        assert certified.threshold(spec) == pytest.approx(math.log(wrong / 0.1))
 
 
 def test_floors_and_caps_average_to_fail_and_stand_alone_to_meet() -> None:
     spec = spec_of(Bernoulli(), SHARES, All((Floors(0.5), Caps(0.9))))
     state, work = counted(spec, N, MEANS)
-    broken = [cells.cell_below(spec, state, g, 1, 0.5) for g in range(3)]
-    broken += [cells.cell_above(spec, state, g, 1, 0.9) for g in range(3)]
-    assert evidence.fails(spec, state, work, 1) == pytest.approx(special.logsumexp(broken) - math.log(6))
-    kept = [cells.cell_above(spec, state, g, 0, 0.5) for g in range(3)]
-    kept += [cells.cell_below(spec, state, g, 0, 0.9) for g in range(3)]
-    least, which = evidence.meets(spec, state, work, 0)
+    broken = [by_family.cell_below(spec, state, g, 1, 0.5) for g in range(3)]
+    broken += [by_family.cell_above(spec, state, g, 1, 0.9) for g in range(3)]
+    assert certified.fails(spec, state, work, 1) == pytest.approx(special.logsumexp(broken) - math.log(6))
+    kept = [by_family.cell_above(spec, state, g, 0, 0.5) for g in range(3)]
+    kept += [by_family.cell_below(spec, state, g, 0, 0.9) for g in range(3)]
+    least, which = certified.meets(spec, state, work, 0)
     assert (least, which) == (min(kept), int(np.argmin(kept)))
 
 
@@ -64,8 +64,8 @@ def test_nobody_fails_or_violates_where_nothing_is_required() -> None:
     for constraint in (NoConstraint(), Penalty(0.5, 1.0)):
         spec = spec_of(Bernoulli(), SHARES, constraint)
         state, work = counted(spec, N, MEANS)
-        assert evidence.fails(spec, state, work, 1) == NOTHING
-        assert evidence.meets(spec, state, work, 0)[0] == math.inf
+        assert certified.fails(spec, state, work, 1) == NOTHING
+        assert certified.meets(spec, state, work, 0)[0] == math.inf
 
 
 def test_a_gap_is_an_atom_per_ordered_pair() -> None:
@@ -73,9 +73,9 @@ def test_a_gap_is_an_atom_per_ordered_pair() -> None:
     state, work = counted(spec, N, MEANS)
     # of policy 1's pairs only 0 below 1, 0 below 2 are too far apart: the others are not asked
     rows = [np.array([1.0, -1, 0]), np.array([1.0, 0, -1])]
-    broken = [cells.row(spec, state, 1, a, -0.15, work.scratch) for a in rows]
-    assert evidence.fails(spec, state, work, 1) == pytest.approx(special.logsumexp(broken) - math.log(6))
-    least, which = evidence.meets(spec, state, work, 0)
+    broken = [by_family.row(spec, state, 1, a, -0.15, work.scratch) for a in rows]
+    assert certified.fails(spec, state, work, 1) == pytest.approx(special.logsumexp(broken) - math.log(6))
+    least, which = certified.meets(spec, state, work, 0)
     assert divmod(which, 3) == (1, 2)  # 0.6 against 0.8: already 0.2 apart
     assert least < 0.0
 
@@ -84,19 +84,19 @@ def test_rows_that_touch_one_cell_are_floors_and_caps() -> None:
     box = spec_of(Bernoulli(), SHARES, Floors(0.5))
     rows = spec_of(Bernoulli(), SHARES, Polyhedron(2 * np.eye(3), [1.0, 1.0, 1.0]))
     state, work = counted(box, N, MEANS)
-    assert evidence.meets(rows, state, work, 0) == pytest.approx(evidence.meets(box, state, work, 0))
+    assert certified.meets(rows, state, work, 0) == pytest.approx(certified.meets(box, state, work, 0))
 
 
 @pytest.mark.parametrize("need", [1, 2])
 def test_a_quota_is_the_least_over_sets_of_groups(need: int) -> None:
     spec = spec_of(Bernoulli(), SHARES, Quota(0.55, groups=need))
     state, work = counted(spec, N, MEANS)
-    below = sorted(cells.cell_below(spec, state, g, 1, 0.55) for g in range(3))
-    assert evidence.fails(spec, state, work, 1) == pytest.approx(
+    below = sorted(by_family.cell_below(spec, state, g, 1, 0.55) for g in range(3))
+    assert certified.fails(spec, state, work, 1) == pytest.approx(
         special.logsumexp(below[:need]) - math.log(need)
     )
-    above = [cells.cell_above(spec, state, g, 0, 0.55) for g in range(3)]
-    least, which = evidence.meets(spec, state, work, 0)
+    above = [by_family.cell_above(spec, state, g, 0, 0.55) for g in range(3)]
+    least, which = certified.meets(spec, state, work, 0)
     take = 3 - need + 1
     assert least == pytest.approx(special.logsumexp(sorted(above)[:take]) - math.log(take))
     assert which == int(np.argmin(above))
@@ -109,31 +109,31 @@ def test_an_intersection_averages_over_all_its_parts() -> None:
     total, atoms = -math.inf, (3, 6, 1)
     for part, count in zip(parts, atoms, strict=True):
         alone = spec_of(Gaussian(0.3), SHARES, part)
-        total = add(total, evidence.fails(alone, state, work, 1) + math.log(count))
+        total = add(total, certified.fails(alone, state, work, 1) + math.log(count))
     # a floor that the estimates keep is left out as a row, counted as a floor
-    kept = cells.cell_below(spec, state, 2, 1, 0.55)
+    kept = by_family.cell_below(spec, state, 2, 1, 0.55)
     total = special.logsumexp([total, kept], b=[1, -1])
-    assert evidence.fails(spec, state, work, 1) == pytest.approx(total - math.log(10))
-    alone = [evidence.meets(spec_of(Gaussian(0.3), SHARES, part), state, work, 0)[0] for part in parts]
-    assert evidence.meets(spec, state, work, 0)[0] == pytest.approx(min(alone))
+    assert certified.fails(spec, state, work, 1) == pytest.approx(total - math.log(10))
+    alone = [certified.meets(spec_of(Gaussian(0.3), SHARES, part), state, work, 0)[0] for part in parts]
+    assert certified.meets(spec, state, work, 0)[0] == pytest.approx(min(alone))
 
 
 def test_a_bound_outside_the_domain_cannot_be_broken_or_reached() -> None:
     spec = spec_of(Bernoulli(), [1.0])
     state, _ = counted(spec, [[20, 20]], [[0.5, 0.5]])
-    assert cells.cell_above(spec, state, 0, 0, 1.0) == NOTHING
-    assert cells.cell_below(spec, state, 0, 0, 0.0) == NOTHING
-    assert cells.cell_above(spec, state, 0, 0, -0.1) == math.inf
-    assert cells.cell_below(spec, state, 0, 0, 1.1) == math.inf
+    assert by_family.cell_above(spec, state, 0, 0, 1.0) == NOTHING
+    assert by_family.cell_below(spec, state, 0, 0, 0.0) == NOTHING
+    assert by_family.cell_above(spec, state, 0, 0, -0.1) == math.inf
+    assert by_family.cell_below(spec, state, 0, 0, 1.1) == math.inf
 
 
 def test_a_dispersion_is_one_atom_in_both_directions() -> None:
     spec = spec_of(Gaussian(0.1), SHARES, Dispersion(0.01))
     state, work = counted(spec, 10 * N, [[0.5, 0.2], [0.5, 0.5], [0.5, 0.8]])
-    assert evidence.fails(spec, state, work, 1) > 5.0
-    assert evidence.meets(spec, state, work, 0)[0] > 5.0
-    assert evidence.fails(spec, state, work, 0) <= 0.0
-    assert evidence.meets(spec, state, work, 1)[0] <= 0.0
+    assert certified.fails(spec, state, work, 1) > 5.0
+    assert certified.meets(spec, state, work, 0)[0] > 5.0
+    assert certified.fails(spec, state, work, 0) <= 0.0
+    assert certified.meets(spec, state, work, 1)[0] <= 0.0
 
 
 @pytest.mark.parametrize("requirement", [name for name in REQUIREMENTS if name != "quota"])
@@ -148,8 +148,8 @@ def test_evidence_is_never_nan_and_never_minus_infinity(
     told = {(k, g): data.draw(st.lists(OUTCOMES[family], max_size=12)) for k in range(2) for g in range(2)}
     state, work = heard(spec, told)
     found = [
-        evidence.ahead(spec, state, work, 0, 1, math.inf),
-        evidence.fails(spec, state, work, 1),
-        evidence.meets(spec, state, work, 0)[0],
+        certified.ahead(spec, state, work, 0, 1, math.inf),
+        certified.fails(spec, state, work, 1),
+        certified.meets(spec, state, work, 0)[0],
     ]
     assert all(value > -math.inf for value in found)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import integrate, linalg, optimize, stats
 
 from evenhand.model.families import Gaussian
-from evenhand.procedure.stopping import gaussian
-from evenhand.procedure.stopping.gaussian import N0, N1
+from evenhand.procedure.evidence import gaussian
+from evenhand.procedure.evidence.gaussian import N0, N1
 from tests.procedure.stopping.told import counted, spec_of
 
 Array = NDArray[np.float64]

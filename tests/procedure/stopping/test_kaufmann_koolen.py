@@ -7,8 +7,8 @@ import math
 import pytest
 from scipy import optimize, special
 
-from evenhand.model.constraints import Floors, Gap, Penalty
 from evenhand.model.families import Bernoulli, Gaussian
+from evenhand.model.requirements import Floors, Gap, Penalty
 from evenhand.procedure.state import NONE
 from evenhand.procedure.stopping import kaufmann_koolen as kk
 from tests.procedure.stopping.told import counted, spec_of

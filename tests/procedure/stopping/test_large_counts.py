@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 import evenhand as eh
-from evenhand.judge.verdict import judge_state
-from evenhand.model import constraints as c
-from evenhand.model.units import BERNOULLI, POISSON
+from evenhand.model import requirements as c
+from evenhand.model.unit_families import BERNOULLI, POISSON
+from evenhand.procedure.evidence import by_family, certified, likelihood_mixture, tilts
+from evenhand.procedure.evidence.tilt_continuation import least
+from evenhand.procedure.evidence.tilt_mixture import Cells
+from evenhand.procedure.intervals import cell_interval
 from evenhand.procedure.spec import FIRST_EVIDENCE, Spec
-from evenhand.procedure.stopping import cells, evidence, mixture, tilt
-from evenhand.procedure.stopping.continuation import least
-from evenhand.procedure.stopping.tilt_mixture import Cells
-from evenhand.procedure.verdicts import cell_interval
+from evenhand.verdicts.judge import judge_state
 from tests.procedure.stopping.nulls import FAMILIES, scaled
 from tests.procedure.stopping.told import as_if_told, spec_of
 from tests.reference import tilt_minimum
@@ -61,11 +61,11 @@ def effects(d: float) -> dict[str, tuple[c.Constraint, list[list[float]]]]:
 def found(spec: Spec, means: Array, n: float) -> dict[str, float]:
     """What is certified of the first policy, and against the second, with n outcomes in every cell."""
     state, work = as_if_told(spec, n, means)
-    if spec.region.rows.size == 0 and evidence.meets(spec, state, work, 0)[0] == math.inf:
-        return {"ahead": evidence.ahead(spec, state, work, 0, 1, math.inf)}
+    if spec.region.rows.size == 0 and certified.meets(spec, state, work, 0)[0] == math.inf:
+        return {"ahead": certified.ahead(spec, state, work, 0, 1, math.inf)}
     return {
-        "fails": evidence.fails(spec, state, work, 1),
-        "meets": evidence.meets(spec, state, work, 0)[0],
+        "fails": certified.fails(spec, state, work, 1),
+        "meets": certified.meets(spec, state, work, 0)[0],
     }
 
 
@@ -80,7 +80,7 @@ def test_ten_times_the_data_never_lowers_the_evidence_of_a_clear_comparison(
     constraint, means = effects(d)[requirement]
     spec = spec_of(outcome, SHARES, scaled(constraint, by))
     unit = outcome.to_unit(by * np.array(means)).T
-    needed = evidence.threshold(spec)
+    needed = certified.threshold(spec)
     grown = [found(spec, unit, n) for n in COUNTS]
     for what in grown[0]:
         values = np.array([each[what] for each in grown])
@@ -153,7 +153,7 @@ def test_the_bound_is_below_the_minimum_in_60_digits_and_near_it(family: str, d:
     # a little is taken off Poisson's (`tilt_mixture.slack`), about 1e-8 and 1e-14 of the counts
     assert value == pytest.approx(exact, rel=1e-9, abs=1e-6)
     # what is used: the first search's bound where that converged, within its rounding error
-    used, _ = tilt.half_space(Cells(CODES[family], 2, a, counts, sums), 0.0, math.inf, 2, np.zeros(2000))
+    used, _ = tilts.half_space(Cells(CODES[family], 2, a, counts, sums), 0.0, math.inf, 2, np.zeros(2000))
     assert exact - 0.11 * max(exact, 0.0) - 1e-5 <= used <= exact + 1e-9 * max(abs(exact), 1.0)
 
 
@@ -196,18 +196,20 @@ def test_regrets_keep_their_digits_at_any_counts(counts: float) -> None:
     """Jeffreys' mixtures: 1/2 ln(pi n / 2) and 1/2 ln(n lam / ...) up to terms that vanish."""
     spec = spec_of(eh.Bernoulli(), [1.0])
     state, _ = as_if_told(spec, [[counts, counts]], [[0.3, 0.5]])
-    regret = -mixture.cell(spec, state, 0, 0, 0.9, 1.0)  # the estimate lies in the null: nothing but regret
+    regret = -likelihood_mixture.cell(
+        spec, state, 0, 0, 0.9, 1.0
+    )  # the estimate lies in the null: nothing but regret
     assert regret == pytest.approx(0.5 * math.log(0.5 * math.pi * counts), abs=1.0 / counts)
     spec = spec_of(eh.Poisson(), [1.0])
     state, _ = as_if_told(spec, [[counts, counts]], [[2.0, 0.5]])
-    regret = -mixture.cell(spec, state, 0, 0, 9.0, 1.0)
+    regret = -likelihood_mixture.cell(spec, state, 0, 0, 9.0, 1.0)
     rates = np.array([1.0, 1e-2, 1e-4, 1e-6])
     mixed = np.log(np.mean(np.sqrt(2.0 * rates / counts) * np.exp(-2.0 * rates)))
     assert regret == pytest.approx(-mixed, abs=3.0 / counts + 1e-12)
 
 
 def test_the_weight_of_the_mixture_over_means_is_lost_in_the_rounding_of_the_rest() -> None:
-    weight = math.exp(-tilt.MIXTURE_COST)
+    weight = math.exp(-tilts.MIXTURE_COST)
     assert weight > 0.0
     assert 1.0 - weight == 1.0
 
@@ -219,16 +221,16 @@ def test_a_difference_too_small_for_the_tilts_is_seen_by_the_mixture_over_means(
     below, above = [], []
     for n in (1e4, 1e6, 1e8, 1e10):
         state, _ = as_if_told(spec, [[n, n]], [[0.5004, 0.4996]])
-        above.append(cells.cell_above(spec, state, 0, 0, 0.5))
-        below.append(cells.cell_below(spec, state, 0, 1, 0.5))
+        above.append(by_family.cell_above(spec, state, 0, 0, 0.5))
+        below.append(by_family.cell_below(spec, state, 0, 1, 0.5))
         low, high = cell_interval(spec, state, 0, 0)
         # intervals go on shrinking: 20 standard errors hold the evidence that is asked for, and the cost
         assert high - low <= 40.0 / math.sqrt(n)
-    ceiling = cells.atom_ceiling(spec)
+    ceiling = by_family.atom_ceiling(spec)
     assert above[-1] == below[-1] == ceiling
     assert max(above[0], below[0]) < 0.0
     # by tilts alone ten thousand times the data say the contrary, ever louder
-    assert tilt.cell(spec.code, 1e10, 0.5004e10, 0.5, 1.0) < -1e4
+    assert tilts.cell(spec.code, 1e10, 0.5004e10, 0.5, 1.0) < -1e4
 
 
 def test_experiments_begun_with_the_first_version_keep_its_evidence_to_the_last_bit() -> None:
@@ -237,12 +239,15 @@ def test_experiments_begun_with_the_first_version_keep_its_evidence_to_the_last_
     first = spec._replace(evidence=FIRST_EVIDENCE)
     for n, recorded in ((1e5, 751.9077133177957), (3e5, -8.317766166719343), (3e6, -8.317766166719343)):
         state, work = as_if_told(spec, n, means)
-        assert evidence.ahead(first, state, work, 0, 1, math.inf) == pytest.approx(recorded, rel=1e-12)
-        now = evidence.ahead(spec, state, work, 0, 1, math.inf)
+        assert certified.ahead(first, state, work, 0, 1, math.inf) == pytest.approx(recorded, rel=1e-12)
+        now = certified.ahead(spec, state, work, 0, 1, math.inf)
         assert now == pytest.approx(recorded, rel=1e-12) if n == 1e5 else now > 2000.0
     state, _ = as_if_told(spec, 1e8, means + 0.4 - means)
     assert (
-        cells.cell_above(first, state, 0, 0, 0.399) < -1e3 < 0.0 < cells.cell_above(spec, state, 0, 0, 0.399)
+        by_family.cell_above(first, state, 0, 0, 0.399)
+        < -1e3
+        < 0.0
+        < by_family.cell_above(spec, state, 0, 0, 0.399)
     )
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from evenhand.model.constraints import Penalty
 from evenhand.model.families import Bernoulli, Exponential, Gamma, Gaussian, GaussianUnknown, Poisson
+from evenhand.model.requirements import Penalty
+from evenhand.procedure.evidence import likelihood_mixture
+from evenhand.procedure.evidence.likelihood_mixture import N0
+from evenhand.procedure.log_space import NOTHING
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State
-from evenhand.procedure.stopping import mixture
-from evenhand.procedure.stopping.logs import NOTHING
-from evenhand.procedure.stopping.mixture import N0
 from evenhand.theory import inner
 from tests.procedure.stopping.told import counted, heard, spec_of
 
@@ -23,8 +23,8 @@ WORK = np.zeros(4000)
 
 def against(spec: Spec, state: State, c: float) -> float:
     """ln of the mixture's likelihood over that at mean c, for the one cell of policy 0."""
-    above = mixture.row(spec, state, 0, np.array([-1.0]), -c, WORK)
-    below = mixture.row(spec, state, 0, np.array([1.0]), c, WORK)
+    above = likelihood_mixture.row(spec, state, 0, np.array([-1.0]), -c, WORK)
+    below = likelihood_mixture.row(spec, state, 0, np.array([1.0]), c, WORK)
     return max(above, below)  # one of them finds the estimate inside its half-space
 
 
@@ -63,14 +63,14 @@ def test_the_unit_of_waiting_times_does_not_matter() -> None:
     spec = spec_of(Exponential(), [0.5, 0.5])
     seconds, _ = heard(spec, told)
     hours, _ = heard(spec, {cell: xs / 3600 for cell, xs in told.items()})
-    here = mixture.ahead(spec, seconds, 0, 1, WORK)
-    assert mixture.ahead(spec, hours, 0, 1, WORK) == pytest.approx(here, abs=1e-9)
+    here = likelihood_mixture.ahead(spec, seconds, 0, 1, WORK)
+    assert likelihood_mixture.ahead(spec, hours, 0, 1, WORK) == pytest.approx(here, abs=1e-9)
 
 
 def test_without_individual_outcomes_waiting_times_say_nothing() -> None:
     spec = spec_of(Exponential(), [1.0])
     state, _ = counted(spec, [[50, 50]], [[3.0, 1.0]])
-    assert mixture.ahead(spec, state, 0, 1, WORK) == NOTHING
+    assert likelihood_mixture.ahead(spec, state, 0, 1, WORK) == NOTHING
 
 
 def test_gaussian_penalties_shrink_the_weights_and_charge_every_cell() -> None:
@@ -81,7 +81,7 @@ def test_gaussian_penalties_shrink_the_weights_and_charge_every_cell() -> None:
     lam_i, lam_k = np.zeros(2), np.zeros(2)
     _, lower = inner.beat(spec.code, spec.region, spec.shares, 0, 1, v, means, lam_i, lam_k, work.scratch)
     expected = lower - 0.5 * np.log1p(n / N0).sum()
-    found = mixture.beats(spec, state, work, spec.region, 0, 1, math.inf)
+    found = likelihood_mixture.beats(spec, state, work, spec.region, 0, 1, math.inf)
     assert found == pytest.approx(expected, rel=1e-12)
 
 
@@ -91,7 +91,7 @@ def test_with_unknown_variance_penalties_use_the_largest_plausible_one() -> None
     spec = spec_of(GaussianUnknown(), [0.5, 0.5], Penalty(0.3, 2.0))
     known = spec_of(Gaussian(0.5), [0.5, 0.5], Penalty(0.3, 2.0))
     state, work = heard(spec, told)
-    found = mixture.beats(spec, state, work, spec.region, 0, 1, 9.0)
+    found = likelihood_mixture.beats(spec, state, work, spec.region, 0, 1, 9.0)
     assert found == 9.0
-    found = mixture.beats(spec, state, work, spec.region, 0, 1, 60.0)
-    assert 0.0 < found < mixture.beats(known, state, work, known.region, 0, 1, math.inf)
+    found = likelihood_mixture.beats(spec, state, work, spec.region, 0, 1, 60.0)
+    assert 0.0 < found < likelihood_mixture.beats(known, state, work, known.region, 0, 1, math.inf)

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
-from evenhand.model.constraints import NoConstraint, Penalty
 from evenhand.model.families import Gaussian
+from evenhand.model.requirements import NoConstraint, Penalty
+from evenhand.procedure.evidence import gaussian, penalty
+from evenhand.procedure.log_space import NOTHING
 from evenhand.procedure.state import State
-from evenhand.procedure.stopping import gaussian, penalised
-from evenhand.procedure.stopping.logs import NOTHING
 from tests.procedure.stopping.test_gaussian import log_martingale
 from tests.procedure.stopping.told import counted, spec_of
 
@@ -63,7 +63,7 @@ def test_the_bound_is_just_below_the_infimum(seed: int) -> None:
     means = np.stack([rng.uniform(0.25, 0.6, groups), rng.uniform(-0.1, 0.4, groups)], axis=1)
     state, work = counted(spec, n, means)
     least = infimum(state, q, gamma)
-    bound = penalised.ahead(spec, state, 0, 1, math.inf, work.last[1], work.scratch)
+    bound = penalty.ahead(spec, state, 0, 1, math.inf, work.last[1], work.scratch)
     assert bound <= least + 1e-5
     assert bound >= least - 1e-3
 
@@ -75,7 +75,7 @@ def test_without_a_penalty_it_is_the_evidence_about_overall_means() -> None:
     plain, soft = spec_of(Gaussian(SD), q, NoConstraint()), spec_of(Gaussian(SD), q, Penalty(-5.0, 0.0))
     expected = gaussian.ahead(plain, counted(plain, n, means)[0], 0, 1)
     state, work = counted(soft, n, means)
-    found = penalised.ahead(soft, state, 0, 1, math.inf, work.last[1], work.scratch)
+    found = penalty.ahead(soft, state, 0, 1, math.inf, work.last[1], work.scratch)
     assert found == pytest.approx(expected, abs=1e-5)
 
 
@@ -83,10 +83,10 @@ def test_it_ends_early_once_it_exceeds_what_is_enough() -> None:
     spec = spec_of(Gaussian(SD), [0.5, 0.5], Penalty(FLOOR, 3.0))
     n = np.full((2, 2), 300.0)
     state, work = counted(spec, n, [[0.6, 0.1], [0.5, 0.3]])
-    whole = penalised.ahead(spec, state, 0, 1, math.inf, work.last[1], work.scratch)
+    whole = penalty.ahead(spec, state, 0, 1, math.inf, work.last[1], work.scratch)
     assert whole > 5.0
-    assert 5.0 <= penalised.ahead(spec, state, 0, 1, 5.0, work.last[1], work.scratch) <= whole + 1e-9
-    assert penalised.ahead(spec, state, 0, 1, whole + 1.0, work.last[1], work.scratch) == whole
+    assert 5.0 <= penalty.ahead(spec, state, 0, 1, 5.0, work.last[1], work.scratch) <= whole + 1e-9
+    assert penalty.ahead(spec, state, 0, 1, whole + 1.0, work.last[1], work.scratch) == whole
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -96,18 +96,18 @@ def test_what_was_found_before_shortens_the_search_and_changes_nothing(seed: int
     n = rng.integers(15, 400, size=(3, 2)).astype(float)
     means = np.stack([rng.uniform(0.25, 0.6, 3), rng.uniform(-0.1, 0.4, 3)], axis=1)
     state, work = counted(spec, n, means)
-    whole = penalised.ahead(spec, state, 0, 1, math.inf, np.zeros(3), work.scratch)
+    whole = penalty.ahead(spec, state, 0, 1, math.inf, np.zeros(3), work.scratch)
     ended = np.zeros(3)
-    penalised.ahead(spec, state, 0, 1, math.inf, ended, work.scratch)
+    penalty.ahead(spec, state, 0, 1, math.inf, ended, work.scratch)
     for last in (np.array([3.0, 0.5, 2.0]), rng.uniform(0.0, 30.0, 3), ended):
         for more in (0.0, 0.1, 3.0, math.inf):
-            assert penalised.ahead(spec, state, 0, 1, whole + more, last.copy(), work.scratch) == whole
+            assert penalty.ahead(spec, state, 0, 1, whole + more, last.copy(), work.scratch) == whole
         for less in (0.1, 3.0):
-            found = penalised.ahead(spec, state, 0, 1, whole - less, last.copy(), work.scratch)
+            found = penalty.ahead(spec, state, 0, 1, whole - less, last.copy(), work.scratch)
             assert whole - less < found <= whole + 1e-5
 
 
 def test_a_cell_without_samples_leaves_nothing_to_say() -> None:
     spec = spec_of(Gaussian(SD), [0.5, 0.5], Penalty(FLOOR, 3.0))
     state, work = counted(spec, [[9, 9], [9, 0]], [[1.0, 0.1], [1.0, 0.0]])
-    assert penalised.ahead(spec, state, 0, 1, math.inf, work.last[1], work.scratch) == NOTHING
+    assert penalty.ahead(spec, state, 0, 1, math.inf, work.last[1], work.scratch) == NOTHING

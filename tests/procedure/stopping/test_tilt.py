@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import integrate, optimize, special, stats
 
 from evenhand.model.families import Bernoulli, Binomial, Bounded, Family, Poisson
-from evenhand.model.units import BERNOULLI, EXPONENTIAL, POISSON
-from evenhand.procedure.stopping import tilt
-from evenhand.procedure.stopping.tilt_mixture import SIZES
+from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, POISSON
+from evenhand.procedure.evidence import tilts
+from evenhand.procedure.evidence.tilt_mixture import SIZES
 from tests.procedure.stopping.told import counted, spec_of
 
 Array = NDArray[np.float64]
@@ -84,7 +84,7 @@ def test_the_bound_on_being_ahead_is_the_infimum_from_below(family: Family, seed
     blocks = [list(range(groups)), list(range(groups, 2 * groups))]
     cells = (np.concatenate([-q, q]), n.T.ravel(), s.T.ravel())
     exact = infimum(spec.code, blocks, *cells, 0.0)
-    found = tilt.ahead(spec, state, 0, 1, math.inf, work.scratch)
+    found = tilts.ahead(spec, state, 0, 1, math.inf, work.scratch)
     assert exact - 2e-6 <= found <= exact + 1e-7
 
 
@@ -97,14 +97,14 @@ def test_the_bound_on_a_row_is_the_infimum_from_below(seed: int) -> None:
     spec = spec_of(Bernoulli(), [0.5, 0.5])
     state, work = counted(spec, np.c_[n, n], np.c_[s / n, s / n])
     exact = infimum(BERNOULLI, [[0, 1]], a, n, s, c)
-    assert exact - 2e-6 <= tilt.row(spec, state, 0, a, c, work.scratch) <= exact + 1e-7
+    assert exact - 2e-6 <= tilts.row(spec, state, 0, a, c, work.scratch) <= exact + 1e-7
 
 
 @pytest.mark.parametrize("n", [1, 5, 40])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_one_bernoulli_cell_has_mean_one_on_the_boundary(n: int, sign: float) -> None:
     c, s = 0.3, np.arange(n + 1)
-    values = [math.exp(tilt.cell(BERNOULLI, float(n), float(x), c, sign)) for x in s]
+    values = [math.exp(tilts.cell(BERNOULLI, float(n), float(x), c, sign)) for x in s]
     assert stats.binom.pmf(s, n, c) @ values == pytest.approx(1.0, abs=1e-12)
 
 
@@ -112,7 +112,7 @@ def test_one_bernoulli_cell_has_mean_one_on_the_boundary(n: int, sign: float) ->
 def test_one_poisson_cell_has_mean_one_on_the_boundary(sign: float) -> None:
     n, c = 7, 1.3
     s = np.arange(400)
-    values = [math.exp(tilt.cell(POISSON, float(n), float(x), c, sign)) for x in s]
+    values = [math.exp(tilts.cell(POISSON, float(n), float(x), c, sign)) for x in s]
     assert stats.poisson.pmf(s, n * c) @ values == pytest.approx(1.0, abs=1e-12)
 
 
@@ -121,7 +121,7 @@ def test_one_exponential_cell_has_mean_one_on_the_boundary_in_any_unit(sign: flo
     n, unit = 6, 1e-3
 
     def weighed(y: float) -> float:
-        return stats.gamma.pdf(y, n) * math.exp(tilt.cell(EXPONENTIAL, float(n), y * unit, unit, sign))
+        return stats.gamma.pdf(y, n) * math.exp(tilts.cell(EXPONENTIAL, float(n), y * unit, unit, sign))
 
     # drawn with means up to e^1.28 times larger
     assert integrate.quad(weighed, 0, 400, limit=400)[0] == pytest.approx(1.0, abs=1e-7)
@@ -129,7 +129,7 @@ def test_one_exponential_cell_has_mean_one_on_the_boundary_in_any_unit(sign: flo
 
 def test_beyond_the_boundary_one_cell_has_mean_below_one() -> None:
     n, s = 40, np.arange(41)
-    values = [math.exp(tilt.cell(BERNOULLI, 40.0, float(x), 0.3, 1.0)) for x in s]
+    values = [math.exp(tilts.cell(BERNOULLI, 40.0, float(x), 0.3, 1.0)) for x in s]
     assert stats.binom.pmf(s, n, 0.25) @ values < 0.99
 
 
@@ -146,7 +146,7 @@ def test_bounded_outcomes_have_mean_at_most_one() -> None:
     # three points with mean 0.3: the sum of two outcomes, all nine ways
     points, chances = np.array([0.0, 0.5, 1.0]), np.array([0.5, 0.4, 0.1])
     total = sum(
-        p * r * math.exp(tilt.cell(BERNOULLI, 2.0, x + y, 0.3, 1.0))
+        p * r * math.exp(tilts.cell(BERNOULLI, 2.0, x + y, 0.3, 1.0))
         for (x, p), (y, r) in itertools.product(zip(points, chances, strict=True), repeat=2)
     )
     assert total < 1.0
@@ -157,7 +157,7 @@ def test_a_binomial_outcome_is_worth_its_trials() -> None:
     many, one = spec_of(Binomial(4), [1.0]), spec_of(Bernoulli(), [1.0])
     a, work = counted(many, n, means)
     b, _ = counted(one, 4 * n, means)
-    assert tilt.ahead(many, a, 0, 1, math.inf, work.scratch) == tilt.ahead(
+    assert tilts.ahead(many, a, 0, 1, math.inf, work.scratch) == tilts.ahead(
         one, b, 0, 1, math.inf, work.scratch
     )
 
@@ -168,20 +168,20 @@ def test_a_cell_sampled_out_of_proportion_stands_aside() -> None:
     means = np.array([[0.7, 0.5], [0.7, 0.5], [0.5, 0.5]])
     even, work = counted(spec, [[200, 200]] * 3, means)
     lopsided, _ = counted(spec, [[200, 200], [200, 200], [20000, 20000]], means)
-    before = tilt.ahead(spec, even, 0, 1, math.inf, work.scratch)
-    assert tilt.ahead(spec, lopsided, 0, 1, math.inf, work.scratch) > before - 2.0
+    before = tilts.ahead(spec, even, 0, 1, math.inf, work.scratch)
+    assert tilts.ahead(spec, lopsided, 0, 1, math.inf, work.scratch) > before - 2.0
 
 
 def test_nothing_told_or_nobody_ahead_says_nothing() -> None:
     for family in (Bernoulli(), Poisson(), Bounded(0, 1)):
         spec = spec_of(family, [0.5, 0.5])
         state, work = counted(spec, np.zeros((2, 2)), np.zeros((2, 2)))
-        assert tilt.ahead(spec, state, 0, 1, math.inf, work.scratch) <= 0.0
+        assert tilts.ahead(spec, state, 0, 1, math.inf, work.scratch) <= 0.0
         state, _ = counted(spec, [[9, 9]] * 2, [[0.2, 0.6]] * 2)
-        assert -math.inf < tilt.ahead(spec, state, 0, 1, math.inf, work.scratch) <= 0.0
+        assert -math.inf < tilts.ahead(spec, state, 0, 1, math.inf, work.scratch) <= 0.0
 
 
 def test_means_that_no_outcome_can_have_are_refuted_for_free() -> None:
     spec = spec_of(Bernoulli(), [0.5, 0.5])
     state, work = counted(spec, [[9, 9]] * 2, [[0.2, 0.6]] * 2)
-    assert tilt.row(spec, state, 0, np.array([1.0, 1.0]), 2.5, work.scratch) == math.inf
+    assert tilts.row(spec, state, 0, np.array([1.0, 1.0]), 2.5, work.scratch) == math.inf

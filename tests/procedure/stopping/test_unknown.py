@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from evenhand.model.families import Gaussian, GaussianUnknown
-from evenhand.procedure.stopping import gaussian, unknown
-from evenhand.procedure.stopping.logs import NOTHING
+from evenhand.procedure.evidence import gaussian, gaussian_unknown
+from evenhand.procedure.log_space import NOTHING
 from tests.procedure.stopping.told import heard, spec_of
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ def test_the_plausible_variances_end_where_the_bets_reach_the_ceiling(cells: int
     xs = np.random.default_rng(0).normal(3.0, 2.0, size=60)
     spec = spec_of(GaussianUnknown(), [1.0])
     state, _ = heard(spec, {(0, 0): xs})
-    low, high = unknown.plausible(state, 0, 0, cells, CEILING)
+    low, high = gaussian_unknown.plausible(state, 0, 0, cells, CEILING)
     assert low < 4.0 < high
     for end in (low, high):
         assert log_bet(xs, math.sqrt(end)) == pytest.approx(CEILING + math.log(10 * cells), abs=1e-8)
@@ -45,7 +45,7 @@ def test_equal_first_outcomes_open_a_cell_longer() -> None:
     xs = np.array([1.0, 1.0, 1.0, 2.0, 3.5, 2.2, 1.7])
     spec = spec_of(GaussianUnknown(), [1.0])
     state, _ = heard(spec, {(0, 0): xs})
-    _, high = unknown.plausible(state, 0, 0, 1, CEILING)
+    _, high = gaussian_unknown.plausible(state, 0, 0, 1, CEILING)
     assert log_bet(xs, math.sqrt(high)) == pytest.approx(CEILING + math.log(10), abs=1e-8)
 
 
@@ -53,8 +53,8 @@ def test_equal_first_outcomes_open_a_cell_longer() -> None:
 def test_too_little_to_bet_on_says_nothing(xs: list[float]) -> None:
     spec = spec_of(GaussianUnknown(), [1.0])
     state, work = heard(spec, {(0, 0): xs, (1, 0): np.linspace(-3, -2, 30)})
-    assert unknown.cell(state, 0, 0, -5.0, 1.0, CEILING) == NOTHING
-    assert unknown.ahead(spec, state, 0, 1, CEILING, work.scratch) == NOTHING
+    assert gaussian_unknown.cell(state, 0, 0, -5.0, 1.0, CEILING) == NOTHING
+    assert gaussian_unknown.ahead(spec, state, 0, 1, CEILING, work.scratch) == NOTHING
 
 
 def test_units_and_origin_of_the_outcomes_do_not_matter() -> None:
@@ -63,11 +63,11 @@ def test_units_and_origin_of_the_outcomes_do_not_matter() -> None:
     spec = spec_of(GaussianUnknown(), [0.3, 0.7])
     state, work = heard(spec, told)
     moved, _ = heard(spec, {cell: 1e6 + 1e-3 * xs for cell, xs in told.items()})
-    here = unknown.ahead(spec, state, 0, 1, CEILING, work.scratch)
+    here = gaussian_unknown.ahead(spec, state, 0, 1, CEILING, work.scratch)
     assert -5.0 < here < CEILING
-    assert unknown.ahead(spec, moved, 0, 1, CEILING, work.scratch) == pytest.approx(here, abs=1e-4)
-    assert unknown.cell(moved, 0, 0, 1e6 + 1e-4, 1.0, CEILING) == pytest.approx(
-        unknown.cell(state, 0, 0, 0.1, 1.0, CEILING), abs=1e-4
+    assert gaussian_unknown.ahead(spec, moved, 0, 1, CEILING, work.scratch) == pytest.approx(here, abs=1e-4)
+    assert gaussian_unknown.cell(moved, 0, 0, 1e6 + 1e-4, 1.0, CEILING) == pytest.approx(
+        gaussian_unknown.cell(state, 0, 0, 0.1, 1.0, CEILING), abs=1e-4
     )
 
 
@@ -95,21 +95,21 @@ def test_no_null_mean_and_variance_is_bet_on_less_than_the_bound_says(seed: int)
     exact = optimize.minimize(mixed, np.log(variance) / 2, method="Nelder-Mead", options={"fatol": 1e-6}).fun
     # the bound looks at one box of sigmas; with the ceiling where the least bet lies it loses little
     for ceiling in (exact - 1.0, exact, exact + 1.0):
-        assert unknown.ahead(spec, state, 0, 1, ceiling, work.scratch) <= exact + 1e-6
-    assert unknown.ahead(spec, state, 0, 1, exact, work.scratch) >= exact - 1.5
+        assert gaussian_unknown.ahead(spec, state, 0, 1, ceiling, work.scratch) <= exact + 1e-6
+    assert gaussian_unknown.ahead(spec, state, 0, 1, exact, work.scratch) >= exact - 1.5
 
 
 def test_one_cell_is_the_known_variance_at_the_worst_plausible_one() -> None:
     xs = np.random.default_rng(5).normal(1.0, 1.0, size=200)
     spec = spec_of(GaussianUnknown(), [1.0])
     state, _ = heard(spec, {(0, 0): xs})
-    low, high = unknown.plausible(state, 0, 0, 1, CEILING)
+    low, high = gaussian_unknown.plausible(state, 0, 0, 1, CEILING)
     n, s = xs.size, xs.sum()
     expected = math.log(0.9) + gaussian.cell(n, s, high, 0.85, 1.0)
-    assert unknown.cell(state, 0, 0, 0.85, 1.0, CEILING) == pytest.approx(expected, rel=1e-12)
-    assert unknown.cell(state, 0, 0, 0.0, 1.0, CEILING) == CEILING
+    assert gaussian_unknown.cell(state, 0, 0, 0.85, 1.0, CEILING) == pytest.approx(expected, rel=1e-12)
+    assert gaussian_unknown.cell(state, 0, 0, 0.0, 1.0, CEILING) == CEILING
     wrong_side = math.log(0.9) + min(gaussian.cell(n, s, v, 2.0, 1.0) for v in (low, high))
-    assert unknown.cell(state, 0, 0, 2.0, 1.0, CEILING) == pytest.approx(wrong_side, rel=1e-12)
+    assert gaussian_unknown.cell(state, 0, 0, 2.0, 1.0, CEILING) == pytest.approx(wrong_side, rel=1e-12)
 
 
 def test_a_first_difference_whose_square_vanishes_says_nothing() -> None:
@@ -117,6 +117,6 @@ def test_a_first_difference_whose_square_vanishes_says_nothing() -> None:
     xs = [0.0, 1.4e-244, 0.0, 1.0]
     spec = spec_of(GaussianUnknown(), [1.0])
     state, work = heard(spec, {(0, 0): xs, (1, 0): xs})
-    assert unknown.plausible(state, 0, 0, 1, CEILING) == (0.0, math.inf)
-    assert unknown.cell(state, 0, 0, -5.0, 1.0, CEILING) == NOTHING
-    assert unknown.ahead(spec, state, 0, 1, CEILING, work.scratch) == NOTHING
+    assert gaussian_unknown.plausible(state, 0, 0, 1, CEILING) == (0.0, math.inf)
+    assert gaussian_unknown.cell(state, 0, 0, -5.0, 1.0, CEILING) == NOTHING
+    assert gaussian_unknown.ahead(spec, state, 0, 1, CEILING, work.scratch) == NOTHING

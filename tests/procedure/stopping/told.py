@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.model.constraints import Constraint, NoConstraint
 from evenhand.model.families import Family
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Constraint, NoConstraint
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import (
     EMPTY,

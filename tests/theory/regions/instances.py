@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 from tests.oracles import Cells, Piece, conic_value
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
+from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
 from evenhand.theory import inner
 from tests.oracles import Cells, beaten, daqp_value, divergence, inside, slsqp_value
 from tests.theory.regions.instances import (

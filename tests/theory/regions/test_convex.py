@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN
-from evenhand.theory.regions import convex, spread
+from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN
+from evenhand.theory.regions import gap_ratio, intersection
 from tests.oracles import Cells, beaten, inside, outside, slsqp_value
 from tests.theory.regions.instances import (
     CODES,
@@ -45,8 +45,8 @@ def an_intersection(rng: np.random.Generator, code: int, q: Array, quad: bool, q
 
 
 def solve(verb: str, code: int, r: Region, v: Array, mu: Array) -> tuple[float, float, Array]:
-    lam, work = np.empty(len(mu)), np.empty(convex.work_size(len(mu), len(r.rows)))
-    value, lower = getattr(convex, verb)(code, r, 1, v, mu, lam, work)[:2]
+    lam, work = np.empty(len(mu)), np.empty(intersection.work_size(len(mu), len(r.rows)))
+    value, lower = getattr(intersection, verb)(code, r, 1, v, mu, lam, work)[:2]
     if math.isfinite(value):
         margin = regions.margin(r, 1, np.c_[lam, lam])
         assert margin <= 1e-9 if verb == "leave" else margin >= -1e-9
@@ -56,8 +56,8 @@ def solve(verb: str, code: int, r: Region, v: Array, mu: Array) -> tuple[float, 
 def beat(code: int, r: Region, q: Array, v: Array, mu: Array) -> tuple[float, float]:
     """Policy 1 beats policy 0."""
     lam_i, lam_k = np.empty(q.size), np.empty(q.size)
-    work = np.empty(convex.work_size(q.size, len(r.rows)))
-    value, lower = convex.beat(code, r, q, 0, 1, v, mu, lam_i, lam_k, work)
+    work = np.empty(intersection.work_size(q.size, len(r.rows)))
+    value, lower = intersection.beat(code, r, q, 0, 1, v, mu, lam_i, lam_k, work)
     assert regions.margin(r, 1, np.c_[lam_k, lam_k]) >= -1e-9
     assert q @ lam_k >= q @ lam_i - 1e-11 * (1 + abs(q @ lam_i))
     return value, lower
@@ -137,7 +137,7 @@ def test_a_gap_written_as_rows_costs_what_a_gap_costs(seed: int, code: int, grou
     pairs = [np.eye(groups)[g] - np.eye(groups)[h] for g in range(groups) for h in range(groups) if g != h]
     rows = regions.region(regions.CONVEX, groups, 2, rows=np.array(pairs), rhs=np.full((len(pairs), 2), -0.3))
     lam_i, lam_k = np.empty(groups), np.empty(groups)
-    one, _ = spread.beat(code, gap, q, 0, 1, v, mu, lam_i, lam_k, np.empty(spread.work_size(groups)))
+    one, _ = gap_ratio.beat(code, gap, q, 0, 1, v, mu, lam_i, lam_k, np.empty(gap_ratio.work_size(groups)))
     other, lower = beat(code, rows, q, v, mu)
     assert certified(other, lower)
     assert other == pytest.approx(one, rel=1e-9, abs=1e-13)
@@ -153,11 +153,11 @@ def test_conditions_nobody_can_meet_cost_infinitely_much() -> None:
 def test_leaving_names_the_row_the_quadratic_or_the_group() -> None:
     quad = np.array([[0.5, -0.5], [-0.5, 0.5]])  # half the squared difference
     mu, v, lam = np.full((2, 1), 1.0), np.ones((2, 1)), np.empty(2)
-    work = np.empty(convex.work_size(2, 1))
+    work = np.empty(intersection.work_size(2, 1))
     rows = np.array([[1.0, 0.0]])
     for rhs, limit, floor, which in ((0.9, 9.0, 0.0, 0), (0.0, 0.001, 0.0, 1), (0.0, 9.0, 0.95, 2)):
         r = regions.region(
             regions.CONVEX, 2, 1, rows=rows, rhs=np.full((1, 1), rhs), quad=quad, limit=limit, need=1,
             lo=np.array([[floor], [-5.0]]) if which < 2 else np.array([[floor], [floor]]),
         )  # fmt: skip
-        assert convex.leave(GAUSSIAN, r, 0, v, mu, lam, work)[2] in ((which,) if which < 2 else (2, 3))
+        assert intersection.leave(GAUSSIAN, r, 0, v, mu, lam, work)[2] in ((which,) if which < 2 else (2, 3))

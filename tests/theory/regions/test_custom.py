@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from evenhand.errors import BadInput
 from evenhand.model import region as regions
-from evenhand.model.constraints import Convex, Floors
 from evenhand.model.families import Bernoulli, Bounded, Exponential, Family, Gaussian, Poisson
 from evenhand.model.problem import Problem
+from evenhand.model.requirements import Convex, Floors
 from evenhand.theory import inner
 from evenhand.theory.regions.custom import Custom
 from tests.theory.regions.instances import Array, means, seeds, weights

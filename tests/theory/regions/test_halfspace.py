@@ -7,18 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.model.units import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON, edge_high, edge_low
+from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON, edge_high, edge_low
 from evenhand.theory.regions import halfspace
 from tests.oracles import Cells, Piece, divergence, slsqp_value
-from tests.theory.regions.instances import (
-    CODES,
-    Array,
-    certified,
-    few,
-    means,
-    seeds,
-    weights,
-)
+from tests.theory.regions.instances import CODES, Array, certified, few, means, seeds, weights
 
 
 def reach(code: int, v: Array, mu: Array, a: Array, c: float) -> tuple[float, float, Array]:

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import EXPONENTIAL, GAUSSIAN, POISSON
+from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, POISSON
 from evenhand.theory import inner
 from evenhand.theory.regions import penalty as regions_penalty
 from tests.oracles import Cells, beaten, daqp_value, divergence, scip_value, slsqp_value

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import BERNOULLI, GAUSSIAN
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
 from evenhand.theory.regions import quota
 from tests.oracles import Cells, beaten, inside, outside, slsqp_value
 from tests.theory.regions.instances import (

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
-from evenhand.model.units import BERNOULLI, GAUSSIAN, POISSON
-from evenhand.theory.regions import spread
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
+from evenhand.theory.regions import gap_ratio
 from tests.oracles import Cells, beaten, inside, outside, slsqp_value
 from tests.theory.regions.instances import (
     CODES,
@@ -41,7 +41,7 @@ def a_gap_or_ratio(rng: np.random.Generator, groups: int) -> Region:
 
 def enter(code: int, r: Region, v: Array, mu: Array) -> tuple[float, float, Array]:
     lam = np.empty(len(mu))
-    value, lower = spread.enter(code, r, 1, v, mu, lam, np.empty(spread.work_size(len(mu))))
+    value, lower = gap_ratio.enter(code, r, 1, v, mu, lam, np.empty(gap_ratio.work_size(len(mu))))
     assert lam.min() >= r.rho * lam.max() - r.slack - 1e-12
     return value, lower, lam
 
@@ -49,7 +49,9 @@ def enter(code: int, r: Region, v: Array, mu: Array) -> tuple[float, float, Arra
 def beat(code: int, r: Region, q: Array, v: Array, mu: Array) -> tuple[float, float, Array, Array]:
     """Policy 1 beats policy 0."""
     lam_i, lam_k = np.empty(q.size), np.empty(q.size)
-    value, lower = spread.beat(code, r, q, 0, 1, v, mu, lam_i, lam_k, np.empty(spread.work_size(q.size)))
+    value, lower = gap_ratio.beat(
+        code, r, q, 0, 1, v, mu, lam_i, lam_k, np.empty(gap_ratio.work_size(q.size))
+    )
     assert lam_k.min() >= r.rho * lam_k.max() - r.slack - 1e-12
     assert q @ lam_k >= q @ lam_i - 1e-12
     return value, lower, lam_i, lam_k
@@ -67,7 +69,9 @@ def test_a_gaussian_gap_closes_from_both_ends_against_the_weights() -> None:
 def test_a_gaussian_pair_leaves_by_the_squared_distance_to_its_half_space() -> None:
     v, mu = np.array([[1.0, 2.0], [1.0, 1.0]]), np.array([[0.0, 0.1], [0.0, 0.3]])
     lam = np.empty(2)
-    value, lower, which = spread.leave(GAUSSIAN, a_gap(2, 0.5), 1, v, mu, lam, np.empty(spread.work_size(2)))
+    value, lower, which = gap_ratio.leave(
+        GAUSSIAN, a_gap(2, 0.5), 1, v, mu, lam, np.empty(gap_ratio.work_size(2))
+    )
     assert value == pytest.approx(0.3**2 / 2 / (1 / 2.0 + 1 / 1.0))
     assert certified(value, lower)
     assert which == 0 * 2 + 1  # group 0 falls behind group 1
@@ -96,7 +100,7 @@ def test_leaving_agrees_with_a_conic_solver(seed: int, code: int, groups: int, o
     v[0, 1] = 1.0
     r = a_gap_or_ratio(rng, groups)
     lam = np.empty(groups)
-    value, lower, _ = spread.leave(code, r, 1, v, mu, lam, np.empty(spread.work_size(groups)))
+    value, lower, _ = gap_ratio.leave(code, r, 1, v, mu, lam, np.empty(gap_ratio.work_size(groups)))
     assert certified(value, lower)
     found = conic(Cells(code, v[:, 1], mu[:, 1]), outside(r, 1, groups))
     assert value == pytest.approx(found, rel=1e-5, abs=1e-7)
@@ -149,20 +153,20 @@ def test_a_policy_already_inside_enters_for_nothing_and_one_outside_leaves_for_n
     mu, v, work, lam = (
         np.array([[0.4, 0.1], [0.5, 0.9]]),
         np.ones((2, 2)),
-        np.empty(spread.work_size(2)),
+        np.empty(gap_ratio.work_size(2)),
         np.empty(2),
     )
     r = a_gap(2, 0.3)
-    assert spread.enter(BERNOULLI, r, 0, v, mu, lam, work) == (0.0, 0.0)
-    assert spread.leave(BERNOULLI, r, 1, v, mu, lam, work)[:2] == (0.0, 0.0)
+    assert gap_ratio.enter(BERNOULLI, r, 0, v, mu, lam, work) == (0.0, 0.0)
+    assert gap_ratio.leave(BERNOULLI, r, 1, v, mu, lam, work)[:2] == (0.0, 0.0)
     np.testing.assert_array_equal(lam, mu[:, 1])
 
 
 def test_a_gap_wider_than_the_domain_cannot_be_left() -> None:
     lam, mu = np.empty(2), np.full((2, 1), 0.5)
     r = regions.region(regions.SPREAD, 2, 1, rho=1.0, slack=1.5)
-    value, lower, which = spread.leave(
-        BERNOULLI, r, 0, np.ones((2, 1)), mu, lam, np.empty(spread.work_size(2))
+    value, lower, which = gap_ratio.leave(
+        BERNOULLI, r, 0, np.ones((2, 1)), mu, lam, np.empty(gap_ratio.work_size(2))
     )
     assert value == lower == math.inf
     assert which == -1

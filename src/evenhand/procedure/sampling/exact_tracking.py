@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling import nobody_feasible
-from evenhand.procedure.sampling.ascent import (
+from evenhand.procedure.sampling import none_feasible
+from evenhand.procedure.sampling.tracking import begin, follow, spread
+from evenhand.procedure.sampling.weight_ascent import (
     climb_directed,
     effective,
     need_where_no_slope,
     pieces_at,
     slopes,
 )
-from evenhand.procedure.sampling.tracking import begin, follow, spread
 from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, State, Work
 
@@ -40,7 +40,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
         state.clock[SEEN] = state.clock[TOLD]
         leader = refresh(spec, state, work, True)
         if leader == NONE and spec.mode != PROPORTIONAL:
-            nobody_feasible.weigh(spec, state, work, state.w, v)
+            none_feasible.weigh(spec, state, work, state.w, v)
         else:
             rounds = ROUNDS
             spread(spec, state.w, REVIVED, state.w)

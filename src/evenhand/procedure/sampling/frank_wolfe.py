@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling.ascent import (
+from evenhand.procedure.sampling.draw_cell import surely
+from evenhand.procedure.sampling.tracking import amount, begin, drawn, even, owe, samples, span
+from evenhand.procedure.sampling.weight_ascent import (
     add,
     dot,
     effective,
@@ -25,8 +27,6 @@ from evenhand.procedure.sampling.ascent import (
     row_slope,
     slopes,
 )
-from evenhand.procedure.sampling.pick import surely
-from evenhand.procedure.sampling.tracking import amount, begin, drawn, even, owe, samples, span
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import State, Work
 

@@ -7,7 +7,7 @@ import math
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
-from evenhand.procedure.sampling.pick import count, guarded, least_sampled, surely
+from evenhand.procedure.sampling.draw_cell import count, guarded, least_sampled, surely
 from evenhand.procedure.sampling.ts_ids import from_weakest_piece
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import ASKED, State, Work

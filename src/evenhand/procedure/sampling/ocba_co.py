@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import PENALTY
-from evenhand.model.units import BERNOULLI, POISSON, divergence, variance
+from evenhand.model.unit_families import BERNOULLI, POISSON, divergence, variance
 from evenhand.procedure.estimates import dispersion, refresh
-from evenhand.procedure.sampling.ascent import normalise
 from evenhand.procedure.sampling.tracking import follow, samples
+from evenhand.procedure.sampling.weight_ascent import normalise
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner

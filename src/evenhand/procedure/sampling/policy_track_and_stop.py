@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.randomness import DECISIONS, uniform
-from evenhand.procedure.sampling.pick import WRITTEN_OUT, least_sampled_policy
+from evenhand.procedure.sampling.draw_cell import WRITTEN_OUT, least_sampled_policy
 from evenhand.procedure.sampling.tracking import begin, samples
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import State, Work

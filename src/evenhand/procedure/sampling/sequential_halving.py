@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 
 from evenhand._kernel import kernel
+from evenhand.procedure.alternatives import solve_rivals
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import solve_rivals
-from evenhand.procedure.sampling.pick import surely
+from evenhand.procedure.sampling.draw_cell import surely
 from evenhand.procedure.sampling.tracking import drawn, samples, span
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import STAGE, State, Work

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
+from evenhand.procedure.alternatives import open_up, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
-from evenhand.procedure.pieces import open_up, weakest_by_likelihood
 from evenhand.procedure.posterior import posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
-from evenhand.procedure.sampling.pick import count, from_masses, guarded
+from evenhand.procedure.sampling.draw_cell import count, from_masses, guarded
 from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, State, Work
 

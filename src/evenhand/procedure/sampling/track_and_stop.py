@@ -12,9 +12,9 @@ import math
 
 from evenhand._kernel import kernel
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling import nobody_feasible
-from evenhand.procedure.sampling.ascent import climb_projected, dot, effective, pieces_at, slopes
+from evenhand.procedure.sampling import none_feasible
 from evenhand.procedure.sampling.tracking import begin, c_track, samples, spread
+from evenhand.procedure.sampling.weight_ascent import climb_projected, dot, effective, pieces_at, slopes
 from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, UPDATES, State, Work
 
@@ -31,7 +31,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
         leader = refresh(spec, state, work, True)
         rounds = spec.steps
         if leader == NONE and spec.mode != PROPORTIONAL:
-            nobody_feasible.weigh(spec, state, work, state.w, v)
+            none_feasible.weigh(spec, state, work, state.w, v)
             rounds = 0
     for _ in range(rounds):
         effective(spec, state, work, state.w, v)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.procedure.sampling.pick import count, surely
+from evenhand.procedure.sampling.draw_cell import count, surely
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import PENDING, STAGE, TOLD, State, Work
 

@@ -13,12 +13,12 @@ import math
 
 from evenhand._kernel import kernel
 from evenhand.model.region import PENALTY, ROUNDING
-from evenhand.model.units import EXPONENTIAL, GAUSSIAN
+from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
+from evenhand.procedure.alternatives import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
-from evenhand.procedure.pieces import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.posterior import posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
-from evenhand.procedure.sampling.pick import (
+from evenhand.procedure.sampling.draw_cell import (
     count,
     from_masses,
     guarded,

@@ -12,8 +12,7 @@ import math
 
 from evenhand._kernel import kernel
 from evenhand.model.region import PENALTY
-from evenhand.procedure.estimates import refresh
-from evenhand.procedure.pieces import (
+from evenhand.procedure.alternatives import (
     ahead_of,
     failing,
     open_up,
@@ -21,8 +20,11 @@ from evenhand.procedure.pieces import (
     weakest_by_evidence,
     weakest_by_likelihood,
 )
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.evidence import certified
+from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
-from evenhand.procedure.sampling.pick import (
+from evenhand.procedure.sampling.draw_cell import (
     count,
     from_masses,
     guarded,
@@ -32,8 +34,7 @@ from evenhand.procedure.sampling.pick import (
 )
 from evenhand.procedure.spec import CERTIFIED, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
-from evenhand.procedure.stopping import evidence, stylised
-from evenhand.procedure.stopping.cells import threshold
+from evenhand.procedure.stopping import stylised
 from evenhand.theory import inner
 
 
@@ -108,7 +109,7 @@ def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
     """Evidence that policy k stands on the side of its requirement where its estimates put it."""
     inside = work.margin[k] >= 0.0
     if spec.stopping == CERTIFIED:
-        return evidence.meets(spec, state, work, k)[0] if inside else evidence.fails(spec, state, work, k)
+        return certified.meets(spec, state, work, k)[0] if inside else certified.fails(spec, state, work, k)
     if inside:
         return inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)[1]
     return inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)[1]

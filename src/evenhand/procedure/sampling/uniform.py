@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenhand._kernel import kernel
-from evenhand.procedure.sampling.pick import least_sampled, surely
+from evenhand.procedure.sampling.draw_cell import least_sampled, surely
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import ASKED, State, Work
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from evenhand._kernel import kernel
 from evenhand.model.region import BOX, SPREAD
-from evenhand.model.units import GAUSSIAN
+from evenhand.model.unit_families import GAUSSIAN
+from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State
-from evenhand.procedure.stopping.cells import threshold
 
 LOG_TWICE_ZETA_2 = math.log(math.pi**2 / 3.0)
 BASE = 1.5  # z of h~

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import Region
-from evenhand.model.units import EXPONENTIAL, edge_high, edge_low
-from evenhand.theory.duel import Duel
-from evenhand.theory.far import meet_far
-from evenhand.theory.meeting import meet
-from evenhand.theory.pulls import paid
+from evenhand.model.unit_families import EXPONENTIAL, edge_high, edge_low
+from evenhand.theory.beat import meet
+from evenhand.theory.nonconvex import meet_far
+from evenhand.theory.tilted_means import Duel, paid
 
 Array = NDArray[np.float64]
 

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
 from evenhand.model import region as regions
-from evenhand.model import units
-from evenhand.model.constraints import Convex
+from evenhand.model import unit_families
 from evenhand.model.problem import Problem, Standard
-from evenhand.theory.regions import convex, halfspace
-from evenhand.theory.regions.cells import budgeted
-from evenhand.theory.regions.userset import UserSet
+from evenhand.model.requirements import Convex
+from evenhand.theory.regions import halfspace, intersection
+from evenhand.theory.regions.custom_cvxpy import UserSet
+from evenhand.theory.regions.single_cell import budgeted
 
 Array = NDArray[np.float64]
 
@@ -47,11 +47,11 @@ def rescaled(standard: Standard, mu: Array) -> tuple[Standard, Array, float, flo
 
     Only the Gaussian may be shifted, and only the Gaussian and the exponential rescaled.
     """
-    if standard.code == units.GAUSSIAN:
+    if standard.code == unit_families.GAUSSIAN:
         size = max(float(np.ptp(mu)), math.sqrt(float(standard.phi.mean())))
         origin, unit = float(regions.centre_of(mu.ravel())), 2.0 ** round(math.log2(size))
         return standard._replace(phi=standard.phi / unit**2), (mu - origin) / unit, origin, unit
-    if standard.code == units.EXPONENTIAL:
+    if standard.code == unit_families.EXPONENTIAL:
         unit = 2.0 ** round(math.log2(float(mu.mean())))
         return standard, mu / unit, 0.0, unit
     return standard, mu, 0.0, 1.0
@@ -71,7 +71,7 @@ class Custom:
             )
         self.code = problem.family.code
         self.shares = problem.shares
-        self.edges = float(units.edge_low(self.code)), float(units.edge_high(self.code))
+        self.edges = float(unit_families.edge_low(self.code)), float(unit_families.edge_high(self.code))
         size = problem.family.width * unit
         if not 1.0 / EXTREME <= size <= EXTREME:
             raise BadInput(
@@ -155,12 +155,14 @@ class Custom:
         r = regions.region(
             regions.CONVEX, groups, policies, rows=rows, rhs=np.repeat(rhs[:, None], policies, axis=1)
         )
-        work, lam = np.empty(convex.work_size(groups, len(rhs))), np.empty((2, groups))
+        work, lam = np.empty(intersection.work_size(groups, len(rhs))), np.empty((2, groups))
         weights, centre = np.ascontiguousarray(v), np.ascontiguousarray(mu)
         if policies == 1:
-            _, lower = convex.enter(self.code, r, 0, weights, centre, lam[0], work)
+            _, lower = intersection.enter(self.code, r, 0, weights, centre, lam[0], work)
         else:
-            _, lower = convex.beat(self.code, r, self.shares, 1, 0, weights, centre, lam[1], lam[0], work)
+            _, lower = intersection.beat(
+                self.code, r, self.shares, 1, 0, weights, centre, lam[1], lam[0], work
+            )
         return float(lower), lam[0]
 
     def _break_out(self, v: Array, mu: Array, lam: Array) -> tuple[float, float]:
@@ -264,11 +266,14 @@ class Custom:
 
     def _cost(self, v: Array, mu: Array, lam: Array) -> float:
         cells = zip(v.T.ravel(), mu.T.ravel(), lam.ravel(), strict=True)
-        return float(sum(w * units.divergence(self.code, m, x) for w, m, x in cells if w > 0))
+        return float(sum(w * unit_families.divergence(self.code, m, x) for w, m, x in cells if w > 0))
 
     def _slope(self, v: Array, mu: Array, lam: Array) -> Array:
         return np.array(
-            [w * units.slope(self.code, m, x) if w > 0 else 0.0 for w, m, x in zip(v, mu, lam, strict=True)]
+            [
+                w * unit_families.slope(self.code, m, x) if w > 0 else 0.0
+                for w, m, x in zip(v, mu, lam, strict=True)
+            ]
         )
 
 

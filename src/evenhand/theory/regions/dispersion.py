@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model import units
+from evenhand.model import unit_families
 from evenhand.model.region import Region, centre_of
-from evenhand.theory.regions import directions, inside, trust
-from evenhand.theory.regions.cells import copy, cost, fill, narrow, take_policy
-from evenhand.theory.regions.dense import factor, solve
-from evenhand.theory.regions.trust import form
+from evenhand.theory.regions import intersection_enter, leave_quadratic, trust_region
+from evenhand.theory.regions.linear_algebra import factor, solve
+from evenhand.theory.regions.single_cell import copy, cost, fill, narrow, take_policy
+from evenhand.theory.regions.trust_region import form
 
 Array = NDArray[np.float64]
 
@@ -33,8 +33,10 @@ FAINT = 1e-14  # of the natural kappa: moves the cells without weight and hardly
 
 def work_size(groups: int) -> int:
     """Scratch that the three kernels need."""
-    gaussian = max(groups * groups + 8 * groups, 3 * groups + trust.work_size(groups))
-    return max(gaussian, directions.work_size(groups), 2 * groups + inside.work_size(groups, 0))
+    gaussian = max(groups * groups + 8 * groups, 3 * groups + trust_region.work_size(groups))
+    return max(
+        gaussian, leave_quadratic.work_size(groups), 2 * groups + intersection_enter.work_size(groups, 0)
+    )
 
 
 @kernel(apart=True)
@@ -42,8 +44,8 @@ def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
     """eq:f_star_k_0_ext1: pull the group means together until their dispersion is the limit."""
-    if code != units.GAUSSIAN:
-        return inside.approach(code, r, lam_k, k, k, v, mu, lam_k, work)
+    if code != unit_families.GAUSSIAN:
+        return intersection_enter.approach(code, r, lam_k, k, k, v, mu, lam_k, work)
     n = lam_k.shape[0]
     part, h = work[: 8 * n].reshape((8, n)), work[8 * n : (8 + n) * n].reshape((n, n))
     take_policy(k, v, mu, part[0], part[1])
@@ -63,13 +65,13 @@ def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
     """eq:f_infeas_ext1, eq:variance_opt2: push the group means apart until their dispersion is the limit."""
-    if code != units.GAUSSIAN:
-        return directions.leave(code, r, k, v, mu, lam_k, work)
+    if code != unit_families.GAUSSIAN:
+        return leave_quadratic.leave(code, r, k, v, mu, lam_k, work)
     n = lam_k.shape[0]
     v_k, mu_k, rest = work[:n], work[n : 2 * n], work[2 * n :]
     take_policy(k, v, mu, v_k, mu_k)
     centre = _centre(mu_k)
-    value, lower = trust.escape(r.quad, r.limit, v_k, mu_k, lam_k, rest)
+    value, lower = trust_region.escape(r.quad, r.limit, v_k, mu_k, lam_k, rest)
     _put_back(lam_k, centre, lam_k)
     return value, lower, 0 if value < math.inf else -1
 
@@ -81,8 +83,8 @@ def beat(
 ) -> tuple[float, float]:  # fmt: skip
     """eq:f_mu_opt_ext1, eq:variance_opt1: the cheapest way for rival k, inside, to reach q.lam_i."""
     n = q.shape[0]
-    if code != units.GAUSSIAN:
-        value, lower = inside.approach(code, r, q, i, k, v, mu, work[: 2 * n], work[2 * n :])
+    if code != unit_families.GAUSSIAN:
+        value, lower = intersection_enter.approach(code, r, q, i, k, v, mu, work[: 2 * n], work[2 * n :])
         copy(work[:n], lam_k)
         copy(work[n : 2 * n], lam_i)
         return value, lower

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model import units
-from evenhand.theory.pulls import paid
-from evenhand.theory.regions.branching import ENTRY, backtrack, branch, waiting
-from evenhand.theory.regions.cells import copy, cost, fill, first_pull, narrow, settle, take_policy
+from evenhand.model import unit_families
+from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
+from evenhand.theory.regions.single_cell import copy, cost, fill, first_pull, narrow, settle, take_policy
+from evenhand.theory.tilted_means import paid
 
 Array = NDArray[np.float64]
 
@@ -47,8 +47,8 @@ def cross(
     part = work[: 4 * n].reshape((4, n))
     v_k, mu_k, lo, hi = part[0], part[1], part[2], part[3]
     take_policy(k, v, mu, v_k, mu_k)
-    fill(lo, units.edge_low(code))
-    fill(hi, units.edge_high(code))
+    fill(lo, unit_families.edge_low(code))
+    fill(hi, unit_families.edge_high(code))
     return reach(code, v_k, mu_k, a, c, lo, hi, lam_k, work[4 * n :])
 
 
@@ -57,7 +57,7 @@ def reach(
     code: int, v: Array, mu: Array, a: Array, c: float, lo: Array, hi: Array, x: Array, work: Array
 ) -> tuple[float, float]:
     """Least sum v d(mu, x) over a.x >= c, lo <= x <= hi (inside the domain): its cost and a lower bound."""
-    if code == units.EXPONENTIAL:
+    if code == unit_families.EXPONENTIAL:
         return _split(code, v, mu, a, c, lo, hi, x, work)
     value, lower, _ = _mix(code, v, mu, a, c, lo, hi, x, work)
     return value, lower

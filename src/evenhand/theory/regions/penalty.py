@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
 from evenhand.model.region import Region
-from evenhand.model.units import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
-from evenhand.theory.duel import Duel
-from evenhand.theory.meeting import between, cost, place, search
-from evenhand.theory.pulls import EITHER, PLAIN, STEEP
-from evenhand.theory.walk import walk
+from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
+from evenhand.theory.beat import between, cost, place, search
+from evenhand.theory.gaussian_exact import walk
+from evenhand.theory.tilted_means import EITHER, PLAIN, STEEP, Duel
 
 Array = NDArray[np.float64]
 

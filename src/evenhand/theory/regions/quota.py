@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand._kernel import kernel
-from evenhand.model import units
+from evenhand.model import unit_families
 from evenhand.model.region import Region
-from evenhand.theory.pulls import paid
-from evenhand.theory.regions.branching import ENTRY, backtrack, branch, waiting
-from evenhand.theory.regions.cells import bargain, copy, fill, first_pull, narrow, settle
+from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
 from evenhand.theory.regions.halfspace import reach
 from evenhand.theory.regions.halfspace import work_size as reach_size
+from evenhand.theory.regions.single_cell import bargain, copy, fill, first_pull, narrow, settle
+from evenhand.theory.tilted_means import paid
 
 Array = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def leave(
         lam_k[g] = mu[g, k]
         met = mu[g, k] >= r.lo[g, k]
         # a floor on the edge of the domain cannot be missed
-        can_fall = met and r.lo[g, k] > units.edge_low(code)
+        can_fall = met and r.lo[g, k] > unit_families.edge_low(code)
         price[g] = paid(code, v[g, k], mu[g, k], r.lo[g, k]) if can_fall else math.inf
         spare += 1 if met else 0
     total, last = _cheapest(price, spare, r, k, lam_k)
@@ -151,7 +151,7 @@ def _write_cells(code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: A
     for g in range(n):
         gap += q[g] * (mu[g, i] - mu[g, k])
     gap = max(gap, 0.0)
-    low, high = units.edge_low(code), units.edge_high(code)
+    low, high = unit_families.edge_low(code), unit_families.edge_high(code)
     for g in range(n):
         alone = gap / q[g] if q[g] > 0.0 else 0.0
         far_k = min(max(mu[g, k] + alone, r.lo[g, k]), high)

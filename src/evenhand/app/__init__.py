@@ -1,1 +1,0 @@
-"""The command line, the HTTP service and the dashboard."""

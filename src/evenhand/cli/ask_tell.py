@@ -1,0 +1,244 @@
+"""`evenhand ask`: the next tickets, as a table, as CSV when piped, or as JSON.
+
+`evenhand tell`: one outcome, or a file of them.
+
+`evenhand drop`: a ticket that will have no outcome.
+
+`evenhand amend`: correct an outcome, with a reason and a name.
+
+`evenhand import`: count outcomes collected before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evenhand.cli.journal_options import (
+    journal_argument,
+    opened,
+    read_batch,
+    reason_options,
+    unescaped,
+    write_batch,
+)
+from evenhand.cli.options import json_option, print_json
+from evenhand.errors import BadInput
+
+if TYPE_CHECKING:
+    from evenhand.live.ask_and_tell import Ask
+    from evenhand.live.experiment import Experiment
+    from evenhand.model.problem import Problem
+
+
+@click.command("ask")
+@journal_argument
+@click.option("-n", "count", type=click.IntRange(1), default=1, show_default=True, help="How many tickets.")
+@click.option("--group", metavar="G", help="The group of the unit that came by itself (proportional mode).")
+@click.option("--worker", metavar="W", help="Who asks; gets the same ticket again until its outcome is told.")
+@click.option("--key", metavar="K", help="A name for this request; repeated, it gets the same answer.")
+@json_option
+def ask_command(
+    journal: str,
+    name: str | None,
+    count: int,
+    group: str | None,
+    worker: str | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Which policy for whom, next.
+
+    Piped into a file it is CSV with an empty column for the outcomes: fill it in and give it to `tell`.
+    """
+    with opened(journal, name) as trial:
+        asks = trial.ask(count, group=group, worker=worker, key=key)
+        status = None if asks else trial.status()
+    if as_json:
+        print_json([ask._asdict() for ask in asks])
+    elif not sys.stdout.isatty():
+        write_batch(asks, sys.stdout)
+    elif asks:
+        _print(asks, journal)
+    if status is not None:
+        waiting = (
+            "All its samples are handed out; tell their outcomes." if status["state"] == "running" else ""
+        )
+        click.echo(f"No ticket: {status['sentence']} {waiting}".rstrip(), err=True)
+
+
+def _print(asks: list[Ask], journal: str) -> None:
+    from evenhand.cli.terminal import console, table
+
+    out = console()
+    rows = [[ask.ticket, ask.policy, ask.group or "told with the outcome"] for ask in asks]
+    out.print(table(["ticket", "policy", "group"], rows, numbers_from=3))
+    group = " --group GROUP" if asks[0].group is None else ""
+    out.print(f"\nNext: evenhand tell {journal} {asks[0].ticket} OUTCOME{group}", soft_wrap=True)
+
+
+@click.command("tell", context_settings={"ignore_unknown_options": True})
+@journal_argument
+@click.argument("ticket")
+@click.argument("outcome", required=False)
+@click.option("--group", metavar="G", help="The group of the unit (agnostic mode).")
+@json_option
+def tell_command(
+    journal: str, name: str | None, ticket: str, outcome: str | None, group: str | None, as_json: bool
+) -> None:
+    """Tell the outcome of TICKET, or all outcomes in a CSV file.
+
+    With one argument after JOURNAL, that is a file with the columns ticket and outcome, as `ask` wrote it;
+    lines without an outcome are passed over. All others are told or none: the first that cannot be is named.
+    """
+    with opened(journal, name) as trial:
+        if outcome is None:
+            result = _tell_file(trial, Path(ticket))
+        else:
+            result = trial.tell(ticket, _parsed(trial, outcome), group=group)._asdict()
+        status = trial.status()
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(_words(result))
+        click.echo(status["sentence"])
+
+
+def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
+    """All lines are told, or none; a line that cannot be told is named."""
+    rows, places = [], []
+    for number, row in read_batch(path):
+        place = f"{path}, line {number}"
+        try:
+            outcome = _parsed(trial, row["outcome"])
+        except BadInput as problem:
+            raise BadInput(f"{place}: {problem}") from None
+        rows.append((row["ticket"], outcome, _group(trial, row)))
+        places.append(place)
+    receipts = trial.tell_all(rows, places=places)
+    counted = sum(receipt.counted for receipt in receipts)
+    return {"told": len(receipts), "counted": counted, "late": len(receipts) - counted, "refused": []}
+
+
+def _group(trial: Experiment, row: dict[str, str]) -> str | None:
+    """The group that a line tells; elsewhere the column repeats what `ask` wrote."""
+    if trial.protocol.problem.mode != "agnostic":
+        return None
+    return unescaped(row.get("group") or "") or None
+
+
+def _parsed(trial: Experiment, text: str) -> float:
+    from evenhand.live.outcomes import parsed_outcome
+
+    return parsed_outcome(text, trial.protocol.problem.family)
+
+
+def _words(result: dict[str, Any]) -> str:
+    if "told" in result:
+        late = f", {result['late']} of them late and not counted" if result["late"] else ""
+        return f"{result['told']} outcomes are in the log{late}."
+    if result["counted"]:
+        return f"The outcome of {result['ticket']} is in the log."
+    return f"The outcome of {result['ticket']} came late ({result['why']}): it is kept and does not count."
+
+
+@click.command("drop")
+@journal_argument
+@click.argument("ticket")
+@reason_options(required=True)
+@json_option
+def drop_command(
+    journal: str, name: str | None, ticket: str, reason: str, by: str | None, as_json: bool
+) -> None:
+    """Give TICKET up: it will have no outcome."""
+    with opened(journal, name) as trial:
+        trial.drop(ticket, reason, by=by)
+    if as_json:
+        print_json({"ticket": ticket, "dropped": True})
+    else:
+        click.echo(f"{ticket} is given up. An outcome that still comes is kept as late.")
+
+
+@click.command("amend", context_settings={"ignore_unknown_options": True})
+@journal_argument
+@click.argument("ticket")
+@click.argument("outcome")
+@click.option("--reason", required=True, help="Why; stays in the log.")
+@click.option("--by", required=True, metavar="WHO", help="Who says so.")
+@json_option
+def amend_command(
+    journal: str, name: str | None, ticket: str, outcome: str, reason: str, by: str, as_json: bool
+) -> None:
+    """Correct the outcome of TICKET.
+
+    The old one stays in the log; estimates are made again from the corrected outcomes.
+    """
+    with opened(journal, name) as trial:
+        from evenhand.live.outcomes import parsed_outcome
+
+        value = parsed_outcome(outcome, trial.protocol.problem.family)
+        receipt = trial.amend(ticket, value, reason=reason, by=by)
+        status = trial.status()
+    if as_json:
+        print_json(receipt._asdict())
+        return
+    click.echo(f"The outcome of {ticket} is now {value:g}; the old one stays in the log.")
+    click.echo(status["sentence"])
+
+
+@click.command("import")
+@journal_argument
+@click.argument("data", type=click.Path())
+@click.option("--key", metavar="K", help="A name for this import, which counts once; default: its content.")
+@json_option
+def import_command(journal: str, name: str | None, data: str, key: str | None, as_json: bool) -> None:
+    """Count the outcomes in DATA.csv (policy, group, outcome), all of them or none.
+
+    The same file counts once, however often it is imported; give data that only look the same another --key.
+    """
+    path = Path(data)
+    with opened(journal, name) as trial:
+        lines: array[int] = array("q")  # where each row stands in the file
+        rows, before = _rows(path, trial.protocol.problem, lines), trial.head
+        count = trial.import_data(
+            rows,
+            source=path.name,
+            key=key or _content(path),
+            place_of=lambda n: f"{path}, line {lines[n - 1]}",
+        )
+        already = trial.head == before
+        status = trial.status()
+    if as_json:
+        print_json({"imported": count, "already": already})
+        return
+    known = " already: the file was imported before, and nothing was added" if already else ""
+    click.echo(f"{count:,} outcomes are in the log{known}.")
+    click.echo(status["sentence"])
+
+
+def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str, str, float]]:
+    """The rows of a file one by one; the line of each is noted."""
+    from evenhand.live.outcomes import parsed_number
+    from evenhand.study.data_files import columns
+
+    for line, (policy, group, text) in columns(path, ("policy", "group", "outcome")):
+        try:
+            outcome = parsed_number(text, problem.family)
+        except BadInput as error:
+            raise BadInput(f"{path}, line {line}: {error}") from None
+        lines.append(line)
+        yield policy, group, outcome
+
+
+def _content(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return f"content {hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError as problem:
+        raise BadInput(f"{path} cannot be read: {problem.strerror}.") from None

@@ -1,0 +1,128 @@
+"""`evenhand audit`: derive everything again from the log.
+
+`evenhand export`: the whole experiment in one file that the audit accepts alone.
+
+`evenhand transfer`: an export into another storage, with the same head.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evenhand.cli.journal_options import journal_argument
+from evenhand.cli.options import json_option, new_file, print_json
+from evenhand.errors import BadInput, StorageFailed
+
+if TYPE_CHECKING:
+    from evenhand.live.hash_chain import Head
+    from evenhand.live.journal import Journal
+
+
+NOT_INTACT = 4
+
+
+@click.command("audit")
+@click.argument("source", metavar="JOURNAL-or-EXPORT")
+@click.option("--head", metavar="HASH", help="A head noted earlier: the log must still hold that event.")
+@click.option(
+    "--experiment", "name", metavar="NAME", help="Which one, where the journal holds more than one."
+)
+@json_option
+def audit_command(source: str, head: str | None, name: str | None, as_json: bool) -> int:
+    """Derive every allocation, estimate, piece of evidence and the stop again from the log.
+
+    Says that all is identical, or names the first event that does not follow from those before it (and ends
+    with code 4). It checks whatever the writer checks, and that the journal holds the last event that was
+    written to it.
+    """
+    from evenhand.live.audit import audit
+
+    found = audit(source, head, name)
+    if as_json:
+        print_json(found._asdict())
+    elif found.identical:
+        click.echo(f"Identical: {found.events:,} events, every decision derived again. Head {found.head}.")
+        if found.builds > 1:
+            click.echo(f"The log was written by {found.builds:,} builds in turn; each change is an event.")
+        if found.other_digits:
+            click.echo(
+                f"{found.other_digits:,} asks and snapshots of other builds have other last digits here."
+            )
+        if found.close_decisions:
+            click.echo(
+                f"{found.close_decisions:,} decisions of other builds were so close that digits decided; to "
+                "derive these too, audit the log where they were made."
+            )
+    else:
+        click.echo(f"Not identical: {found.first_difference}")
+    return 0 if found.identical else NOT_INTACT
+
+
+@click.command("export")
+@journal_argument
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
+@json_option
+def export_command(journal: str, name: str | None, output: str | None, as_json: bool) -> None:
+    """Write protocol, events and head as JSON lines.
+
+    With -o, --json prints how far they go. `evenhand transfer` reads them into another storage.
+    """
+    from evenhand.live.export import write_export
+    from evenhand.live.journal import open_journal
+    from evenhand.live.loading import only_experiment
+
+    # before the journal is opened: reading a file by other means drops the locks that SQLite holds on it
+    target = None if output is None else new_file(output, b'{"evenhand":"export"', "an export")
+    store = open_journal(journal, write=False)
+    try:
+        chosen = only_experiment(store, name)
+        if target is None:
+            write_export(store, chosen, sys.stdout.buffer)
+            return
+        head = _write(store, chosen, target)
+    finally:
+        store.close()
+    if as_json:
+        print_json({"file": output, "events": head.seq, "head": str(head)})
+        return
+    click.echo(f"{head.seq:,} events are in {output}, head {head}.")
+    click.echo(f"Next: evenhand audit {output} --head {head}")
+
+
+def _write(store: Journal, experiment: str, target: Path) -> Head:
+    """A file of this name is a whole one."""
+    from evenhand.live.atomic_files import whole_file
+    from evenhand.live.export import write_export
+
+    try:
+        with whole_file(target) as file:
+            return write_export(store, experiment, file)
+    except OSError as problem:
+        raise StorageFailed(f"{target} cannot be written: {problem.strerror}.") from None
+
+
+@click.command("transfer")
+@click.argument("export", type=click.Path(path_type=Path))
+@click.argument("journal")
+@json_option
+def transfer_command(export: Path, journal: str, as_json: bool) -> None:
+    """Write the log of an export into a journal: SQLite to PostgreSQL, or back.
+
+    JOURNAL is a file to make, or a postgresql:// address; it may hold other experiments. The export is
+    audited first. Every event, key and hash stays as it is, so the experiment goes on there where it stopped
+    here: do not go on with both.
+    """
+    from evenhand.live.transfer import transfer
+
+    if journal == ":memory:":
+        raise BadInput("a journal in memory would be gone with this command; name a file to make.")
+    found = transfer(export, journal)
+    if as_json:
+        print_json({"journal": journal, **found._asdict()})
+        return
+    click.echo(f"{found.events:,} events of {found.experiment!r} are in {journal}, head {found.head}.")
+    click.echo(f"Next: evenhand status {journal}")

@@ -1,0 +1,84 @@
+"""Plans and simulated runs as picture files, drawn as the report draws them."""
+
+from __future__ import annotations
+
+import math
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.errors import BadInput
+
+if TYPE_CHECKING:
+    from evenhand.reports.figures.style import Canvas
+    from evenhand.reports.rows import Evidence
+    from evenhand.simulation.buffers import Trace
+    from evenhand.simulation.runs import Runs
+    from evenhand.simulation.simulate import Comparison
+    from evenhand.study import Study
+    from evenhand.theory.plan import Plan
+
+
+def figure_path(name: str) -> Path:
+    """Where a figure can be written, checked before the work."""
+    path = Path(name)
+    if path.suffix not in (".svg", ".png"):
+        raise BadInput(f"a figure's name must end in .svg or .png; it is {name!r}.")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent} to write the figure to; make it first.")
+    if find_spec("matplotlib") is None:
+        raise BadInput("figures need matplotlib; install evenhand[report].")
+    return path
+
+
+def draw_plan(found: Plan, path: Path) -> None:
+    """The allocation that costs least, as a heat map."""
+    from evenhand.reports.figures.allocation import allocation
+    from evenhand.reports.sections.common import shares, true_standings
+
+    standings = true_standings(found.problem, found.means, found.answer)
+    _write(allocation(shares(found.problem, found.allocation), standings), "allocation", path)
+
+
+def draw_runs(source: Runs | Comparison, name: str, path: Path) -> None:
+    """How long (duration), how often right (success) or where samples go (allocation)."""
+    from evenhand.reports.figures.style import WIDE
+    from evenhand.reports.sections.runs import runs_section
+
+    section, _ = runs_section(source)
+    picture = next((found for found in section.pictures if found.name == name), None)
+    if picture is None:
+        raise BadInput(f"there is no {name} picture of these runs; a success curve needs --checkpoints.")
+    _write(picture.draw(WIDE), name, path)
+
+
+def draw_evidence(study: Study, trace: Trace, path: Path) -> None:
+    """Evidence against the line it must reach, for one run."""
+    from evenhand.reports.figures.evidence import evidence
+
+    rows = _evidence(study, trace)
+    if not rows:
+        raise BadInput("a budget has no line to reach; the evidence of such a run has no picture.")
+    _write(evidence(rows), "evidence", path)
+
+
+def _evidence(study: Study, trace: Trace) -> list[Evidence]:
+    from evenhand.reports.rows import Evidence
+    from evenhand.verdicts.sentences import piece_in_words
+
+    rows = []
+    for number in range(len(trace.policy)):
+        value, needed = float(trace.evidence[number]), float(trace.needed[number])
+        if needed != 0.0 and math.isfinite(needed) and math.isfinite(value):
+            words = piece_in_words(study.problem, int(trace.answer[number]), int(trace.weakest[number]))
+            rows.append(Evidence((number + 1) * trace.every, value, needed, words))
+    return rows
+
+
+def _write(canvas: Canvas, name: str, path: Path) -> None:
+    from evenhand.reports.figures.save import png, svg
+
+    if path.suffix == ".svg":
+        path.write_text(svg(canvas, name), encoding="utf-8")
+    else:
+        path.write_bytes(png(canvas))

@@ -1,0 +1,151 @@
+"""`evenhand judge`: may we commit to one of these policies, by the data we already have?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from evenhand.cli.options import UNDECIDED, json_option, print_json, study_argument
+from evenhand.cli.report import check_page
+from evenhand.errors import BadInput
+from evenhand.verdicts.forecast_statement import RUNS, SEED
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from evenhand.study import Study
+    from evenhand.verdicts.judge import Verdict
+
+
+@click.command("judge")
+@study_argument
+@click.argument("data", type=click.Path())
+@click.option("--delta", type=float, help="Risk of a wrong answer; the study's unless given.")
+@click.option(
+    "--floor", type=float, help="Judge by this floor in every group instead of the study's requirement."
+)
+@click.option("--missing", type=click.Choice(["fail", "drop"]), default="fail", show_default=True,
+              help="Rows that miss a value: refuse the data, or leave them out and count them.")  # fmt: skip
+@click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS",
+              help="A column's name in the data, such as group=subpopulation; may be repeated.")  # fmt: skip
+@click.option("--fixed-sample", is_flag=True,
+              help="The size of every cell was fixed before any outcome was seen, and this is the only look: "
+              "p-values in place of e-values. A wrong answer has probability at most delta, at every size; "
+              "no large-sample approximation. Not for data watched as they came.")  # fmt: skip
+@click.option("--replications", type=click.IntRange(min=0), default=RUNS, show_default=True,
+              help="Runs continued from the data to forecast further samples; 0: no forecast. The forecast "
+              "assumes that before the data every mean was as plausible as any other.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True,
+              help="Of the forecast's runs; by default that of `status` and `report`.")  # fmt: skip
+@click.option("-o", "--report", "page", type=click.Path(), help="Also write a report to FILE.html.")
+@json_option
+def judge_command(
+    study: str, data: str, delta: float | None, floor: float | None, missing: str, columns: tuple[str, ...],
+    fixed_sample: bool, replications: int, seed: int, page: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Judge DATA (CSV or Parquet: policy, group, outcome; or policy, group, n, mean or successes).
+
+    Every cell and policy is met, failed or undecided, by the study's own stopping rule: verdicts, intervals
+    and decision never contradict it. Ends with code 0 when decided and 3 when not; "none
+    of them" is a decision too, so a gate in a pipeline asks for the answer in --json as well.
+    """
+    from evenhand.study import load
+    from evenhand.verdicts.judge import judge
+
+    if page is not None:
+        check_page(page)
+    loaded = _with_floor(load(study), floor)
+    verdict = judge(
+        loaded.problem, data, delta, loaded.procedure, missing=missing, columns=_columns(columns),
+        fixed=fixed_sample, replications=replications, seed=seed,
+    )  # fmt: skip
+    if page is not None:
+        from evenhand.reports.document import report
+
+        report(verdict, title=loaded.title or None).save(page)
+    if as_json:
+        print_json(verdict.to_dict())
+    else:
+        _print(verdict, study, data, page)
+    return 0 if verdict.decided else UNDECIDED
+
+
+def _with_floor(study: Study, floor: float | None) -> Study:
+    if floor is None:
+        return study
+    from evenhand.model.requirements import Floors
+
+    return replace(study, problem=replace(study.problem, constraint=Floors(floor)))
+
+
+def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        ours, sign, theirs = pair.partition("=")
+        if not sign or not theirs:
+            raise BadInput(f"--column takes ours=theirs, such as group=subpopulation; got {pair!r}.")
+        found[ours] = theirs
+    return found
+
+
+def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
+    from evenhand.cli.terminal import console, say, section, table
+    from evenhand.verdicts.sentences import bound_word, looser, under_other_bounds
+
+    out = console()
+    first, *rest = verdict.words()
+    say(out, first, style="bold")
+    for sentence in filter(None, [*rest, looser(verdict)]):
+        say(out, sentence)
+    _print_cells(out, verdict)
+    if verdict.forecast.runs:
+        section(out, "Further samples", table(["chance to have decided", "samples"], verdict.forecast.rows()))
+        say(out, verdict.forecast.basis())
+        _print_next(out, verdict)
+    if others := under_other_bounds(verdict):
+        word = bound_word(verdict)
+        section(out, f"The same data under another {word}", table([word, "answer"], others))
+    out.print()
+    if page is not None:
+        say(out, f"Open {page} for the report.")
+    else:
+        say(out, f"Next: evenhand report {study} {data} -o report.html")
+
+
+def _print_cells(out: Console, verdict: Verdict) -> None:
+    from evenhand.cli import terminal
+
+    rows: list[list[str | Text]] = [
+        [c.policy, c.group, f"{c.n:,}", _number(c.mean), f"{_number(c.low)} to {_number(c.high)}",
+         terminal.verdict(c.verdict)]
+        for c in verdict.cells
+    ]  # fmt: skip
+    columns = ["policy", "group", "samples", "mean", "interval", "verdict"]
+    terminal.section(out, "Cells", terminal.table(columns, rows, numbers_from=2))
+    placed = sorted(verdict.policies, key=lambda p: p.place)
+    standing: list[list[str | Text]] = [
+        [f"{p.place}", p.policy, _number(p.mean), terminal.verdict(p.verdict)] for p in placed
+    ]
+    terminal.section(
+        out, "Policies", terminal.table(["", "policy", "overall", "requirement"], standing, numbers_from=2)
+    )
+
+
+def _print_next(out: Console, verdict: Verdict) -> None:
+    from evenhand.cli.terminal import heat_map, section
+
+    if verdict.next is not None:
+        names = verdict.problem.policies
+        shown = heat_map(names, verdict.problem.group_names, verdict.next, verdict.leader)
+        section(out, "Where to take them", shown)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "open"
+    if 0 < abs(value) < 0.001:
+        return f"{value:.2e}"
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"

@@ -1,0 +1,102 @@
+"""The command line. A command is a module in `app/commands` with a click command named `command`.
+
+Exit codes: 0 done, 1 an unexpected failure, 2 bad input, 3 undecided, 4 an audit or integrity check failed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import keyword
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+import click
+
+from evenhand import __version__, cli
+from evenhand.errors import EvenhandError, IntegrityFailed, NotComputed, StorageFailed, nearest
+
+FAILED, BAD_INPUT, NOT_INTACT = 1, 2, 4
+
+# the order of a study's life, for the help page; commands not named here come last
+ORDER = (
+    "plan", "simulate", "compare", "calibrate", "sweep", "judge",
+    "new", "ask", "tell", "drop", "amend", "import",
+    "status", "pause", "resume", "export", "transfer", "close", "audit",
+    "report", "serve", "paper", "demo", "doctor", "warmup",
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; what was given wrongly is told in one sentence."""
+    try:
+        code = group.main(args=arguments, prog_name="evenhand", standalone_mode=False)
+    except click.ClickException as error:
+        return _complain(error.format_message(), BAD_INPUT)
+    except IntegrityFailed as error:
+        return _complain(str(error), NOT_INTACT)
+    except (NotComputed, StorageFailed) as error:
+        return _complain(str(error), FAILED)
+    except EvenhandError as error:
+        return _complain(str(error), BAD_INPUT)
+    except ModuleNotFoundError as missing:
+        return _complain(_which_extra(missing), BAD_INPUT)
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("stopped.", 130)
+    except BrokenPipeError:
+        # whoever read our output has gone; say nothing more, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        about = "" if error.filename is None else f"{error.filename}: "
+        return _complain(f"{about}{error.strerror or error}.", FAILED)
+    return code if isinstance(code, int) else 0
+
+
+class Commands(click.Group):
+    """The commands in `app/commands`, each imported when it is asked for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        found = [module.name.rstrip("_").replace("_", "-") for module in pkgutil.iter_modules(cli.__path__)]
+        return sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(context):
+            return None
+        module = name.replace("-", "_") + ("_" if keyword.iskeyword(name) else "")
+        found: click.Command = importlib.import_module(f"{cli.__name__}.{module}").command
+        return found
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if self.get_command(context, name) is None and not name.startswith("-"):
+            raise click.UsageError(
+                f"there is no command {name!r}{nearest(name, self.list_commands(context))}"
+            )
+        return super().resolve_command(context, arguments)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="evenhand")
+def group() -> None:
+    """Choose one policy for everyone, tried on groups of people, with a requirement met in every group and a
+    stated error risk."""
+
+
+def _which_extra(missing: ModuleNotFoundError) -> str:
+    """What to install, where a package of an extra is missing; any other absence is an error of ours."""
+    from evenhand.cli.extras import installed_extras
+
+    package = (missing.name or "").partition(".")[0]
+    for name, extra in installed_extras().items():
+        if package in extra["missing"]:
+            return f"this needs {package}, which is not installed; install evenhand[{name}]."
+    raise missing
+
+
+def _complain(sentence: str, code: int) -> int:
+    print(f"evenhand: {sentence}", file=sys.stderr)
+    return code

@@ -1,0 +1,161 @@
+"""`evenhand plan`: who would win, what no procedure can beat, where the samples should go, what binds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evenhand.cli.figure_output import draw_plan, figure_path
+from evenhand.cli.options import json_option, print_json, study_argument
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from evenhand.theory.boundary_distance import WhyNone
+    from evenhand.theory.plan import Plan
+    from evenhand.theory.sensitivity import Sensitivity
+
+
+NAMED = 6  # so many policies are named in a sentence; the rest are counted
+
+
+@click.command("plan")
+@study_argument
+@click.option("--delta", type=float, help="Risk of a wrong answer; the study's unless given.")
+@click.option("--gap", type=float, default=1e-6, show_default=True, help="Relative accuracy of T*.")
+@click.option("--sensitivity", is_flag=True, help="Also move the requirement and the risk.")
+@click.option(
+    "--figure", type=click.Path(), help="Write the heat map of the allocation to FILE.svg or FILE.png."
+)
+@json_option
+def plan_command(
+    study: str, delta: float | None, gap: float, sensitivity: bool, figure: str | None, as_json: bool
+) -> None:
+    """Who would win, at what cost, and where to sample.
+
+    Takes the means in the study's [truth] for true: the answer, what no procedure can beat, where the samples
+    should go and which comparison is the hardest.
+    """
+    from evenhand.study import load
+    from evenhand.theory.plan import plan, risk_in_nats
+
+    loaded = load(study)
+    risk = loaded.procedure.delta if delta is None else delta
+    risk_in_nats(risk)  # refuse a wrong risk before the work
+    target = None if figure is None else figure_path(figure)
+    found = plan(loaded.problem, loaded.means(), gap)
+    moved = None
+    if sensitivity:
+        from evenhand.theory.sensitivity import sensitivity as sensitivity_of
+
+        moved = sensitivity_of(found)
+    if target is not None:
+        draw_plan(found, target)
+    if as_json:
+        result = found.to_dict(risk)
+        if moved is not None:
+            result["sensitivity"] = moved.to_dict()
+        print_json(result)
+        return
+    _print(found, risk, moved, study, target)
+
+
+def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, target: Path | None) -> None:
+    from evenhand.cli.terminal import console, count, heat_map, say, section
+
+    out = console()
+    say(out, sentence(found))
+    if found.why_none is not None:
+        say(out, _blame(found.why_none))
+        say(out, found.why_none.words)
+    least = count(found.samples_at_least(delta))
+    unit, each = ("in cost", "cost") if found.problem.costs else ("samples", "samples")
+    say(
+        out,
+        f"No procedure with a risk of {delta:g} can do with fewer than {least} {unit} on average "
+        f"(T*, {each} per unit of evidence, lies in [{found.time_low:.7g}, {found.time_high:.7g}]).",
+    )
+    for warning in found.warnings:
+        say(out, f"Note: {warning}", style="#E69F00")
+    order = (-found.problem.scores(found.means)).argsort(kind="stable")
+    policies, groups = [found.problem.policies[k] for k in order], found.problem.group_names
+    _print_means(out, found, order.tolist())
+    section(out, "Where samples go", heat_map(policies, groups, found.allocation[order], found.answer))
+    _print_binding(out, found)
+    if moved is not None:
+        _print_sensitivity(out, moved)
+    out.print()
+    if target is not None:
+        say(out, f"The heat map is in {target}.")
+    say(out, f"Next: evenhand simulate {study} --replications 1000 --seed 1")
+
+
+def sentence(found: Plan) -> str:
+    """The result in one sentence."""
+    requirement = f"the requirement (every policy must {found.problem.constraint.describe()})"
+    if found.answer is None:
+        return f"None of the policies meets {requirement}."
+    if len(found.feasible) == 1:
+        return f"{found.answer} would be chosen: it is the only one that meets {requirement}."
+    if len(found.feasible) < len(found.problem.policies):
+        among = f"the {len(found.feasible)} that meet {requirement}"
+        return f"{found.answer} would be chosen: it has the best overall mean of {among}."
+    return f"{found.answer} would be chosen: it has the best overall mean."
+
+
+def _blame(none: WhyNone) -> str:
+    """Where the policies fail most clearly: one group for all, or each its own."""
+    groups = {blame.group for blame in none.policies}
+    if len(groups) == 1:
+        return f"All fail most clearly in {groups.pop()}."
+    named = [f"{blame.policy} in {blame.group}" for blame in none.policies[:NAMED]]
+    more = len(none.policies) - len(named)
+    return f"They fail most clearly: {', '.join(named)}{f' and {more} more' if more else ''}."
+
+
+def _print_means(out: Console, found: Plan, order: list[int]) -> None:
+    from evenhand.cli.terminal import section, table, verdict
+
+    problem = found.problem
+    scores = problem.scores(found.means)
+    rows: list[list[str | Text]] = []
+    for k in order:
+        word = "met" if problem.policies[k] in found.feasible else "failed"
+        means = [f"{mean:.4g}" for mean in found.means[k]]
+        rows.append([problem.policies[k], *means, f"{scores[k]:.4g}", verdict(word)])
+    section(out, "Assumed means", table(["", *problem.group_names, "overall", "requirement"], rows))
+
+
+def _print_binding(out: Console, found: Plan) -> None:
+    from evenhand.cli.terminal import percent, section, table
+
+    words = {
+        "leave": "that {policy} misses its requirement in {group}",
+        "beat": "that {policy} meets its requirement and is better",
+        "enter": "that {policy} meets its requirement after all",
+    }
+    rows = [
+        [words[bound.piece].format(policy=bound.policy, group=bound.group), percent(bound.share)]
+        for bound in found.binding[:8]
+    ]
+    section(out, "What is hardest to rule out", table(["", "share"], rows))
+
+
+def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
+    from evenhand.cli.terminal import count, section, table
+
+    rows = [
+        [
+            f"{shift.change:+.3g}",
+            shift.answer or "none",
+            "never decided" if shift.time_low is None else count(shift.time_low),
+        ]
+        for shift in moved.shifts
+    ]
+    if rows:
+        section(out, "With the requirement tighter (+) or looser (-)", table(["by", "answer", "T*"], rows))
+    risks = [[f"{delta:g}", count(samples)] for delta, samples in moved.samples.items()]
+    section(out, "Samples at least, by risk", table(["risk", "samples"], risks))

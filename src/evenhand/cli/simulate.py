@@ -1,0 +1,242 @@
+"""`evenhand simulate`: how often the procedure is right, how long it takes, where its samples go.
+
+`evenhand calibrate`: the threshold at which the worst of a set of scenarios errs at most delta.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evenhand.cli.options import (
+    checkpoints_of,
+    checkpoints_option,
+    crew,
+    crew_options,
+    json_option,
+    new_file,
+    print_json,
+    replications_option,
+    seed_option,
+    study_argument,
+)
+from evenhand.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evenhand.simulation.calibrate import Calibration
+    from evenhand.simulation.runs import Runs
+    from evenhand.study import Study
+
+
+PICTURES = ("duration", "success", "allocation")
+
+
+@click.command("simulate")
+@study_argument
+@replications_option(1000)
+@seed_option
+@checkpoints_option
+@click.option(
+    "--trace", type=click.IntRange(min=0), metavar="N", help="Print replication N step by step instead."
+)
+@click.option("--save", type=click.Path(), help="Save the runs, the study inside, to FILE.npz.")
+@click.option("--figure", type=click.Path(), help="Draw a picture to FILE.svg or FILE.png.")
+@click.option(
+    "--picture", type=click.Choice(PICTURES), default="duration", show_default=True, help="Which one."
+)
+@crew_options
+@json_option
+def simulate_command(
+    study: str, replications: int, seed: int, checkpoints: str, trace: int | None, save: str | None,
+    figure: str | None, picture: str, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run the procedure on the study's truth, many times over.
+
+    Prints how often the answer was right, with its exact 95% interval, how many samples it took and where
+    they went. Runs that reach max_samples undecided count at the cap. The same seed gives the same numbers
+    with any number of workers.
+    """
+    from evenhand.study import load
+
+    loaded = load(study)
+    at = checkpoints_of(checkpoints)
+    target = (
+        None if figure is None else _figure_target(figure, "evidence" if trace is not None else picture, at)
+    )
+    if save is not None:
+        new_file(save, b"PK", "a file of runs")
+    if trace is not None:
+        from evenhand.cli.trace import show_trace
+
+        show_trace(loaded, seed, trace, target, as_json)
+        return
+    runs = _simulate(loaded, replications, seed, at, workers, processes, dask, as_json)
+    if save is not None:
+        runs.save(save)
+    if target is not None:
+        from evenhand.cli.figure_output import draw_runs
+
+        draw_runs(runs, picture, target)
+    if as_json:
+        print_json(runs.to_dict())
+        return
+    _print_runs(runs, study, [str(path) for path in (save, target) if path is not None])
+
+
+def _simulate(
+    study: Study, replications: int, seed: int, checkpoints: tuple[int, ...], workers: int | None,
+    processes: bool, dask: str | None, quiet: bool,
+) -> Runs:  # fmt: skip
+    from evenhand.simulation.simulate import simulate_study
+
+    with crew("simulate", replications, workers, processes, dask, quiet) as team:
+        return simulate_study(study, replications, seed, checkpoints, team.executor, team.progress)
+
+
+def _figure_target(name: str, picture: str, checkpoints: tuple[int, ...]) -> Path:
+    from evenhand.cli.figure_output import figure_path
+
+    if picture == "success" and len(checkpoints) < 2:
+        raise BadInput("the success curve needs at least two checkpoints; give --checkpoints 1000,2000,... .")
+    return figure_path(name)
+
+
+def _print_runs(runs: Runs, study: str, written: list[str]) -> None:
+    from evenhand.cli.terminal import console, heat_map, say, section
+
+    out, problem = console(), runs.study.problem
+    for sentence in sentences(runs):
+        say(out, sentence)
+    _print_samples(out, runs)
+    _print_answers(out, runs)
+    if runs.checkpoints:
+        _print_checkpoints(out, runs)
+    most = max(runs.answers(), key=runs.answers().__getitem__)
+    section(out, "Where samples go", heat_map(problem.policies, problem.group_names, runs.allocation, most))
+    out.print()
+    for name in written:
+        say(out, f"Written: {name}")
+    rate = runs.replications / max(runs.seconds, 1e-9)
+    say(out, f"{runs.replications:,} runs in {runs.seconds:.1f} s, {rate:,.0f} a second.")
+    say(out, f"Next: evenhand simulate {study} --seed {runs.seed} --trace 0")
+
+
+def sentences(runs: Runs) -> list[str]:
+    """What came of it, for a person who will act on it."""
+    from evenhand.simulation.runs import rate
+
+    correct, wrong = rate(runs.correct), rate(runs.wrong)
+    risk = runs.study.procedure.delta
+    decided = float(runs.stopped.mean())
+    answer = "The answer" if decided == 1.0 else "The answer, or who led where none was reached,"
+    right = f"{answer} was right in {correct.rate:.1%} of {runs.replications:,} runs"
+    said = [f"{right} (95% interval {correct.low:.1%} to {correct.high:.1%})."]
+    if runs.study.procedure.stopping_name != "budget":
+        said.append(
+            f"{wrong.rate:.2%} decided wrongly (95% interval {wrong.low:.2%} to {wrong.high:.2%}); "
+            f"the risk asked for is {risk:.2%}."
+        )
+        half, most = runs.decided_by(0.5), runs.decided_by(0.9)
+        if half is not None:
+            rest = "" if most is None else f", 90% by {most:,}"
+            said.append(f"Half of the runs had decided by {half:,} samples{rest}.")
+    if decided < 1.0:
+        cap = runs.study.procedure.max_samples
+        said.append(f"{1.0 - decided:.1%} were still undecided at {cap:,} samples and count there.")
+    return said
+
+
+def _print_samples(out: Console, runs: Runs) -> None:
+    from evenhand.cli.terminal import count, section, table
+
+    numbers = runs.to_dict()["samples"]
+    chances = list(numbers["quantiles"])
+    columns = ["mean", "standard error", "standard deviation", *(f"{float(c):.0%} by" for c in chances)]
+    cells = [count(numbers["mean"]), count(numbers["se"]), count(numbers["sd"])]
+    row = [*cells, *(f"{numbers['quantiles'][c]:,}" for c in chances)]
+    section(out, "Samples", table(columns, [row], numbers_from=0))
+
+
+def _print_answers(out: Console, runs: Runs) -> None:
+    from evenhand.cli.terminal import percent, section, table
+
+    shares = sorted(runs.answers().items(), key=lambda pair: -pair[1])
+    rows = [[name, percent(share)] for name, share in shares if share > 0]
+    section(out, "Answers", table(["", "share of runs"], rows))
+
+
+def _print_checkpoints(out: Console, runs: Runs) -> None:
+    from evenhand.cli.terminal import section, table
+
+    rows = []
+    for number, samples in enumerate(runs.checkpoints):
+        found = runs.at_checkpoint(number)
+        rows.append([f"{samples:,}", f"{found.rate:.1%}", f"{found.low:.1%} to {found.high:.1%}"])
+    section(out, "Right by then", table(["samples", "share of runs", "95% interval"], rows, numbers_from=0))
+
+
+@click.command("calibrate")
+@study_argument
+@click.option("--scenarios", required=True, type=click.Path(), help="TOML file with [[scenario]] tables.")
+@replications_option(2000)
+@seed_option
+@click.option(
+    "--horizon", type=click.IntRange(min=1), default=10_000, show_default=True, help="Samples a run may take."
+)
+@crew_options
+@json_option
+def calibrate_command(
+    study: str, scenarios: str, replications: int, seed: int, horizon: int, workers: int | None,
+    processes: bool, dask: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Find a threshold by simulation.
+
+    Runs the study's sampling rule on every scenario up to the horizon, and finds the smallest threshold at
+    which the worst of them errs at most delta, with 95% confidence and without any assumption on
+    distributions. What it guarantees, it guarantees for these scenarios and this horizon.
+
+    \b
+    A scenario is a truth with a name:
+        [[scenario]]
+        name  = "the best policy misses its floor by a hair"
+        means = [[0.9, 0.833], [0.88, 0.86]]
+    """
+    from evenhand.simulation.calibrate import calibrate
+    from evenhand.simulation.scenario_files import load_scenarios
+    from evenhand.study import load
+
+    loaded = load(study)
+    truths = load_scenarios(scenarios, loaded.problem)
+    with crew("calibrate", replications * len(truths), workers, processes, dask, as_json) as team:
+        found = calibrate(loaded, truths, replications, seed, horizon, None, team.progress, team.executor)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    _print_calibration(found)
+
+
+def _print_calibration(found: Calibration) -> None:
+    from evenhand.cli.terminal import console, say, section, table
+
+    out, worst = console(), found.worst
+    say(
+        out,
+        f"With threshold {found.threshold:g} every scenario errs at most {found.delta:g} "
+        f"(95% confidence, runs of up to {found.horizon:,} samples).",
+    )
+    say(
+        out,
+        f"The worst is {worst.name}: at most {worst.error.rate:.2%} of {found.replications:,} runs wrong "
+        f"(95% interval {worst.error.low:.2%} to {worst.error.high:.2%}).",
+    )
+    rows = [
+        [one.name, f"{one.error.rate:.2%}", f"{one.error.low:.2%} to {one.error.high:.2%}", f"{one.needs:g}"]
+        for one in found.scenarios
+    ]
+    section(out, "Scenarios", table(["", "wrong, at most", "95% interval", "needs by itself"], rows))
+    out.print()
+    say(out, f"Next: write stopping = {{ calibrated = {found.threshold:g} }} into [procedure], and simulate.")

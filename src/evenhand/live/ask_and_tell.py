@@ -1,0 +1,327 @@
+"""Asking: which policy for whom, next.
+
+Telling: outcomes that come once, twice, late, never or wrong.
+
+Everything that can be refused is refused before anything is written, but for a second, different outcome:
+that is refused and written down. Of many outcomes told at once all are taken or none. Every call can be
+repeated: the answer is the first one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evenhand.errors import (
+    BadInput,
+    Closed,
+    Conflict,
+    EvenhandError,
+    IntegrityFailed,
+    NotFound,
+    StorageFailed,
+)
+from evenhand.live import events as ev
+from evenhand.live.events import decode
+from evenhand.live.operation_checks import code, refuse_unless_open, told_group
+from evenhand.live.projection import Fold
+from evenhand.live.protocol import LIMITS
+from evenhand.live.transaction import Session
+from evenhand.procedure.spec import is_unproven
+from evenhand.procedure.state import TOLD
+
+NO_MORE = (
+    "the guarantee of this experiment does not hold (kaufmann-koolen with a variance that nobody knows), so "
+    "it hands out no new tickets; tell those that are out, and begin another with stopping = 'certified' "
+    "that imports its outcomes."
+)
+
+
+class Ask(NamedTuple):
+    """A ticket: give this policy to one unit of this group, then tell what came of it."""
+
+    ticket: str
+    policy: str
+    group: str | None  # None where it is known only with the outcome
+
+
+class Request(NamedTuple):
+    """What somebody asks for."""
+
+    n: int
+    group: str | None = None
+    worker: str | None = None
+    lease: float | None = None
+
+
+def checked_count(n: object) -> int:
+    """How many tickets, if that is a sensible number."""
+    most = LIMITS["asks_at_once"]
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
+        raise BadInput(f"ask for 1 to {most} tickets at once; {n!r} were asked for.")
+    return n
+
+
+def ask(session: Session, request: Request) -> list[Ask]:
+    """Hand out tickets; those this worker still has come first. None after the stop."""
+    fold = session.fold
+    refuse_unless_open(fold, "hand out tickets")
+    arrived = _arrived(fold, request.group)
+    if fold.stop is not None:
+        return []
+    held = _held(fold, request.worker, arrived)[: request.n]
+    if len(held) < request.n and is_unproven(fold.protocol.problem, fold.protocol.procedure):
+        raise Closed(NO_MORE)
+    return held + _fresh(session, request, _room(fold, request.n - len(held)), arrived)
+
+
+def _room(fold: Fold, wanted: int) -> int:
+    """How many of these tickets the experiment may still hand out."""
+    left = int(fold.brain.spec.cap - fold.brain.state.clock[TOLD]) - len(fold.out)
+    n = max(min(wanted, left), 0)
+    most = fold.protocol.limits["tickets_out"]
+    if len(fold.out) + n > most:
+        raise BadInput(f"at most {most} tickets may be out; tell or drop some first.")
+    return n
+
+
+def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask]:
+    fold = session.fold
+    problem = fold.protocol.problem
+    asks = []
+    for cell in fold.brain.choose(n, arrived) if n else []:
+        group = None if cell.group < 0 else problem.group_names[cell.group]
+        event = ev.Asked(
+            ticket=fold.tickets + 1,
+            policy=problem.policies[cell.policy],
+            group=group,
+            decision=fold.counts["asked"] + 1,
+            state=cell.state,
+            chance=cell.chance,
+            p=cell.p,
+            worker=request.worker,
+            lease=None if request.lease is None else float(request.lease),
+            **session.stamp(),
+        )
+        session.emit_chosen(event, cell)
+        asks.append(_shown(fold, event.ticket, event.policy, group))
+    return asks
+
+
+def _held(fold: Fold, worker: str | None, arrived: int) -> list[Ask]:
+    """The tickets this worker has and has not told."""
+    asks = []
+    problem = fold.protocol.problem
+    for ticket in fold.out.held_by(worker):
+        k, g = fold.out[ticket][:2]
+        if arrived not in (-1, g):
+            raise Conflict(
+                f"worker {worker!r} has ticket {code(fold, ticket)} for another group; tell or drop it first."
+            )
+        asks.append(_shown(fold, ticket, problem.policies[k], None if g < 0 else problem.group_names[g]))
+    return asks
+
+
+def _arrived(fold: Fold, group: str | None) -> int:
+    """The group of the unit that came, -1 where the rule chooses it or it is not known."""
+    mode = fold.protocol.problem.mode
+    if mode == "proportional":
+        if group is None:
+            raise BadInput("in proportional mode say which group the unit that came belongs to.")
+        return fold.protocol.problem.group_index(group)
+    if group is not None:
+        why = "the procedure chooses it" if mode == "active" else "it is told with the outcome"
+        raise BadInput(f"in {mode} mode a group cannot be given when asking: {why}.")
+    return -1
+
+
+def _shown(fold: Fold, ticket: int, policy: str, group: str | None) -> Ask:
+    return Ask(code(fold, ticket), policy, group)
+
+
+History = list[ev.AnyEvent]
+
+
+class Receipt(NamedTuple):
+    """What became of an outcome; repeated calls get the same."""
+
+    ticket: str
+    outcome: float
+    counted: bool  # False: it came late, and is kept without counting
+    why: str | None = None  # why it came late
+
+
+class Outcome(NamedTuple):
+    """An outcome to be told, its number checked."""
+
+    ticket: int
+    value: float
+    group: str | None
+    place: str = ""  # how an error names it: "row 3", or a file and a line
+
+
+def tell(session: Session, outcome: Outcome) -> Receipt:
+    """Take an outcome: count it, keep it as late, or recognise it."""
+    history = _checked(session, outcome)
+    if history is None:
+        return _count(session, outcome)
+    first = _first_outcome(history)
+    if first is None:
+        why = "expired" if any(isinstance(event, ev.Expired) for event in history) else "dropped"
+        return _late(session, outcome, why)
+    kept = _kept_outcome(outcome, history, first)
+    if kept is None:
+        late = first.why if isinstance(first, ev.Late) else None
+        return Receipt(code(session.fold, outcome.ticket), first.outcome, late is None, late)
+    known = any(isinstance(event, ev.Refused) and event.outcome == outcome.value for event in history)
+    if not known or session.key_was_given:  # a request with a key leaves its own answer in the log
+        refused = ev.Refused(ticket=outcome.ticket, outcome=outcome.value, kept=kept, **session.stamp())
+        session.emit(refused)
+    raise second_outcome(session.fold, outcome.ticket, kept, outcome.value)
+
+
+def tell_all(session: Session, outcomes: Sequence[Outcome]) -> list[Receipt]:
+    """Take all these outcomes, or none: the first that cannot be taken is named."""
+    earlier: dict[int, Outcome] = {}
+    for outcome in outcomes:
+        try:
+            _refuse_untellable(session, outcome, earlier)
+        except (StorageFailed, IntegrityFailed):
+            raise
+        except EvenhandError as refusal:
+            raise type(refusal)(f"{outcome.place}: {refusal}") from None
+        earlier.setdefault(outcome.ticket, outcome)
+    return [tell(session, outcome) for outcome in outcomes]
+
+
+def drop(session: Session, ticket: int, reason: str, by: str | None) -> None:
+    """Give a ticket up."""
+    if ticket in session.fold.out:
+        session.emit(ev.Dropped(ticket=ticket, reason=reason, by=by, **session.stamp()))
+        return
+    history = _history(session, ticket)
+    if not any(isinstance(event, (ev.Dropped, ev.Expired)) for event in history):
+        raise Conflict(f"ticket {code(session.fold, ticket)} has an outcome; correct it with amend instead.")
+
+
+def amend(session: Session, ticket: int, outcome: float, reason: str, by: str) -> Receipt:
+    """Correct an outcome; the old one stays in the log."""
+    fold = session.fold
+    history = [] if ticket in fold.out else _history(session, ticket)
+    told = _first_outcome(history)
+    if told is None:
+        raise BadInput(f"ticket {code(fold, ticket)} has no outcome to correct; tell it instead.")
+    policy, group = _cell_names(history, told)
+    old, counted = _latest_outcome(history), not isinstance(told, ev.Late)
+    if outcome != old:
+        session.emit(
+            ev.Amended(
+                ticket=ticket,
+                policy=policy,
+                group=group,
+                outcome=outcome,
+                old=old,
+                counted=counted,
+                reason=reason,
+                by=by,
+                **session.stamp(),
+            )
+        )
+    return Receipt(code(fold, ticket), outcome, counted)
+
+
+def second_outcome(fold: Fold, ticket: int, kept: float, outcome: float) -> Conflict:
+    """The refusal of an outcome for a ticket that has another one."""
+    return Conflict(
+        f"ticket {code(fold, ticket)} has the outcome {kept:g} already; {outcome:g} was refused and written "
+        "down. Correct it with amend, a reason and your name if it is wrong."
+    )
+
+
+def _checked(session: Session, outcome: Outcome) -> History | None:
+    """The ticket's events, None while it is out; an outcome for another group than its own is refused."""
+    fold = session.fold
+    out = fold.out.get(outcome.ticket)
+    if out is not None:
+        told_group(fold.protocol.problem, out.group, outcome.group)
+        return None
+    history = _history(session, outcome.ticket)
+    if _first_outcome(history) is None:
+        asked = _began(history).group
+        group = -1 if asked is None else fold.protocol.groups[asked]
+        told_group(fold.protocol.problem, group, outcome.group)
+    return history
+
+
+def _refuse_untellable(session: Session, outcome: Outcome, earlier: dict[int, Outcome]) -> None:
+    """Raise where `tell` would refuse this outcome, told after the earlier ones."""
+    history = _checked(session, outcome)
+    first = None if history is None else _first_outcome(history)
+    if history is not None and first is not None:
+        kept = _kept_outcome(outcome, history, first)
+    else:
+        before = earlier.get(outcome.ticket, outcome)
+        groups = {_written_group(session.fold, one) for one in (before, outcome)}
+        kept = None if before.value == outcome.value and len(groups) == 1 else before.value
+    if kept is not None:
+        raise Conflict(
+            f"ticket {code(session.fold, outcome.ticket)} has the outcome {kept:g} already; it is told as "
+            f"{outcome.value:g}. Nothing was written."
+        )
+
+
+def _kept_outcome(outcome: Outcome, history: History, first: ev.Told | ev.Late | ev.Imported) -> float | None:
+    """The outcome that stands against this one; None where this one says the same."""
+    kept = _latest_outcome(history)
+    same_group = outcome.group is None or outcome.group == _cell_names(history, first)[1]
+    return None if outcome.value in (first.outcome, kept) and same_group else kept
+
+
+def _count(session: Session, outcome: Outcome) -> Receipt:
+    fold = session.fold
+    if fold.is_over:
+        return _late(session, outcome, fold.why_late)
+    ticket, value, group = outcome.ticket, outcome.value, _written_group(fold, outcome)
+    session.emit(ev.Told(ticket=ticket, outcome=value, group=group, **session.stamp()))
+    return Receipt(code(fold, ticket), value, True)
+
+
+def _late(session: Session, outcome: Outcome, why: str) -> Receipt:
+    ticket, value, group = outcome.ticket, outcome.value, _written_group(session.fold, outcome)
+    session.emit(ev.Late(ticket=ticket, outcome=value, group=group, why=why, **session.stamp()))
+    return Receipt(code(session.fold, ticket), value, False, why)
+
+
+def _written_group(fold: Fold, outcome: Outcome) -> str | None:
+    """The group as the event says it: only where it was not known when asking."""
+    return outcome.group if fold.protocol.problem.mode == "agnostic" else None
+
+
+def _history(session: Session, ticket: int) -> History:
+    """All events of a ticket."""
+    history = [decode(record) for record in session.by_ticket(ticket)]
+    if not history:
+        raise NotFound(f"this experiment has no ticket {code(session.fold, ticket)}.")
+    return history
+
+
+def _first_outcome(history: History) -> ev.Told | ev.Late | ev.Imported | None:
+    return next((event for event in history if isinstance(event, (ev.Told, ev.Late, ev.Imported))), None)
+
+
+def _latest_outcome(history: History) -> float:
+    kinds = (ev.Told, ev.Late, ev.Imported, ev.Amended)
+    return [event.outcome for event in history if isinstance(event, kinds)][-1]
+
+
+def _cell_names(history: History, outcome: ev.Told | ev.Late | ev.Imported) -> tuple[str, str]:
+    """Policy and group of a ticket with an outcome."""
+    began = _began(history)
+    return began.policy, outcome.group or began.group or ""
+
+
+def _began(history: History) -> ev.Asked | ev.Imported:
+    began = history[0]
+    if not isinstance(began, (ev.Asked, ev.Imported)):
+        raise IntegrityFailed("a ticket has an end and no beginning; run `evenhand audit`.")
+    return began

@@ -1,0 +1,301 @@
+"""Group commit: whoever comes first writes for everyone who is waiting, in one transaction.
+
+A call is a function of a `Session`; it reads the fold, emits events and returns a result. Nobody gets a
+result before the transaction that holds its events is on the disk. When a transaction fails the fold is
+thrown away and read again from the log.
+
+Calls that wait for the writer: what each does inside a transaction, and what came of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from evenhand.errors import EvenhandError, IntegrityFailed, StorageFailed
+from evenhand.live import events as ev
+from evenhand.live.clock import Clock, Deadlines
+from evenhand.live.fault_points import reach
+from evenhand.live.hash_chain import Difference, Head
+from evenhand.live.journal import Interrupted, Journal
+from evenhand.live.leases import Leases
+from evenhand.live.loading import catch_up, history_of, load
+from evenhand.live.projection import Fold, History
+from evenhand.live.repeated_requests import recalled, written_form
+from evenhand.live.requests import RequestKey
+from evenhand.live.ticket_history import corrected
+from evenhand.live.transaction import Row, Session, Turn
+
+T = TypeVar("T")
+AT_ONCE = 1_000  # calls in one transaction
+_PAUSES = (0.0, 0.05, 0.1, 0.2)  # seconds before trying again; then always the last
+
+
+class Writer:
+    """The one place that writes to an experiment; safe to call from many threads."""
+
+    def __init__(self, journal: Journal, experiment: str, clock: Clock, patience: float) -> None:
+        self._journal = journal
+        self._experiment = experiment
+        self._clock = clock
+        self._patience = patience
+        self._leases = Leases(clock, journal.deadlines.setdefault((experiment, clock), Deadlines()))
+        self._lock = threading.Lock()  # around the fold and the journal
+        self._door = threading.Lock()  # around the queue
+        self._queue: deque[Call] = deque()
+        self._has_leader = False
+        self._fold: Fold | None = None
+        self._protocol: bytes | None = None  # hash of event one
+        self._lost: IntegrityFailed | None = None  # why this writer does not go on
+        with self._lock:
+            self._insist(lambda _again: self._known_fold())
+
+    def submit(self, work: Callable[[Session], T], request: RequestKey | None = None) -> T:
+        """Do it once, and return when it is on the disk. A repeated request gets its first answer."""
+        self._journal.check_writable()  # first: after a fork the locks below may be held for ever
+        call = Call(work, request)
+        with self._door:
+            self._queue.append(call)
+            call.leads = not self._has_leader
+            self._has_leader = True
+        if not call.leads:
+            self._wait(call)
+        if not call.done:
+            self._lead()
+        reach("before reply")
+        if call.error is not None:
+            raise call.error
+        result: T = call.value
+        return result
+
+    def _wait(self, call: Call) -> None:
+        """Until the call is done by another caller, or this one is to lead."""
+        try:
+            call.wake.acquire()
+        except BaseException:
+            with self._door:
+                if call in self._queue:
+                    self._queue.remove(call)
+            if call.leads and not call.done:
+                self._hand_over()
+            raise
+
+    def _lead(self) -> None:
+        """Write for everyone who is waiting; then the first of those who came meanwhile leads."""
+        try:
+            with self._lock:
+                self._write_for_all()
+        finally:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        with self._door:
+            if self._queue:
+                self._queue[0].leads = True
+                self._queue[0].wake.release()
+            else:
+                self._has_leader = False
+
+    @contextmanager
+    def reading(self) -> Iterator[Fold]:
+        """The fold as of now; nobody writes inside the block, so keep it short."""
+        journal = self._journal
+        journal.check_readable()
+        with self._lock:
+            # others may write to what is shared, and to what was released
+            yield self._insist(lambda _again: self._known_fold(fresh=journal.shared or journal.is_closed))
+
+    def _write_for_all(self) -> None:
+        with self._door:
+            calls = [self._queue.popleft() for _ in range(min(len(self._queue), AT_ONCE))]
+        try:
+            self._insist(lambda again: self._transact(calls, again))
+        except Exception as problem:
+            for call in calls:
+                call.fail(problem)
+        except BaseException:
+            for call in calls:
+                call.fail(
+                    StorageFailed("the writer was interrupted; repeat the call to learn what came of it.")
+                )
+            raise
+        finally:
+            for call in calls:
+                call.done = True
+                call.wake.release()
+
+    def _transact(self, calls: list[Call], again: bool) -> None:
+        fold = self._known_fold()
+        self._fold = None  # until the commit, the log knows better
+        with self._journal.turn(self._experiment) as turn:
+            if turn.head != fold.head:
+                history = partial(_history_in, turn)
+                self._follow(fold, turn.head, turn.read(fold.head.seq), history, turn.hash_of)
+            if keys := [call.request.key for call in calls if call.request and call.is_looked_up(again)]:
+                turn.look_up(keys)  # once for all, and before anything waits to be written
+            session = Session(turn, fold, self._clock, self._leases, again)
+            session.give_up_overdue()
+            for call in calls:
+                call.run(session)
+            session.save_snapshot()
+        self._note_seen(fold)
+        self._fold = fold
+
+    def _known_fold(self, fresh: bool = False) -> Fold:
+        if self._lost is not None:
+            raise self._lost
+        if self._fold is None:
+            self._fold = self._load()
+        elif fresh:
+            self._read_on()
+        return self._fold
+
+    def _load(self) -> Fold:
+        """Read the log; one that does not hold what this process knows of it is refused."""
+        journal, name = self._journal, self._experiment
+        fold, known = load(journal, name), journal.heads.get(name)
+        if self._protocol not in (None, fold.protocol.hash):
+            raise IntegrityFailed(
+                f"the journal holds another experiment {name!r} than the one that was opened; open it again."
+            )
+        if known not in (None, fold.head) and journal.hash_of(name, known.seq) != known.hash:
+            raise self._went_back(known, fold.head)
+        self._protocol = fold.protocol.hash
+        self._leases.begin(fold)
+        journal.heads[name] = fold.head
+        return fold
+
+    def _note_seen(self, fold: Fold) -> None:
+        """Remember how far the log is known, so that one that goes back is noticed."""
+        self._journal.heads[self._experiment] = fold.head
+        self._leases.note_seen()
+
+    def _read_on(self) -> None:
+        """Fold what other processes have written since, without taking their turn."""
+        fold, journal, name = self._fold, self._journal, self._experiment
+        assert fold is not None
+        head = journal.position(name).head
+        if head != fold.head:
+            self._fold = None  # until all is read
+            rows = journal.read(name, fold.head.seq, head.seq)
+            self._follow(fold, head, rows, history_of(journal, name), partial(journal.hash_of, name))
+            self._fold = fold
+        self._note_seen(fold)
+
+    def _follow(
+        self,
+        fold: Fold,
+        head: Head,
+        rows: Iterator[Row],
+        history: History,
+        hash_of: Callable[[int], bytes | None],
+    ) -> None:
+        """Fold what other processes have written since, up to `head`; refuse a log that went back."""
+        known, before = fold.head, fold.tickets
+        try:
+            catch_up(fold, rows, history)
+        except Difference:
+            if hash_of(known.seq) == known.hash:
+                raise
+        if fold.head != head:
+            raise self._went_back(known, head)
+        self._lease_since(fold, before)
+
+    def _went_back(self, known: Head, head: Head) -> IntegrityFailed:
+        """The refusal to go on over a log that does not hold what this process has read or written."""
+        says = (
+            f"the log of {self._experiment!r} does not hold event {known.seq} as this process knows it: it "
+            "went back to an older state, or another log was put in its place, and it ends with event "
+            f"{head.seq}. Nothing was written. "
+        )
+        if self._journal.shared:
+            self._journal.heads.pop(self._experiment, None)
+            self._leases.forget()
+            return IntegrityFailed(
+                says + "The next call starts over from the log as it is now; tickets that it does not hold "
+                "must be asked for again."
+            )
+        self._lost = IntegrityFailed(says + "Put the newer file back and open it again.")
+        return self._lost
+
+    def _lease_since(self, fold: Fold, before: int) -> None:
+        for ticket in range(before + 1, fold.tickets + 1):
+            if ticket in fold.out:
+                self._leases.add(ticket, fold.out[ticket])
+
+    def _insist(self, work: Callable[[bool], T]) -> T:
+        """Try until it is done or patience ends.
+
+        Broken connections and deadlocks are no reason to give up.
+        """
+        deadline = time.monotonic() + self._patience
+        tries = 0
+        while True:
+            try:
+                return work(tries > 0)
+            except Interrupted:
+                self._fold = None
+                # a process that was stopped for long tries once more before it gives up
+                if tries > 0 and time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
+                tries += 1
+
+
+def _history_in(turn: Turn, cell: int, seq: int) -> list[float]:
+    """A cell's outcomes as of an event, looked up during a turn."""
+    return corrected(turn.by_cell(cell, seq))
+
+
+class Call:
+    """A queued write and its result."""
+
+    def __init__(self, work: Callable[[Session], Any], request: RequestKey | None) -> None:
+        self.work = work
+        self.request = request
+        self.done = False
+        self.leads = False  # its caller is the one to write now
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.wake = threading.Lock()
+        self.wake.acquire()  # let go of when the call is done, or its turn has come to lead
+
+    def run(self, session: Session) -> None:
+        self.value, self.error = None, None
+        session.begin(self.request)
+        try:
+            self.value = self._answer(session)
+        except (StorageFailed, IntegrityFailed):
+            raise
+        except EvenhandError as refusal:
+            self.error = refusal  # an answer like any other; what it emitted before is kept
+
+    def is_looked_up(self, again: bool) -> bool:
+        """May events of this request be in the log already? A key made here is there only after a try."""
+        return self.request is not None and (again or self.request.is_given)
+
+    def _answer(self, session: Session) -> Any:
+        request = self.request
+        if request is not None and self.is_looked_up(session.again):
+            earlier = session.by_key(request.key)
+            if earlier:
+                return recalled(session.fold, request, earlier)
+        value = self.work(session)
+        if request is not None and not _is_told_by_events(request, session.parts, value):
+            session.emit(ev.Answered(answer=written_form(value), **session.stamp()))
+        return value
+
+    def fail(self, error: BaseException) -> None:
+        self.value, self.error = None, error
+
+
+def _is_told_by_events(request: RequestKey, parts: int, value: Any) -> bool:
+    """Do so many events of a request give its answer, so that a repeated request can be answered?"""
+    if parts == 0:
+        return not request.is_given  # nobody else can repeat a request whose key was made here
+    return not isinstance(value, list) or len(value) == parts

@@ -1,0 +1,55 @@
+"""The answer that a request got the first time, from the events that carry its key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evenhand.live import events as ev
+from evenhand.live.ask_and_tell import Ask, Receipt, second_outcome
+from evenhand.live.events import decode
+from evenhand.live.hash_chain import Record
+from evenhand.live.operation_checks import code
+from evenhand.live.projection import Fold
+from evenhand.live.requests import RequestKey, refuse_other_request
+
+
+def recalled(fold: Fold, request: RequestKey, records: Sequence[Record]) -> Any:
+    """The first answer, or the refusal that was written down; another request with the key is refused."""
+    events = [decode(record) for record in records]
+    refuse_other_request(request, events)
+    written = next((event for event in events if isinstance(event, ev.Answered)), None)
+    if written is not None:
+        return _read(request.operation, written.answer)
+    answers = [_answer_of(fold, event) for event in events]
+    return answers if request.operation in ("ask", "tell_all") else answers[0]
+
+
+def written_form(value: Any) -> list[Any] | None:
+    """An answer as an `answered` event holds it."""
+    if value is None:
+        return None
+    return [list(item) for item in value] if isinstance(value, list) else list(value)
+
+
+def _read(operation: str, answer: list[Any] | None) -> Any:
+    if answer is None:
+        return None
+    if operation == "ask":
+        return [Ask(*item) for item in answer]
+    return [Receipt(*item) for item in answer] if operation == "tell_all" else Receipt(*answer)
+
+
+def _answer_of(fold: Fold, event: ev.AnyEvent) -> Any:
+    """What the caller was told with this event."""
+    if isinstance(event, ev.Asked):
+        return Ask(code(fold, event.ticket), event.policy, event.group)
+    if isinstance(event, ev.Imported):
+        return event.rows
+    if isinstance(event, ev.Refused):
+        raise second_outcome(fold, event.ticket, event.kept, event.outcome)
+    if isinstance(event, (ev.Told, ev.Late, ev.Amended)):
+        counted = event.counted if isinstance(event, ev.Amended) else isinstance(event, ev.Told)
+        why = event.why if isinstance(event, ev.Late) else None
+        return Receipt(code(fold, event.ticket), event.outcome, counted, why)
+    return None

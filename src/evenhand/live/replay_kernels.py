@@ -1,0 +1,210 @@
+"""The fold's arithmetic: many events at a time, with the same kernels that the simulator calls.
+
+One call does a whole run of rows, so that replaying a long log costs little more than simulating it. A live
+ask or tell is a run of one row: what is replayed is what was done.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.procedure.decide import check, is_due, next_cell
+from evenhand.procedure.sampling.draw_cell import WRITTEN_OUT
+from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
+from evenhand.procedure.state import (
+    EMPTY,
+    RUNNING,
+    STOPPED,
+    TOLD,
+    State,
+    Work,
+    ask,
+    ask_policy,
+    drop,
+    forget,
+    record,
+    return_policy,
+)
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Digests = NDArray[np.uint64]
+
+# columns of a row
+WHAT, POLICY, GROUP, ARRIVED = range(4)
+# what a row is
+ASK_ANY, ASK_THIS, TELL, DROP, IMPORT, IMPORT_LAST = range(6)
+STATE, CHANCE = range(2)  # columns of digests
+
+_START = np.uint64(0x243F6A8885A308D3)
+_STIR = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+
+
+class Tally(NamedTuple):
+    """How often cells were handed out, against how often they should have been.
+
+    (L, K); agnostic mode uses row 0.
+    """
+
+    drawn: Array
+    expected: Array  # sum of the probabilities
+    spread: Array  # sum of p (1 - p)
+
+
+def new_tally(spec: Spec) -> Tally:
+    return Tally(*(np.zeros(spec.phi.shape) for _ in range(3)))
+
+
+@kernel
+def advance(
+    spec: Spec, state: State, work: Work, tally: Tally, seed: int, rows: Ints, values: Array, digests: Digests
+) -> int:
+    """Do the rows in order; return how many were done.
+
+    Fewer than all: the stopping rule fired with the last one done, or the next one asks for another cell than
+    the rule does; that row then holds the rule's cell. `values` gives outcomes in and takes probabilities
+    out.
+    """
+    for i in range(rows.shape[0]):
+        if state.clock[STOPPED] != RUNNING:
+            return i
+        what, k, g = rows[i, WHAT], rows[i, POLICY], rows[i, GROUP]
+        if what in (ASK_ANY, ASK_THIS):
+            if not _ask(spec, state, work, tally, seed, rows, values, digests, i):
+                return i
+        elif what == DROP:
+            if spec.mode == AGNOSTIC:
+                return_policy(spec, state, work, k)
+            else:
+                drop(spec, state, work, k, g)
+        else:
+            _record(spec, state, work, what, k, g, values[i])
+    return len(rows)
+
+
+@kernel
+def replace_outcomes(spec: Spec, state: State, work: Work, k: int, g: int, outcomes: Array) -> None:
+    """Fold a cell's outcomes again, from the first.
+
+    How a correction enters. What was asked stays as it was asked.
+    """
+    state.clock[TOLD] -= int(state.n[g, k])
+    if state.n[g, k] > 0.0:
+        state.clock[EMPTY] += 1
+    forget(state, k, g)
+    for x in outcomes:
+        record(spec, state, work, k, g, x, False)
+    if state.clock[STOPPED] == RUNNING and _has_begun(spec, state):
+        check(spec, state, work)
+
+
+@kernel
+def _ask(
+    spec: Spec,
+    state: State,
+    work: Work,
+    tally: Tally,
+    seed: int,
+    rows: Ints,
+    values: Array,
+    digests: Digests,
+    i: int,
+) -> bool:
+    digests[i, STATE] = _digest_of_data(state)
+    k, g = next_cell(spec, state, work, seed, 0, rows[i, ARRIVED])
+    digests[i, CHANCE] = _digest_of_chance(spec, state, work)
+    differs = rows[i, WHAT] == ASK_THIS and (rows[i, POLICY] != k or rows[i, GROUP] != g)
+    rows[i, POLICY], rows[i, GROUP] = k, g
+    if differs:
+        return False
+    values[i] = _count(spec, work, tally, k, g)
+    if spec.mode == AGNOSTIC:
+        ask_policy(spec, state, work, k)
+    else:
+        ask(state, work, k, g)
+    return True
+
+
+@kernel
+def _record(spec: Spec, state: State, work: Work, what: int, k: int, g: int, x: float) -> None:
+    told = what == TELL
+    if told and spec.mode == AGNOSTIC:
+        return_policy(spec, state, work, k)
+        told = False
+    record(spec, state, work, k, g, x, told)
+    if what == TELL:
+        if is_due(spec, state):
+            check(spec, state, work)
+    elif what == IMPORT_LAST and (_has_begun(spec, state) or state.clock[TOLD] >= spec.cap):
+        check(spec, state, work)  # an import is one act: the rule looks at it when it is complete
+
+
+@kernel
+def _has_begun(spec: Spec, state: State) -> bool:
+    """Has every cell an outcome, and are there as many as the start asks for?"""
+    enough = spec.initial * spec.phi.size if spec.mode == ACTIVE else 0
+    return bool(state.clock[EMPTY] == 0 and state.clock[TOLD] >= enough)
+
+
+@kernel
+def _count(spec: Spec, work: Work, tally: Tally, k: int, g: int) -> float:
+    """Note a draw against the probabilities it was made with.
+
+    Return its own. NaN where they are not written out.
+    """
+    groups, policies = spec.phi.shape
+    if policies > WRITTEN_OUT:
+        return np.nan
+    row = max(g, 0)
+    tally.drawn[row, k] += 1.0
+    chance = 0.0
+    for j in range(policies):
+        together = 0.0
+        for h in range(groups):
+            p = work.probability[h, j]
+            together += p
+            if spec.mode != AGNOSTIC:
+                tally.expected[h, j] += p
+                tally.spread[h, j] += p * (1.0 - p)
+                if j == k and h == g:
+                    chance = p
+        if spec.mode == AGNOSTIC:
+            tally.expected[0, j] += together
+            tally.spread[0, j] += together * (1.0 - together)
+            if j == k:
+                chance = together
+    return chance
+
+
+@kernel
+def _digest_of_data(state: State) -> np.uint64:
+    """What was told and what is out: equal on every machine that adds correctly."""
+    h = _stir_in(_START, state.n)
+    h = _stir_in(h, state.s)
+    h = _stir_in(h, state.ss)
+    return _stir_in(h, state.out)
+
+
+@kernel
+def _digest_of_chance(spec: Spec, state: State, work: Work) -> np.uint64:
+    """The rule's memory and the probabilities: equal for one build of the numerical libraries."""
+    h = _stir_in(_START, state.track)
+    h = _stir_in(h, state.w)
+    h = _stir_in(h, state.bets)
+    h = _stir_in(h, state.theta)
+    return _stir_in(h, work.probability) if spec.phi.shape[1] <= WRITTEN_OUT else h
+
+
+@kernel
+def _stir_in(h: np.uint64, table: Array) -> np.uint64:
+    words = table.view(np.uint64)
+    for g in range(words.shape[0]):
+        for k in range(words.shape[1]):
+            h = (h ^ words[g, k]) * _STIR
+            h ^= h >> _HALF
+    return h

@@ -1,0 +1,207 @@
+"""Checks of an event against the events before it: what the writer does not do next, no reader accepts.
+
+The arithmetic (which cell the rule asks for, with which chance) is compared by `brain`, and what needs the
+whole past of a ticket by `history`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from evenhand.errors import BadInput
+from evenhand.live import events as ev
+from evenhand.live.clock import behind
+from evenhand.live.events import AnyEvent
+from evenhand.live.hash_chain import Difference
+from evenhand.live.operation_checks import told_group
+from evenhand.live.stop import described, same_stop, stop_of
+from evenhand.live.tickets import Out, seconds_left
+
+if TYPE_CHECKING:
+    from evenhand.live.projection import Fold
+
+_MICROSECONDS = 2e-6  # by which rounded times may differ
+
+
+def check_follows(fold: Fold, seq: int, event: AnyEvent) -> None:
+    """Refuse an event that cannot be number `seq` after what the fold holds."""
+    _check_uninterrupted(fold, seq, event)
+    _check_clock(fold, seq, event)
+    _CHECKS.get(type(event), _check_nothing)(fold, seq, event)
+
+
+def stop_is_missing(seq: int) -> Difference:
+    """The difference where the stopping rule fired with the event before."""
+    return Difference(seq, "follows a moment at which the stopping rule fires, and does not say so.")
+
+
+def check_complete(fold: Fold) -> None:
+    """Refuse a log that ends where something must follow."""
+    if fold.must_stop:
+        raise Difference(fold.head.seq + 1, "is missing: the stopping rule fired, and no event says so.")
+    if fold.importing is not None:
+        raise _import_is_cut(fold.head.seq, fold.importing)
+
+
+def _check_uninterrupted(fold: Fold, seq: int, event: AnyEvent) -> None:
+    """Nothing comes between the rows of an import, or between the moment of the stop and its event."""
+    if fold.must_stop and type(event) is not ev.Stopped:
+        raise stop_is_missing(seq)
+    if fold.importing is not None and type(event) is not ev.Imported:
+        raise _import_is_cut(seq - 1, fold.importing)
+
+
+def _import_is_cut(seq: int, row: ev.Imported) -> Difference:
+    return Difference(seq, f"is row {row.row} of {row.rows} of an import, and the next row does not follow.")
+
+
+def _check_clock(fold: Fold, seq: int, event: AnyEvent) -> None:
+    """A time before the latest one says by how much; the writer rounds to microseconds."""
+    by = behind(event.at, fold.latest)
+    if abs(event.back - by) > _MICROSECONDS:
+        said = f"notes {event.back:g} seconds" if event.back else "does not say so"
+        raise Difference(seq, f"is {by:.6f} seconds before the latest event by its clock, and {said}.")
+
+
+def _check_asked(fold: Fold, seq: int, event: ev.Asked) -> None:
+    if fold.is_over or fold.paused:
+        raise Difference(seq, "hands out a ticket of an experiment that is stopped, paused or closed.")
+    ticket, decision = fold.tickets + 1, fold.counts["asked"] + 1
+    if (event.ticket, event.decision) != (ticket, decision):
+        raise Difference(seq, f"must be ticket {ticket}, decision {decision}; it is not.")
+    left = fold.brain.spec.cap - fold.counts["told"] - fold.counts["imported"]
+    if len(fold.out) >= min(left, fold.protocol.limits["tickets_out"]):
+        raise Difference(seq, f"hands out a ticket while {len(fold.out)} are out, and no more may be.")
+    _check_policy(fold, seq, event.policy)
+    if fold.protocol.problem.mode != "agnostic":
+        _check_group(fold, seq, event.group)
+    elif event.group is not None:
+        raise Difference(seq, f"names group {event.group!r}, which is known only with the outcome.")
+
+
+def _check_told(fold: Fold, seq: int, event: ev.Told) -> None:
+    if fold.is_over:
+        raise Difference(seq, "counts an outcome of an experiment that is over.")
+    check_told_group(fold, seq, _out(fold, seq, event.ticket).group, event.group)
+
+
+def _check_late(fold: Fold, seq: int, event: ev.Late) -> None:
+    out = fold.out.get(event.ticket)
+    if out is None:
+        if event.why in ("stopped", "closed"):
+            raise Difference(seq, f"is about ticket {event.ticket}, which is not out, and says {event.why}.")
+        return  # the ticket was given up: see `history`
+    if not fold.is_over:
+        raise Difference(seq, f"calls the outcome of ticket {event.ticket} late, and it is not.")
+    if event.why != fold.why_late:
+        raise Difference(seq, f"is late because the experiment is {fold.why_late}; it says {event.why}.")
+    check_told_group(fold, seq, out.group, event.group)
+
+
+def _check_dropped(fold: Fold, seq: int, event: ev.Dropped) -> None:
+    _out(fold, seq, event.ticket)
+
+
+def _check_expired(fold: Fold, seq: int, event: ev.Expired) -> None:
+    out = _out(fold, seq, event.ticket)
+    if out.lease is None:
+        raise Difference(seq, f"expires ticket {event.ticket}, which has no lease.")
+    left = seconds_left(out, event.at) if fold.format >= 2 else 0.0  # format 1 does not say
+    if event.early != left:
+        said = f"notes {event.early:g}" if event.early else "does not say so"
+        raise Difference(seq, f"expires a lease {left:g} seconds early by the clock, and {said}.")
+
+
+def _check_imported(fold: Fold, seq: int, event: ev.Imported) -> None:
+    if fold.is_over or fold.paused:
+        raise Difference(seq, "imports into an experiment that is stopped, paused or closed.")
+    before = fold.importing
+    row = 1 if before is None else before.row + 1
+    if event.ticket != fold.tickets + 1:
+        raise Difference(seq, f"must be ticket {fold.tickets + 1}; it is not.")
+    since = seq - 1 if event.row == 2 else seq  # of two rows that disagree either may be wrong
+    if event.row != row:
+        raise Difference(seq, f"must be row {row} of its import; it is row {event.row}.", since)
+    if before is not None and (event.rows, event.source) != (before.rows, before.source):
+        raise Difference(seq, f"is of another import than row {row - 1}, before it.", since)
+    _check_policy(fold, seq, event.policy)
+    _check_group(fold, seq, event.group)
+
+
+def _check_amended(fold: Fold, seq: int, event: ev.Amended) -> None:
+    _check_policy(fold, seq, event.policy)
+    _check_group(fold, seq, event.group)
+    if event.outcome == event.old:
+        raise Difference(seq, f"corrects the outcome of ticket {event.ticket} to what it was.")
+
+
+def _check_paused(fold: Fold, seq: int, event: ev.Paused) -> None:
+    if fold.paused or fold.closed:
+        raise Difference(seq, "pauses an experiment that is paused or closed.")
+
+
+def _check_resumed(fold: Fold, seq: int, event: ev.Resumed) -> None:
+    if not fold.paused or fold.closed:
+        raise Difference(seq, "resumes an experiment that is not paused, or is closed.")
+
+
+def _check_closed(fold: Fold, seq: int, event: ev.Closed) -> None:
+    if fold.closed:
+        raise Difference(seq, "closes an experiment that is closed.")
+
+
+def _check_stopped(fold: Fold, seq: int, event: ev.Stopped) -> None:
+    if not fold.must_stop:
+        raise Difference(seq, "stops the experiment, and the stopping rule does not.")
+    derived = stop_of(fold.protocol, fold.brain.state, event.at, event.back)
+    if not same_stop(event, derived, fold.brain.same_build):
+        raise Difference(seq, f"stops with {described(event)}; the rule stops with {described(derived)}.")
+
+
+def _check_build_changed(fold: Fold, seq: int, event: ev.BuildChanged) -> None:
+    if event.versions == fold.build or event.format < max(fold.format, 2):
+        raise Difference(seq, "must name another build than the one before, and no older format.")
+
+
+def _check_created(fold: Fold, seq: int, event: ev.Created) -> None:
+    raise Difference(seq, "creates the experiment a second time.")
+
+
+def _check_nothing(fold: Fold, seq: int, event: AnyEvent) -> None:
+    """Looks and snapshots follow anything; what a snapshot holds is compared when it is folded."""
+
+
+def check_told_group(fold: Fold, seq: int, asked: int, group: str | None) -> None:
+    """Refuse a group told with an outcome, unless it was not known when asking; then it must be told."""
+    try:
+        expected = told_group(fold.protocol.problem, asked, group)
+    except BadInput as problem:
+        raise Difference(seq, f"cannot have been written: {problem}") from None
+    if group != expected:
+        raise Difference(seq, f"names group {group!r}, which its ticket says already.")
+
+
+def _out(fold: Fold, seq: int, ticket: int) -> Out:
+    out = fold.out.get(ticket)
+    if out is None:
+        raise Difference(seq, f"is about ticket {ticket}, which is not out.")
+    return out
+
+
+def _check_policy(fold: Fold, seq: int, policy: str) -> None:
+    if policy not in fold.protocol.policies:
+        raise Difference(seq, f"names {policy!r}, which is no policy.")
+
+
+def _check_group(fold: Fold, seq: int, group: str | None) -> None:
+    if group not in fold.protocol.groups:
+        raise Difference(seq, f"names {group!r}, which is no group.")
+
+
+_CHECKS: dict[type, Callable[[Fold, int, Any], None]] = {
+    ev.Asked: _check_asked, ev.Told: _check_told, ev.Late: _check_late, ev.Dropped: _check_dropped,
+    ev.Expired: _check_expired, ev.Imported: _check_imported, ev.Amended: _check_amended,
+    ev.Paused: _check_paused, ev.Resumed: _check_resumed, ev.Closed: _check_closed,
+    ev.Stopped: _check_stopped, ev.BuildChanged: _check_build_changed, ev.Created: _check_created,
+}  # fmt: skip

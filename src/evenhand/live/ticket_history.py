@@ -1,0 +1,130 @@
+"""The past of every ticket, in a few bytes each: what an audit needs to check late outcomes and corrections.
+
+A running experiment looks a ticket or a cell up in its journal; an audit trusts no lookup and keeps its own
+account.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+import numpy as np
+
+from evenhand.live import events as ev
+from evenhand.live.events import decode
+from evenhand.live.hash_chain import Difference, Record
+from evenhand.live.projection import Fold
+from evenhand.live.sequence_checks import check_told_group
+
+_OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED = range(1, 6)  # what became of a ticket
+_GIVEN_UP = {_DROPPED: "dropped", _EXPIRED: "expired"}
+
+
+def corrected(records: Iterable[Record]) -> list[float]:
+    """The outcomes of a cell from its records, first told first."""
+    outcomes: dict[int, float] = {}
+    for record in records:
+        event = decode(record)
+        if isinstance(event, (ev.Told, ev.Imported, ev.Amended)):
+            outcomes[event.ticket] = event.outcome
+    return list(outcomes.values())
+
+
+class TicketHistory:
+    """What became of each ticket; grows by some 40 bytes with each."""
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+        self._problem = fold.protocol.problem
+        self._status = bytearray(1)  # tickets are numbered from 1
+        self._policy, self._group = array("i", [-1]), array("i", [-1])
+        self._latest = array("d", [0.0])  # outcome, with its latest correction
+        self._counted = array("q")  # tickets with outcomes that count, first told first
+        self._refused: set[tuple[int, float]] = set()
+
+    def of(self, cell: int) -> list[float]:
+        """The outcomes that count in a cell, each with its latest correction, first told first."""
+        tickets = np.array(self._counted, dtype=np.int64)
+        policy, group = divmod(cell, len(self._problem.group_names))
+        there = (np.array(self._policy)[tickets] == policy) & (np.array(self._group)[tickets] == group)
+        found: list[float] = np.array(self._latest)[tickets[there]].tolist()
+        return found
+
+    def take(self, seq: int, event: ev.AnyEvent) -> None:
+        """Note an event that the fold has taken; refuse it if it contradicts the past of its ticket."""
+        if isinstance(event, ev.Told):
+            self._tell(event)
+        elif isinstance(event, (ev.Asked, ev.Imported)):
+            self._begin(event)
+        elif isinstance(event, ev.Dropped):
+            self._status[event.ticket] = _DROPPED
+        elif isinstance(event, ev.Expired):
+            self._status[event.ticket] = _EXPIRED
+        elif isinstance(event, ev.Late):
+            self._tell_late(seq, event)
+        elif isinstance(event, ev.Refused):
+            self._refuse(seq, event)
+
+    def _begin(self, event: ev.Asked | ev.Imported) -> None:
+        protocol = self._fold.protocol
+        self._policy.append(protocol.policies[event.policy])
+        self._group.append(-1 if event.group is None else protocol.groups[event.group])
+        if isinstance(event, ev.Asked):
+            self._status.append(_OUT)
+            self._latest.append(0.0)
+        else:
+            self._status.append(_COUNTED)
+            self._latest.append(event.outcome)
+            self._counted.append(event.ticket)
+
+    def _tell(self, event: ev.Told) -> None:
+        self._status[event.ticket] = _COUNTED
+        self._latest[event.ticket] = event.outcome
+        self._counted.append(event.ticket)
+        if event.group is not None:
+            self._group[event.ticket] = self._fold.protocol.groups[event.group]
+
+    def _tell_late(self, seq: int, event: ev.Late) -> None:
+        status = self._status_of(seq, event.ticket)
+        if status in (_COUNTED, _LATE):
+            raise Difference(seq, f"tells ticket {event.ticket} late, which has an outcome.")
+        why = _GIVEN_UP.get(status)
+        if why is not None and event.why != why:
+            raise Difference(seq, f"is late because ticket {event.ticket} was {why}; it says {event.why}.")
+        check_told_group(self._fold, seq, self._group[event.ticket], event.group)
+        if event.group is not None:
+            self._group[event.ticket] = self._fold.protocol.groups[event.group]
+        self._status[event.ticket] = _LATE
+        self._latest[event.ticket] = event.outcome
+
+    def _refuse(self, seq: int, event: ev.Refused) -> None:
+        self._check_latest(seq, event.ticket, event.kept, "refuses another outcome than")
+        told_again = (event.ticket, event.outcome)
+        if (
+            told_again in self._refused and event.key is None
+        ):  # a request with a key gets an answer of its own
+            raise Difference(seq, f"refuses the outcome {event.outcome:g} of ticket {event.ticket} again.")
+        self._refused.add(told_again)
+
+    def correct(self, seq: int, event: ev.Amended) -> None:
+        """Note a correction, before it is folded: the outcomes of its cell are those with it."""
+        self._check_latest(seq, event.ticket, event.old, "corrects")
+        policy, group = self._policy[event.ticket], self._group[event.ticket]
+        cell = self._problem.policies[policy], self._problem.group_names[group]
+        if (event.policy, event.group) != cell:
+            raise Difference(
+                seq, f"corrects an outcome of another cell than its ticket's, {' in '.join(cell)}."
+            )
+        if event.counted != (self._status[event.ticket] == _COUNTED):
+            raise Difference(seq, f"is wrong about whether the outcome of ticket {event.ticket} counts.")
+        self._latest[event.ticket] = event.outcome
+
+    def _check_latest(self, seq: int, ticket: int, outcome: float, what: str) -> None:
+        if self._status_of(seq, ticket) not in (_COUNTED, _LATE) or self._latest[ticket] != outcome:
+            raise Difference(seq, f"{what} an outcome {outcome:g} of ticket {ticket} that is not there.")
+
+    def _status_of(self, seq: int, ticket: int) -> int:
+        if not 0 < ticket < len(self._status):
+            raise Difference(seq, f"is about ticket {ticket}, which was never handed out.")
+        return self._status[ticket]

@@ -1,0 +1,173 @@
+"""One writer per SQLite file: an exclusive lock beside it, which also remembers the last event written.
+
+The lock is the operating system's, so it ends with its process however that ends. What it remembers is
+written after each commit: a journal that does not hold that event is an older copy put in place of the newer
+one, or has lost events. Going on from it would fork the log, so writers refuse it, and readers say so.
+
+Which file system a file is on, and whether its locks and flushes can be relied on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from evenhand.errors import IntegrityFailed, StorageFailed
+
+MOUNTS = Path("/proc/self/mountinfo")  # what is mounted where, on Linux
+_SIZE = 128  # bytes; always the same, so that overwriting needs no free space
+
+
+class Mark(NamedTuple):
+    """The last event written: of which experiment, which number, which hash."""
+
+    experiment: int
+    seq: int
+    hash: bytes
+
+
+class FileLock:
+    """Held from creation to `release`, or to the end of the process."""
+
+    def __init__(self, journal: Path, wait: float = 0.0) -> None:
+        self.path = lock_of(journal)
+        refuse_remote(journal, MOUNTS)
+        self._acquire(journal, wait)
+        _, self.mark = _read(self._file)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Is the file that is locked still the one that another process would find?"""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
+        except OSError:
+            return False
+
+    def remember(self, mark: Mark | None) -> None:
+        """Write down the last event written, after it is safe on disk."""
+        text = "" if mark is None else f"{mark.experiment} {mark.seq} {mark.hash.hex()}"
+        os.pwrite(self._file, f"{os.getpid()} {text}".ljust(_SIZE - 1).encode() + b"\n", 0)
+        self.mark = mark
+
+    def release(self) -> None:
+        """Close the file: that ends the lock, unless another process holds the same open file by a fork."""
+        os.close(self._file)
+
+    def _acquire(self, journal: Path, wait: float) -> None:
+        deadline = time.monotonic() + wait
+        while True:
+            self._file = self._opened()
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self.is_in_place:
+                    return
+                os.close(self._file)  # somebody removed it between opening and locking: begin again
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    holder, _ = _read(self._file)
+                    os.close(self._file)
+                    raise StorageFailed(
+                        f"{journal} must have one writer; process {holder or 'unknown'} is writing it. "
+                        "Send your calls to that process, or stop it first."
+                    ) from None
+                os.close(self._file)
+                time.sleep(0.02)
+
+    def _opened(self) -> int:
+        try:
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as problem:
+            raise StorageFailed(f"{self.path} cannot be written: {problem.strerror}.") from None
+
+
+def lock_of(journal: Path) -> Path:
+    """Return where a journal's lock is."""
+    return journal.with_name(journal.name + ".lock")
+
+
+def read_mark(journal: Path) -> Mark | None:
+    """Return the last event written to a journal, by the file beside it; nothing is locked."""
+    path = lock_of(journal)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise StorageFailed(f"{path} cannot be read: {problem.strerror}.") from None
+    try:
+        return _read(file)[1]
+    finally:
+        os.close(file)
+
+
+def _read(file: int) -> tuple[str, Mark | None]:
+    """The process that has or had the lock, and the last event written."""
+    words = os.pread(file, _SIZE, 0).decode("ascii", "replace").split()
+    if len(words) < 2:
+        return (words[0] if words else ""), None  # nothing was written yet
+    try:
+        holder, experiment, seq, hash_ = words
+        return holder, Mark(int(experiment), int(seq), bytes.fromhex(hash_))
+    except ValueError:
+        raise IntegrityFailed(
+            "the file beside the journal that names its last event was damaged; remove it only if you know "
+            "that the journal holds every event: compare its head with one noted elsewhere."
+        ) from None
+
+
+_REMOTE = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "drvfs", "fakeowner", "gfs", "gfs2", "glusterfs",
+    "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "osxfs", "panfs", "prl_fs", "pvfs2",
+    "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs",
+})  # fmt: skip
+# programs that present a local disk; every other one (sshfs, s3fs, rclone, gcsfuse, ...) is taken for remote
+_LOCAL_FUSE = frozenset({
+    "bindfs", "encfs", "exfat", "exfat-fuse", "ext2", "fuse-overlayfs", "fuse2fs", "fuseext2", "gocryptfs",
+    "lklfuse", "mergerfs", "ntfs-3g", "overlayfs", "securefs",
+})  # fmt: skip
+_OCTAL = re.compile(rb"\\([0-7]{3})")  # how the table spells spaces, tabs, line ends and backslashes
+
+
+def refuse_remote(journal: Path, mounts: Path) -> None:
+    """Refuse a file that is not on a local disk; `mounts` is the system's table of what is mounted where."""
+    kind = _file_system(journal, mounts)
+    if kind is not None and _is_remote(kind):
+        raise StorageFailed(
+            f"{journal} is on a network file system ({kind}), where locks and writes are not reliable; "
+            "keep the journal on a local disk, or use a postgresql:// address."
+        )
+
+
+def _is_remote(kind: str) -> bool:
+    driver, _, program = kind.lower().partition(".")
+    if driver == "fuse":
+        return program not in _LOCAL_FUSE
+    return driver in _REMOTE
+
+
+def _file_system(journal: Path, mounts: Path) -> str | None:
+    """The kind of file system a file is on, where the system says so; `fuse` with its program's name."""
+    try:
+        table = mounts.read_bytes()
+    except OSError:
+        return None
+    place = journal.resolve()
+    best, kind = Path(""), None
+    for line in table.splitlines():
+        left, _, right = line.partition(b" - ")
+        fields, described = left.split(b" "), right.split(b" ")
+        if len(fields) < 5 or len(described) < 2:
+            continue
+        mount = Path(os.fsdecode(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), fields[4])))
+        if place.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
+            best, kind = mount, _named(os.fsdecode(described[0]), os.fsdecode(described[1]))
+    return kind
+
+
+def _named(kind: str, source: str) -> str:
+    """The kind; `fuse` alone is followed by what is mounted, which is often the program's name."""
+    return f"fuse.{source}" if kind == "fuse" else kind

@@ -1,0 +1,302 @@
+"""The alternatives to the present answer, piece by piece: how much evidence there is against each, and which
+is weakest.
+
+With a leader i the pieces are "rival k is feasible and at least as good" (code k) and "i violates atom a of
+its requirement" (code K + a). When nobody is feasible they are "policy k meets the requirement after all"
+(code k). A piece is solved again only when a policy it touches has changed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evenhand._kernel import kernel
+from evenhand.model.region import BOX, PENALTY
+from evenhand.model.unit_families import divergence
+from evenhand.procedure.evidence import certified
+from evenhand.procedure.likelihood_bounds import OWNER, at_least, begin, remember
+from evenhand.procedure.log_space import NOT_COMPUTED
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import NONE, Array, Ints, State, Work
+from evenhand.procedure.stopping import kaufmann_koolen
+from evenhand.theory import inner
+from evenhand.theory.beat_bulk import beat_all, beat_some
+
+# beyond so many policies a look costs too much to weigh every piece of evidence each time
+MANY = 256
+
+
+@kernel(apart=True)
+def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
+    """eq:stopping_statistics: the smallest generalised likelihood ratio, and the alternative it is of."""
+    policies = spec.phi.shape[1]
+    if leader == NONE or spec.region.kind not in (BOX, PENALTY):
+        solve_rivals(spec, work, leader)
+        value, piece = _least(work, leader)
+    else:
+        value, piece = _weakest_rival(spec, work, leader)
+    if leader != NONE and spec.region.kind != PENALTY:
+        _, lower, which = inner.leave(
+            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch
+        )
+        if lower < value:
+            value, piece = lower, policies + which
+    return value, piece
+
+
+@kernel
+def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
+    """The smallest of the rivals' pieces; only those that may be it are solved (see `sinking`)."""
+    policies = spec.phi.shape[1]
+    if work.sunk[OWNER] != leader:
+        begin(work, leader)
+        solve_rivals(spec, work, leader)
+        for k in range(policies):
+            remember(work, k)
+        return _least(work, leader)
+    lowest, first = math.inf, NONE
+    for k in range(policies):
+        floor = at_least(work, k)
+        if floor < lowest and k != leader:
+            lowest, first = floor, k
+    value, piece = math.inf, 0
+    if first != NONE:
+        value, piece = _solved(spec, work, leader, first), first
+    for k in range(policies):
+        if k != leader and k != first and at_least(work, k) <= value:
+            mine = _solved(spec, work, leader, k)
+            if mine < value or (mine == value and k < piece):
+                value, piece = mine, k
+    return value, piece
+
+
+@kernel
+def _solved(spec: Spec, work: Work, leader: int, k: int) -> float:
+    """The piece of rival k, solved unless it has been since anything it touches changed."""
+    owner = work.touched[leader]
+    if not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
+        _solve_one(spec, work, leader, k)
+        _stamp(work.stamp_glr, work.touched, k, owner, leader)
+    remember(work, k)
+    return work.glr[k]
+
+
+@kernel
+def _least(work: Work, leader: int) -> tuple[float, int]:
+    value, piece = math.inf, 0
+    for k in range(work.glr.size):
+        if k != leader and work.glr[k] < value:
+            value, piece = work.glr[k], k
+    return value, piece
+
+
+@kernel(apart=True)
+def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
+    """Bring all of work.glr up to date, solving only the pieces whose policies were touched."""
+    policies = spec.phi.shape[1]
+    owner = work.touched[leader] if leader != NONE else 0
+    stale = 0
+    for k in range(policies):
+        if k != leader and not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
+            stale += 1
+    if leader != NONE and 2 * stale > policies:
+        beat_all(
+            spec.code,
+            spec.region,
+            spec.shares,
+            leader,
+            work.v,
+            work.mean,
+            work.glr,
+            work.lam_i,
+            work.lam_k,
+            work.scratch,
+        )
+        for k in range(policies):
+            _stamp(work.stamp_glr, work.touched, k, owner, leader)
+        return
+    for k in range(policies):
+        if k != leader and not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
+            _solve_one(spec, work, leader, k)
+            _stamp(work.stamp_glr, work.touched, k, owner, leader)
+
+
+@kernel
+def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
+    if leader == NONE:
+        _, work.glr[k] = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        return
+    beat_some(
+        spec.code,
+        spec.region,
+        spec.shares,
+        leader,
+        k,
+        k + 1,
+        work.v,
+        work.mean,
+        work.glr,
+        work.lam_i,
+        work.lam_k,
+        work.scratch,
+    )
+
+
+@kernel(apart=True)
+def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
+    """The smallest certified evidence (ln e-value) over the pieces, and which piece it is.
+
+    The one that seems weakest is weighed first; of each other it is enough to know that it is not weaker.
+    """
+    policies = spec.phi.shape[1]
+    first = NONE
+    for k in range(policies):
+        if k != leader and (first == NONE or work.against[k] < work.against[first]):
+            first = k
+    value, piece = math.inf, 0
+    if first != NONE:
+        value, piece = _evidence_against(spec, state, work, leader, first, math.inf), first
+    for k in range(policies):
+        if k != leader and k != first:
+            mine = _evidence_against(spec, state, work, leader, k, value)
+            if mine < value or (mine == value and k < piece):
+                value, piece = mine, k
+    if leader != NONE and spec.region.kind != PENALTY:
+        met, which = certified.meets(spec, state, work, leader)
+        if met < value:
+            value, piece = met, policies + which
+    return value, piece
+
+
+@kernel
+def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
+    """That k is not the answer in the leader's place: it is behind, or it fails.
+
+    Once it is known to exceed `enough`, how far does not matter.
+    """
+    if spec.region.kind == PENALTY:
+        work.against[k] = ahead_of(spec, state, work, leader, k, enough)
+        return work.against[k]
+    found = failing(spec, state, work, k)
+    if leader != NONE and found <= enough:
+        ahead = ahead_of(spec, state, work, leader, k, enough)
+        both = float(np.logaddexp(ahead, found))
+        unknown = min(ahead, found) == NOT_COMPUTED and not both >= certified.threshold(spec)
+        found = NOT_COMPUTED if unknown else both
+    work.against[k] = found
+    return found
+
+
+@kernel
+def failing(spec: Spec, state: State, work: Work, k: int) -> float:
+    """That k fails its requirement: weighed unless it has been since k's outcomes changed."""
+    if work.stamp_fails[k] != work.heard[k]:
+        work.fails[k] = certified.fails(spec, state, work, k)
+        work.stamp_fails[k] = work.heard[k]
+    return work.fails[k]
+
+
+@kernel
+def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
+    """That the leader is ahead of k: weighed unless it has been since either's outcomes changed, and so far
+    that it is known to exceed `enough`.
+    """
+    owner = work.heard[leader]
+    if not _is_fresh(work.stamp_ahead, work.heard, k, owner, leader) or (
+        work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
+    ):
+        work.ahead[k] = certified.ahead(spec, state, work, leader, k, enough)
+        work.up_to[k] = enough
+        _stamp(work.stamp_ahead, work.heard, k, owner, leader)
+    return work.ahead[k]
+
+
+@kernel(apart=True)
+def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
+    """The certified evidence of the piece that is weakest by likelihood: never below the weakest."""
+    policies = spec.phi.shape[1]
+    _, piece = weakest_by_likelihood(spec, work, leader)
+    if piece < policies:
+        return _evidence_against(spec, state, work, leader, piece, math.inf), piece
+    met, which = certified.meets(spec, state, work, leader)
+    return met, policies + which
+
+
+@kernel(apart=True)
+def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
+    """The piece whose likelihood ratio exceeds its threshold least: the ratio, the threshold, and which."""
+    policies = spec.phi.shape[1]
+    solve_rivals(spec, work, leader)
+    value, needed, piece = math.inf, 0.0, 0
+    for k in range(policies):
+        if k != leader:
+            mine = kaufmann_koolen.piece_threshold(spec, state, k, leader)
+            if work.glr[k] - mine < value - needed:
+                value, needed, piece = work.glr[k], mine, k
+    if leader != NONE and spec.region.kind != PENALTY:
+        _, lower, which = inner.leave(
+            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch
+        )
+        mine = kaufmann_koolen.piece_threshold(spec, state, leader, NONE)
+        if lower - mine < value - needed:
+            value, needed, piece = lower, mine, policies + which
+    return value, needed, piece
+
+
+@kernel
+def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
+    """Solve one piece and leave in lam_i, lam_k how much evidence each of its cells carries: v d(mean, lam).
+
+    Returns the two policies (the second is NONE where the piece touches one policy only; its masses are then
+    in lam_k).
+    """
+    policies = spec.phi.shape[1]
+    if leader != NONE and piece < policies:
+        inner.beat(
+            spec.code,
+            spec.region,
+            spec.shares,
+            leader,
+            piece,
+            work.v,
+            work.mean,
+            work.lam_i,
+            work.lam_k,
+            work.scratch,
+        )
+        _masses(spec, work, leader, work.lam_i)
+        _masses(spec, work, piece, work.lam_k)
+        return leader, piece
+    if leader == NONE:
+        inner.enter(spec.code, spec.region, piece, work.v, work.mean, work.lam_k, work.scratch)
+        _masses(spec, work, piece, work.lam_k)
+        return piece, NONE
+    if spec.region.kind == BOX:
+        work.lam_k[:] = 0.0
+        g = (piece - policies) % spec.phi.shape[0]
+        work.lam_k[g] = 1.0
+        return leader, NONE
+    inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch)
+    _masses(spec, work, leader, work.lam_k)
+    return leader, NONE
+
+
+@kernel
+def _masses(spec: Spec, work: Work, k: int, lam: Array) -> None:
+    for g in range(spec.phi.shape[0]):
+        mass = work.v[g, k] * divergence(spec.code, work.mean[g, k], lam[g]) if work.v[g, k] > 0.0 else 0.0
+        lam[g] = mass if math.isfinite(mass) else 0.0
+
+
+@kernel
+def _is_fresh(stamps: Ints, changes: Ints, k: int, owner: int, leader: int) -> bool:
+    return stamps[0, k] == changes[k] and stamps[1, k] == owner and stamps[2, k] == leader
+
+
+@kernel
+def _stamp(stamps: Ints, changes: Ints, k: int, owner: int, leader: int) -> None:
+    stamps[0, k] = changes[k]
+    stamps[1, k] = owner
+    stamps[2, k] = leader

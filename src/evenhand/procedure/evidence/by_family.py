@@ -1,0 +1,90 @@
+"""Evidence from single cells and about single linear conditions, by the family of the outcomes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, divergence, edge_high, edge_low
+from evenhand.procedure.evidence import gaussian, gaussian_unknown, likelihood_mixture, tilts
+from evenhand.procedure.evidence.thresholds import atom_ceiling, threshold, wrong_answers
+from evenhand.procedure.evidence.tilts import MIXTURE_COST, combined
+from evenhand.procedure.log_space import NOTHING, known
+from evenhand.procedure.spec import FIRST_EVIDENCE, Spec
+from evenhand.procedure.state import State
+
+__all__ = ["ahead", "atom_ceiling", "cell_above", "cell_below", "row", "threshold", "wrong_answers"]
+
+Array = NDArray[np.float64]
+
+
+@kernel(apart=True)
+def cell_above(spec: Spec, state: State, g: int, k: int, c: float) -> float:
+    """ln e-value of one cell against {mean <= c}."""
+    if c >= edge_high(spec.code):
+        return NOTHING
+    if c < edge_low(spec.code) or (spec.code == EXPONENTIAL and c <= 0.0):
+        return math.inf
+    return known(_cell(spec, state, g, k, c, 1.0))
+
+
+@kernel(apart=True)
+def cell_below(spec: Spec, state: State, g: int, k: int, c: float) -> float:
+    """ln e-value of one cell against {mean >= c}."""
+    if c <= edge_low(spec.code):
+        return NOTHING
+    return math.inf if c > edge_high(spec.code) else known(_cell(spec, state, g, k, c, -1.0))
+
+
+@kernel
+def _cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
+    if spec.unknown_variance:
+        return gaussian_unknown.cell(state, g, k, c, sign, atom_ceiling(spec))
+    n, s, phi = state.n[g, k], state.s[g, k], spec.phi[g, k]
+    if spec.code == GAUSSIAN:
+        return gaussian.cell(n, s, phi, c, sign)
+    found, ceiling = tilts.cell(spec.code, n / phi, s / phi, c, sign), atom_ceiling(spec)
+    if spec.evidence == FIRST_EVIDENCE:
+        return found
+    most = n / phi * divergence(spec.code, s / n, c) if n > 0.0 else 0.0
+    if found >= ceiling or most - MIXTURE_COST <= max(found, 0.0):
+        return found
+    return combined(found, likelihood_mixture.cell(spec, state, g, k, c, sign), ceiling)
+
+
+@kernel(apart=True)
+def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
+    """ln e-value against {a.mu_k >= c}. A lower bound; exact where one cell matters."""
+    used, only = 0, 0
+    for g in range(a.size):
+        if a[g] != 0.0:
+            used, only = used + 1, g
+    if used == 1:
+        if a[only] > 0.0:
+            return cell_below(spec, state, only, k, c / a[only])
+        return cell_above(spec, state, only, k, c / a[only])
+    if spec.unknown_variance:
+        return known(gaussian_unknown.row(state, k, a, c, atom_ceiling(spec), work))
+    if spec.code == GAUSSIAN:
+        return known(gaussian.row(spec, state, k, a, c))
+    if spec.code == EXPONENTIAL:
+        return likelihood_mixture.row(spec, state, k, a, c, work)
+    return tilts.row(spec, state, k, a, c, work)
+
+
+@kernel(apart=True)
+def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
+    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound.
+
+    More than `enough` is never needed.
+    """
+    if spec.unknown_variance:
+        return known(gaussian_unknown.ahead(spec, state, i, k, threshold(spec), work))
+    if spec.code == GAUSSIAN:
+        return known(gaussian.ahead(spec, state, i, k))
+    if spec.code == EXPONENTIAL:
+        return likelihood_mixture.ahead(spec, state, i, k, work)
+    return tilts.ahead(spec, state, i, k, enough, work)

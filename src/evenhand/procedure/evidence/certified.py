@@ -1,0 +1,239 @@
+"""Certified evidence, whatever the family and the requirement: lower bounds of ln e-values from told data.
+
+With E1_ik against {q.mu_k >= q.mu_i} (`ahead`), E2_k against {k meets its requirement} (`fails`) and, for
+each atom a of the requirement, E_ia against {i violates a} (`meets` is the least of them), stop
+
+    with i      when E_ia >= K/delta for every atom, and E1_ik + E2_k >= K/delta for every rival k
+    with none   when E2_k >= K/delta for every k.
+
+Were k0 right, E2_k0 and one process for each wrong i (that of an atom it violates, or E1_ik0) would be K
+e-processes, and every wrong stop pushes their mean to 1/delta or more.
+
+An atom is one condition: a floor, a cap, a row, an ordered pair of groups, the quota, the quadratic.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD, Region
+from evenhand.model.unit_families import GAUSSIAN
+from evenhand.procedure.evidence import by_family, likelihood_mixture, penalty
+from evenhand.procedure.evidence.by_family import atom_ceiling, cell_above, cell_below, threshold
+from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING, add
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import State, Work
+
+__all__ = ["ahead", "cell_above", "cell_below", "fails", "meets", "threshold"]
+
+Array = NDArray[np.float64]
+
+
+@kernel(apart=True)
+def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -> float:
+    """Against {k scores at least what i does}: the leader i is ahead of its rival k.
+
+    Once it is known to exceed `enough`, how far does not matter.
+    """
+    if spec.region.kind == PENALTY:
+        if spec.code == GAUSSIAN and not spec.unknown_variance:
+            return penalty.ahead(spec, state, i, k, enough, work.last[k], work.scratch)
+        return likelihood_mixture.beats(spec, state, work, spec.region, i, k, threshold(spec))
+    return by_family.ahead(spec, state, i, k, enough, work.scratch)
+
+
+@kernel(apart=True)
+def fails(spec: Spec, state: State, work: Work, k: int) -> float:
+    """Against {policy k meets its requirement}: the average over its atoms."""
+    r = spec.region
+    total, atoms = -math.inf, 0
+    if r.kind == BOX:
+        total, atoms = _bounds_broken(spec, state, k)
+    elif r.kind == SPREAD:
+        total, atoms = _pairs_broken(spec, state, work, k)
+    elif r.kind == CONVEX:
+        total, atoms = _rows_broken(spec, state, work, k)
+    if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
+        total, atoms = _added(total, _quota(spec, state, work, k, -1.0, r.need)[0]), atoms + 1
+    if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
+        total, atoms = (
+            _added(total, likelihood_mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
+            atoms + 1,
+        )
+    if math.isnan(total):
+        return NOT_COMPUTED
+    return max(total - math.log(float(atoms)), NOTHING) if atoms > 0 else NOTHING
+
+
+@kernel(apart=True)
+def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
+    """Against each {policy i violates this atom}: the least of them, and which atom.
+
+    g for a floor, L + g for a cap, g L + h for the pair "g is too far below h", the row's number for a row;
+    after the rows the quadratic, then the quota with its weakest group.
+    """
+    r, groups = spec.region, spec.phi.shape[0]
+    least, which = math.inf, 0
+    if r.kind == BOX:
+        least, which = _bounds_kept(spec, state, i)
+    elif r.kind == SPREAD:
+        least, which = _pairs_kept(spec, state, work, i)
+    elif r.kind == CONVEX:
+        least, which = _rows_kept(spec, state, work, i)
+    rows = r.rows.shape[0]
+    if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
+        value = likelihood_mixture.leaves(spec, state, work, _quadratic(r), i, atom_ceiling(spec))
+        if value < least:
+            least, which = value, rows
+    if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
+        value, weakest = _quota(spec, state, work, i, 1.0, groups - r.need + 1)
+        if value < least:
+            least, which = value, weakest + (rows + 1 if r.kind == CONVEX else 0)
+    return least, which
+
+
+@kernel
+def _added(total: float, value: float) -> float:
+    """ln(e^total + e^value); not a number from the first value on that was not computed."""
+    return math.nan if math.isnan(total) or value == NOT_COMPUTED else add(total, value)
+
+
+@kernel
+def _quadratic(r: Region) -> Region:
+    """The quadratic of an intersection, alone."""
+    return Region(
+        DISPERSION, r.lo, r.hi, r.rho, r.slack, r.need, r.quad, r.limit, r.rows[:0], r.rhs[:0], r.gamma,
+        r.resolution,
+    )  # fmt: skip
+
+
+@kernel
+def _bounds_broken(spec: Spec, state: State, k: int) -> tuple[float, int]:
+    """The sum of the e-values against {k keeps this floor or cap}, in logs, and how many there are."""
+    total, atoms = -math.inf, 0
+    for g in range(spec.phi.shape[0]):
+        low, high = spec.region.lo[g, k], spec.region.hi[g, k]
+        if low > -math.inf:
+            total, atoms = _added(total, cell_below(spec, state, g, k, low)), atoms + 1
+        if high < math.inf:
+            total, atoms = _added(total, cell_above(spec, state, g, k, high)), atoms + 1
+    return total, atoms
+
+
+@kernel
+def _bounds_kept(spec: Spec, state: State, i: int) -> tuple[float, int]:
+    """The least e-value against {i breaks this floor or cap}, and which."""
+    groups = spec.phi.shape[0]
+    least, which = math.inf, 0
+    for g in range(groups):
+        low, high = spec.region.lo[g, i], spec.region.hi[g, i]
+        if low > -math.inf:
+            value = cell_above(spec, state, g, i, low)
+            if value < least:
+                least, which = value, g
+        if high < math.inf:
+            value = cell_below(spec, state, g, i, high)
+            if value < least:
+                least, which = value, groups + g
+    return least, which
+
+
+@kernel
+def _pairs_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, int]:
+    """The sum over ordered pairs of e-values against {m_g >= rho m_h - slack}, and how many pairs."""
+    groups, total = spec.phi.shape[0], -math.inf
+    for g in range(groups):
+        for h in range(groups):
+            if g != h:
+                _pair(work.lam_i, g, h, 1.0, -spec.region.rho)
+                value = _broken(spec, state, k, work.lam_i, -spec.region.slack, work.scratch)
+                total = _added(total, value)
+    return total, groups * (groups - 1)
+
+
+@kernel
+def _pairs_kept(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
+    """The least over ordered pairs of the e-values against {m_g <= rho m_h - slack}, and which."""
+    groups = spec.phi.shape[0]
+    least, which = math.inf, 0
+    for g in range(groups):
+        for h in range(groups):
+            if g != h:
+                _pair(work.lam_i, g, h, -1.0, spec.region.rho)
+                value = by_family.row(spec, state, i, work.lam_i, spec.region.slack, work.scratch)
+                if value < least:
+                    least, which = value, g * groups + h
+    return least, which
+
+
+@kernel
+def _pair(a: Array, g: int, h: int, at_g: float, at_h: float) -> None:
+    for j in range(a.size):
+        a[j] = 0.0
+    a[g], a[h] = at_g, at_h
+
+
+@kernel
+def _rows_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, int]:
+    """The sum of the e-values against {row.m >= rhs}, and how many rows."""
+    r, total = spec.region, -math.inf
+    for j in range(r.rows.shape[0]):
+        total = _added(total, _broken(spec, state, k, r.rows[j], r.rhs[j, k], work.scratch))
+    return total, r.rows.shape[0]
+
+
+@kernel
+def _rows_kept(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
+    """The least of the e-values against {row.m <= rhs}, and which row."""
+    r, a = spec.region, work.lam_i
+    least, which = math.inf, 0
+    for j in range(r.rows.shape[0]):
+        for g in range(a.size):
+            a[g] = -r.rows[j, g]
+        value = by_family.row(spec, state, i, a, -r.rhs[j, i], work.scratch)
+        if value < least:
+            least, which = value, j
+    return least, which
+
+
+@kernel
+def _broken(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
+    """ln e-value against {a.mu_k >= c}; none where the estimates keep it, which saves the work."""
+    dot = -c
+    for g in range(a.size):
+        if a[g] != 0.0:
+            if state.n[g, k] == 0.0:
+                return NOTHING
+            dot += a[g] * state.s[g, k] / state.n[g, k]
+    return NOTHING if dot >= 0.0 else by_family.row(spec, state, k, a, c, work)
+
+
+@kernel
+def _quota(spec: Spec, state: State, work: Work, k: int, sign: float, take: int) -> tuple[float, int]:
+    """The mean of the `take` smallest one-cell e-values at the quota's floors, and the smallest one's group.
+
+    The null is a union over sets of groups: `take` groups reach theirs (sign -1), or miss theirs (sign 1).
+    Against each set bets the mean over its groups, and the least of these means takes the smallest.
+    """
+    groups, values = spec.phi.shape[0], work.lam_i
+    for g in range(groups):
+        floor = spec.region.lo[g, k]
+        values[g] = (
+            cell_above(spec, state, g, k, floor) if sign > 0.0 else cell_below(spec, state, g, k, floor)
+        )
+    total, weakest = -math.inf, -1
+    for _ in range(take):
+        smallest = 0
+        for g in range(groups):
+            if values[g] < values[smallest]:
+                smallest = g
+        if values[smallest] == NOT_COMPUTED:
+            return NOT_COMPUTED, smallest
+        total = add(total, values[smallest])
+        weakest = smallest if weakest < 0 else weakest
+        values[smallest] = math.inf
+    return total - math.log(float(take)), weakest

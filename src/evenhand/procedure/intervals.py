@@ -1,0 +1,234 @@
+"""Is a bound met or failed, does a policy meet its requirement, and which means can the data not exclude?
+
+The interval is the stopping rule turned round: its lower end is the largest c such that the rule's own
+evidence against {mean <= c} reaches the rule's own level. So a floor is met exactly when it lies at or below
+that end.
+
+    end of the interval    level of the evidence                     ever excludes the true mean with chance
+    that decides "met"     threshold = ln(wrong answers / delta)     delta / wrong answers
+    that decides "failed"  threshold + ln(bounds of the policy)      delta / (wrong answers x bounds)
+
+A policy fails when the *average* of the e-values of its bounds passes the threshold, hence the second level:
+one bound alone then carries the average. Likelihood-ratio rules compare v d(mean, c) with their own level.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import BOX, PENALTY, QUOTA
+from evenhand.model.unit_families import GAUSSIAN, divergence, edge_high, edge_low
+from evenhand.procedure.estimates import dispersion, pooled_variance, variance
+from evenhand.procedure.evidence import certified
+from evenhand.procedure.evidence.by_family import cell_above, cell_below, threshold
+from evenhand.procedure.log_space import NOT_COMPUTED
+from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
+from evenhand.procedure.state import NONE, TOLD, State, Work
+from evenhand.procedure.stopping import kaufmann_koolen, stylised
+from evenhand.theory import inner
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+UNDECIDED, MET, FAILED = range(3)
+NOT_KNOWN = -1  # of a policy: the evidence could not be computed
+WORDS = ("undecided", "met", "failed")
+HALVINGS = 200  # enough to reach neighbouring numbers
+
+
+@kernel(apart=True)
+def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
+    """Does policy k meet its whole requirement? `work` holds up-to-date estimates (`estimates.refresh`).
+
+    MET, FAILED, UNDECIDED, or NOT_KNOWN.
+    """
+    if spec.region.kind != BOX:
+        for g in range(spec.phi.shape[0]):
+            if state.n[g, k] == 0.0:
+                return UNDECIDED
+    if spec.stopping in (CERTIFIED, BUDGET):
+        needed = threshold(spec)
+        fails = certified.fails(spec, state, work, k)
+        if fails >= needed:
+            return FAILED
+        met, _ = certified.meets(spec, state, work, k)
+        if met >= needed:
+            return MET
+        return NOT_KNOWN if min(fails, met) == NOT_COMPUTED else UNDECIDED
+    if work.margin[k] >= 0.0:
+        _, lower, _ = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        return MET if lower >= _likelihood_level(spec, state, k, True) else UNDECIDED
+    _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+    return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
+
+
+def verdicts(spec: Spec, state: State, work: Work) -> tuple[Ints, Ints, bool]:
+    """Of all cells, (L, K), and of all policies, (K,); and was all evidence computed?
+
+    `work` holds up-to-date estimates. What was not computed is undecided.
+    """
+    cells, policies = np.zeros(spec.phi.shape, dtype=np.int64), np.zeros(spec.phi.shape[1], dtype=np.int64)
+    judge_every_cell(spec, state, cells)
+    judge_every_policy(spec, state, work, policies)
+    known = policies != NOT_KNOWN
+    found = reconciled(spec.region.kind, cells, np.where(known, policies, UNDECIDED))
+    return *found, bool(known.all())
+
+
+def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:
+    """Verdicts of cells (L, K) and policies (K,) where only one of them has a requirement of its own.
+
+    A requirement that ties groups together is the policy's. A penalty keeps nobody out: the policy's verdict
+    then says how it stands to its floors.
+    """
+    if kind == PENALTY:
+        every = np.where((cells == MET).all(axis=0), MET, UNDECIDED)
+        return cells, np.where((cells == FAILED).any(axis=0), FAILED, every)
+    if kind not in (BOX, QUOTA):
+        return np.broadcast_to(policies, cells.shape), policies
+    return cells, policies
+
+
+@kernel(apart=True)
+def judge_every_policy(spec: Spec, state: State, work: Work, verdict: Ints) -> None:
+    """`policy_verdict` of all policies, (K,)."""
+    for k in range(spec.phi.shape[1]):
+        verdict[k] = policy_verdict(spec, state, work, k)
+
+
+@kernel(apart=True)
+def judge_every_cell(spec: Spec, state: State, verdict: Ints) -> None:
+    """`cell_verdict` of all cells, (L, K)."""
+    for g in range(spec.phi.shape[0]):
+        for k in range(spec.phi.shape[1]):
+            verdict[g, k] = cell_verdict(spec, state, g, k)
+
+
+@kernel(apart=True)
+def every_interval(spec: Spec, state: State, low: Array, high: Array) -> None:
+    """`cell_interval` of all cells, each (L, K)."""
+    for g in range(spec.phi.shape[0]):
+        for k in range(spec.phi.shape[1]):
+            low[g, k], high[g, k] = cell_interval(spec, state, g, k)
+
+
+@kernel(apart=True)
+def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
+    """One cell against its own floor and cap; where it has neither, there is nothing to miss."""
+    floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
+    level, extra = cell_level(spec, state, g, k), _extra(spec, k)
+    met = True
+    if floor > -math.inf:
+        if against(spec, state, g, k, floor, -1.0) >= level + extra:
+            return FAILED
+        met = met and against(spec, state, g, k, floor, 1.0) >= level
+    if cap < math.inf:
+        if against(spec, state, g, k, cap, 1.0) >= level + extra:
+            return FAILED
+        met = met and against(spec, state, g, k, cap, -1.0) >= level
+    return MET if met else UNDECIDED
+
+
+@kernel(apart=True)
+def cell_interval(spec: Spec, state: State, g: int, k: int) -> tuple[float, float]:
+    """The means of one cell that the data do not exclude, in unit scale; an end may be infinite."""
+    floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
+    level, extra = cell_level(spec, state, g, k), _extra(spec, k)
+    # the end that decides "met" stands at the level itself; with no bound, or two, both ends do
+    one_sided = (floor > -math.inf) != (cap < math.inf)
+    low = level + extra if one_sided and cap < math.inf else level
+    high = level + extra if one_sided and floor > -math.inf else level
+    return _end(spec, state, g, k, low, 1.0), _end(spec, state, g, k, high, -1.0)
+
+
+@kernel(apart=True)
+def against(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
+    """The rule's evidence of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
+    n = state.n[g, k]
+    if n == 0.0:
+        return 0.0
+    if spec.stopping in (CERTIFIED, BUDGET):
+        if sign > 0.0:
+            return cell_above(spec, state, g, k, c)
+        return cell_below(spec, state, g, k, c)
+    mean = state.s[g, k] / n
+    value = n / _dispersion(spec, state, g, k) * divergence(spec.code, mean, c)
+    return value if sign * (mean - c) > 0.0 else -value
+
+
+@kernel
+def _dispersion(spec: Spec, state: State, g: int, k: int) -> float:
+    """phi of a cell, without a `Work` that remembers what cells without a variance are given."""
+    lacking = spec.unknown_variance and (state.n[g, k] < 2.0 or variance(state, g, k) <= 0.0)
+    return dispersion(spec, state, pooled_variance(state) if lacking else 1.0, g, k)
+
+
+@kernel(apart=True)
+def cell_level(spec: Spec, state: State, g: int, k: int) -> float:
+    """What the evidence of one cell must reach under the study's stopping rule."""
+    if spec.stopping in (CERTIFIED, BUDGET):
+        return threshold(spec)
+    if spec.stopping == KAUFMANN_KOOLEN:
+        return kaufmann_koolen.cell_threshold(spec, state, g, k)
+    return _likelihood_level(spec, state, k, True)
+
+
+@kernel
+def _likelihood_level(spec: Spec, state: State, k: int, leaves: bool) -> float:
+    """What the likelihood ratio of "policy k leaves its region" or "enters it" must reach."""
+    if spec.stopping == KAUFMANN_KOOLEN:
+        if leaves:
+            return kaufmann_koolen.leave_threshold(spec, state, k)
+        return kaufmann_koolen.piece_threshold(spec, state, k, NONE)
+    if spec.stopping == CALIBRATED:
+        return spec.level + stylised.patience(state.clock[TOLD])
+    return stylised.threshold(state.clock[TOLD], spec.delta)
+
+
+@kernel
+def _extra(spec: Spec, k: int) -> float:
+    """How much more evidence it takes to fail a policy by one of its bounds alone."""
+    if spec.stopping not in (CERTIFIED, BUDGET):
+        return 0.0
+    bounds = 0
+    for g in range(spec.phi.shape[0]):
+        bounds += spec.region.lo[g, k] > -math.inf
+        bounds += spec.region.hi[g, k] < math.inf
+    return math.log(float(max(bounds, 1)))
+
+
+@kernel
+def _end(spec: Spec, state: State, g: int, k: int, level: float, sign: float) -> float:
+    """The last c below (sign 1) or above (sign -1) the mean that the evidence excludes; else the edge."""
+    edge = edge_low(spec.code) if sign > 0.0 else edge_high(spec.code)
+    n = state.n[g, k]
+    if n == 0.0:
+        return edge
+    inside = state.s[g, k] / n  # the evidence against the mean itself reaches no level
+    outside = edge
+    if math.isinf(edge):
+        step = math.sqrt(spec.phi[g, k]) if spec.code == GAUSSIAN else max(abs(inside), 1.0)
+        outside = inside - sign * step
+        while against(spec, state, g, k, outside, sign) < level:
+            step *= 2.0
+            outside = inside - sign * step
+            if not step <= 1e150:
+                return edge
+    else:
+        # just inside the edge: on it a divergence may be infinite or undefined
+        near = edge + 1e-15 * (inside - edge)
+        if against(spec, state, g, k, near, sign) < level:
+            return edge
+    for _ in range(HALVINGS):
+        middle = 0.5 * (inside + outside)
+        if middle in (inside, outside):
+            break
+        if against(spec, state, g, k, middle, sign) >= level:
+            outside = middle
+        else:
+            inside = middle
+    return outside

@@ -1,0 +1,89 @@
+"""The optimal weights where no policy is feasible: each in inverse proportion to its cost of entering.
+
+lemma:weight_infeas for boxes; for any other region a policy's split over groups is the one that makes
+entering most expensive, and in agnostic mode it is the arrivals.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import BOX
+from evenhand.model.unit_families import divergence
+from evenhand.procedure.estimates import dispersion
+from evenhand.procedure.sampling.tracking import even
+from evenhand.procedure.spec import AGNOSTIC, Spec
+from evenhand.procedure.state import State, Work
+from evenhand.theory import inner
+
+Array = NDArray[np.float64]
+
+# rounds towards a policy's best split over groups where the region is no box
+ROUNDS = 30
+
+
+@kernel(apart=True)
+def weigh(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
+    """w_k = split_k / cost_k, normalised; v is scratch. Active and agnostic mode. lemma:weight_infeas."""
+    groups, policies = w.shape
+    total = 0.0
+    for k in range(policies):
+        if spec.mode == AGNOSTIC:
+            cost = _as_they_arrive(spec, state, work, k, w, v)
+        elif spec.region.kind == BOX:
+            cost = _all_on_the_worst(spec, state, work, k, w)
+        else:
+            cost = _best_split(spec, state, work, k, w, v)
+        for g in range(groups):
+            w[g, k] /= max(cost, 1e-100)
+            total += w[g, k]
+    for g in range(groups):
+        for k in range(policies):
+            w[g, k] = w[g, k] / total if total > 0.0 else even(spec, g)
+
+
+@kernel
+def _all_on_the_worst(spec: Spec, state: State, work: Work, k: int, w: Array) -> float:
+    """l(k) = argmax over groups of d(mean, bound): the cell that proves fastest that k fails; returns d_k."""
+    w[:, k] = 0.0
+    worst, most = 0, 0.0
+    for g in range(w.shape[0]):
+        mean = work.mean[g, k]
+        bound = min(max(mean, spec.region.lo[g, k]), spec.region.hi[g, k])
+        distance = divergence(spec.code, mean, bound) / dispersion(spec, state, work.pooled[0], g, k)
+        if distance > most:
+            worst, most = g, distance
+    w[worst, k] = 1.0
+    return most
+
+
+@kernel
+def _as_they_arrive(spec: Spec, state: State, work: Work, k: int, w: Array, v: Array) -> float:
+    for g in range(w.shape[0]):
+        w[g, k] = spec.arrivals[g]
+        v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
+    cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
+    return cost
+
+
+@kernel
+def _best_split(spec: Spec, state: State, work: Work, k: int, w: Array, v: Array) -> float:
+    """sup over splits v of inf over the region of v.d, by sharing out the evidence that each cell carries."""
+    groups = w.shape[0]
+    cost = 0.0
+    for g in range(groups):
+        w[g, k] = 1.0 / groups
+    for n in range(ROUNDS):
+        for g in range(groups):
+            v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
+        cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
+        if not 0.0 < cost < math.inf:
+            break
+        for g in range(groups):
+            carried = v[g, k] * divergence(spec.code, work.mean[g, k], work.lam_k[g]) / cost
+            w[g, k] += (carried - w[g, k]) / (n + 2.0)
+    return cost

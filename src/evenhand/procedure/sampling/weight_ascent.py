@@ -1,0 +1,233 @@
+"""Weights from estimates: the pieces at weights w, a supergradient there, and the steps that climb with it.
+
+The external problem, eq:external_opt: maximise over w the cost of the cheapest piece, the means replaced by
+their estimates. A piece is named by a policy: rival k against the leader; the leader itself for "the leader
+violates its requirement"; any policy k entering, where nobody is feasible.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import PENALTY
+from evenhand.model.unit_families import divergence
+from evenhand.procedure.estimates import dispersion
+from evenhand.procedure.sampling.draw_cell import count
+from evenhand.procedure.spec import ACTIVE, PROPORTIONAL, Spec
+from evenhand.procedure.state import NONE, State, Work
+from evenhand.theory import inner
+from evenhand.theory.beat_bulk import beat_all
+from evenhand.theory.regions import penalty
+
+Array = NDArray[np.float64]
+
+# a bound that ended early may differ from the same one solved to the end by rounding: so ties are solved
+TIED = 1e-9
+
+# a cell without weight is free, so where it goes is not determined; a crumb of weight determines it
+CRUMB = 1e-9
+
+
+@kernel
+def effective(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
+    """v = w / phi, with a crumb of weight in every cell."""
+    groups, policies = spec.phi.shape
+    for g in range(groups):
+        for k in range(policies):
+            v[g, k] = max(w[g, k], CRUMB) / dispersion(spec, state, work.pooled[0], g, k)
+
+
+@kernel(apart=True)
+def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> int:
+    """The cost of every piece at weights v, into values (K,); returns the cheapest. alg:internal.
+
+    Of pieces that cost more than the cheapest and `slack` it is enough to know that they do.
+    """
+    policies = spec.phi.shape[1]
+    r, mean = spec.region, work.mean
+    if leader == NONE:
+        for k in range(policies):
+            values[k], _ = inner.enter(spec.code, r, k, v, mean, work.lam_k, work.scratch)
+    elif r.kind == PENALTY:
+        _penalised_rivals(spec, work, leader, v, slack, values)
+    else:
+        beat_all(
+            spec.code, r, spec.shares, leader, v, mean, values, work.lam_i, work.lam_k, work.scratch
+        )  # fmt: skip
+        values[leader], _, _ = inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
+    return _cheapest(values)
+
+
+@kernel
+def _penalised_rivals(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> None:
+    """Every rival's cost; the one that was cheapest last time goes first and shortens the others' search."""
+    values[leader] = math.inf
+    first, least = _cheapest(values), math.inf
+    for turn in range(values.size):
+        k = (first + turn) % values.size
+        if k != leader:
+            _, values[k] = penalty.beat(
+                spec.code, spec.region, spec.shares, leader, k, v, work.mean, (least + slack) * (1.0 + TIED),
+                work.lam_i, work.lam_k, work.scratch,
+            )  # fmt: skip
+            least = min(least, values[k])
+
+
+@kernel
+def _cheapest(values: Array) -> int:
+    best = 0
+    for k in range(1, values.size):
+        if values[k] < values[best]:
+            best = k
+    return best
+
+
+@kernel
+def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Array, c: Array) -> None:
+    """lemma:subgradient: c = d(mean, lam) per sample at the nearest means lam of one alternative.
+
+    A supergradient of its cost at w; 0 in the cells it does not touch.
+    """
+    r, mean = spec.region, work.mean
+    c[:, :] = 0.0
+    if leader == NONE:
+        inner.enter(spec.code, r, piece, v, mean, work.lam_k, work.scratch)
+    elif piece == leader:
+        inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
+    else:
+        inner.beat(
+            spec.code, r, spec.shares, leader, piece, v, mean, work.lam_i, work.lam_k, work.scratch
+        )  # fmt: skip
+        _fill(spec, state, work, leader, work.lam_i, c)
+    _fill(spec, state, work, piece, work.lam_k, c)
+
+
+@kernel
+def need_where_no_slope(spec: Spec, state: State, leader: int, piece: int, c: Array) -> None:
+    """Where the piece's alternative costs nothing: slopes 1/N in the cells of its policies.
+
+    A tie, or an estimate exactly on its bound, has no slope to climb, and only more samples resolve it.
+    """
+    if dot(c, c) > 0.0:
+        return
+    for g in range(spec.phi.shape[0]):
+        c[g, piece] = 1.0 / max(count(state, piece, g), 1.0)
+        if leader != NONE:
+            c[g, leader] = 1.0 / max(count(state, leader, g), 1.0)
+
+
+@kernel
+def _fill(spec: Spec, state: State, work: Work, k: int, lam: Array, c: Array) -> None:
+    for g in range(spec.phi.shape[0]):
+        phi = dispersion(spec, state, work.pooled[0], g, k)
+        slope = divergence(spec.code, work.mean[g, k], lam[g]) / phi
+        c[g, k] = slope if math.isfinite(slope) else 0.0
+
+
+@kernel(apart=True)
+def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
+    """lemma:optimization_convergence: w <- P(w + alpha c), P projects onto the weights of the mode."""
+    groups, policies = w.shape
+    if spec.mode == ACTIVE or spec.mode == PROPORTIONAL:
+        for g in range(groups):
+            for k in range(policies):
+                w[g, k] += alpha * c[g, k]
+            if spec.mode == PROPORTIONAL:
+                project(w[g], spec.arrivals[g])
+        if spec.mode == ACTIVE:
+            project(w.reshape(groups * policies), 1.0)
+        return
+    # agnostic: policies climb by their mean slope; c is no longer needed, so its first row holds them
+    rows = c[0]
+    for k in range(policies):
+        slope, weight = row_slope(spec, c, k), 0.0
+        for g in range(groups):
+            weight += w[g, k]
+        rows[k] = weight + alpha * slope
+    project(rows, 1.0)
+    for g in range(groups):
+        for k in range(policies):
+            w[g, k] = spec.arrivals[g] * rows[k]
+
+
+@kernel
+def project(x: Array, total: float) -> None:
+    """The nearest point of {x >= 0, sum x = total}, in place (Michelot 1986; at most x.size rounds)."""
+    cut, kept = -math.inf, x.size + 1
+    while True:
+        inside, above = 0, 0.0
+        for j in range(x.size):
+            if x[j] > cut:
+                inside += 1
+                above += x[j]
+        if inside >= kept:  # rounding may lower the cut by a hair: without ">" two sets could take turns
+            break
+        kept, cut = inside, (above - total) / inside
+    for j in range(x.size):
+        x[j] = max(x[j] - cut, 0.0)
+
+
+@kernel(apart=True)
+def climb_directed(spec: Spec, w: Array, c: Array, share: float) -> None:
+    """w <- (1 - share) w + share h, h = w c / w.c: cells gain in proportion to the evidence they carry.
+
+    The fixed point is the optimal weights. In the other modes a column (a policy) gains by its slope less the
+    column's (the table's) mean slope, so that w stays a weight the mode allows.
+    """
+    groups, policies = w.shape
+    worth = dot(w, c)
+    if not 0.0 < worth < math.inf:
+        return
+    for g in range(groups):
+        mean, step = 1.0, share
+        if spec.mode == PROPORTIONAL:
+            mean = 0.0
+            for k in range(policies):
+                mean += w[g, k] * c[g, k] / (worth * spec.arrivals[g])
+            step = min(share, 0.5 * spec.arrivals[g])  # mean <= 1 / arrivals, and no weight may turn negative
+        for k in range(policies):
+            slope = c[g, k] if spec.mode == ACTIVE or spec.mode == PROPORTIONAL else row_slope(spec, c, k)
+            w[g, k] *= 1.0 + step * (slope / worth - mean)
+
+
+@kernel
+def row_slope(spec: Spec, c: Array, k: int) -> float:
+    """Agnostic mode: what one more sample of policy k is worth, its group still unknown."""
+    total = 0.0
+    for g in range(spec.phi.shape[0]):
+        total += spec.arrivals[g] * c[g, k]
+    return total
+
+
+@kernel
+def dot(a: Array, b: Array) -> float:
+    """Sum of the products of two tables."""
+    total = 0.0
+    for g in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            total += a[g, k] * b[g, k]
+    return total
+
+
+@kernel
+def add(total: Array, part: Array) -> None:
+    """Add a table to another."""
+    for g in range(total.shape[0]):
+        for k in range(total.shape[1]):
+            total[g, k] += part[g, k]
+
+
+@kernel
+def normalise(table: Array) -> None:
+    """Scale a table to the sum 1."""
+    total = 0.0
+    for g in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            total += table[g, k]
+    for g in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            table[g, k] /= total

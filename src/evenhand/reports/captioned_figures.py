@@ -1,0 +1,151 @@
+"""Pictures as files: SVG, PNG, and the table behind them as CSV.
+
+From rows to pictures: each drawing with its sentence and the table behind it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from evenhand.reports.figures.allocation import allocation
+from evenhand.reports.figures.duration import duration
+from evenhand.reports.figures.evidence import evidence
+from evenhand.reports.figures.floors import floors
+from evenhand.reports.figures.save import png, svg
+from evenhand.reports.figures.style import WIDE, number, percent
+from evenhand.reports.figures.success import success
+from evenhand.reports.page_parts import Field, Picture, Table, table
+from evenhand.reports.rows import Duration, Estimate, Evidence, Share, Standing, Success, in_order
+
+# what a spreadsheet would take for the start of a formula
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
+
+
+def save_picture(picture: Picture, folder: Path, name: str) -> list[Path]:
+    """The picture as name.svg and name.png, and its table as name.csv."""
+    canvas = picture.draw(WIDE)
+    drawn, painted, tabled = (folder / f"{name}{suffix}" for suffix in (".svg", ".png", ".csv"))
+    drawn.write_text(svg(canvas, name), encoding="utf-8")
+    painted.write_bytes(png(canvas))
+    write_csv(picture.table, tabled)
+    return [drawn, painted, tabled]
+
+
+def write_csv(table: Table, path: Path) -> None:
+    """A table for spreadsheets: text that looks like a formula is marked as text, numbers stay numbers."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(table.columns)
+        writer.writerows([[_safe(value) for value in row] for row in table.rows])
+
+
+def _safe(value: Field) -> Field:
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return value
+
+
+EVIDENCE_ROWS = 24  # a table that long fits a page; the drawing has every row
+
+
+def floors_picture(
+    estimates: Sequence[Estimate], standings: Sequence[Standing], what: str = "Every group against its bound"
+) -> Picture:
+    """Estimates with intervals against floors and caps."""
+    ordered = in_order(estimates, standings)
+    bounded = [name for name in ("floor", "cap") if any(getattr(e, name) is not None for e in ordered)]
+    known = all(e.known for e in ordered)
+    columns = ["policy", "group", *([] if known else ["n"]), "mean", *([] if known else ["low", "high"])]
+    columns += [*bounded, "verdict"]
+    rows: list[list[Field]] = [[getattr(e, name) for name in columns] for e in ordered]
+    said = [
+        f"{sum(e.verdict == verdict for e in ordered)} {verdict}"
+        for verdict in ("met", "failed", "undecided")
+    ]
+    return Picture(
+        "floors", what, f"Of {len(ordered)} cells: {', '.join(said)}.", partial(floors, ordered, standings),
+        table("Mean and verdict of every cell" if known else "Estimate, interval and verdict of every cell",
+              ["samples" if name == "n" else name for name in columns], rows),
+    )  # fmt: skip
+
+
+def allocation_picture(
+    shares: Sequence[Share],
+    standings: Sequence[Standing],
+    what: str = "Where samples go",
+    aim: str = "the share intended",
+) -> Picture:
+    """Shares of samples as a heat map; `aim` says what the second share of a cell is."""
+    ordered = in_order(shares, standings)
+    most = max(ordered, key=lambda s: s.share)
+    extra = [name for name in ("intended", "n") if any(getattr(s, name) is not None for s in ordered)]
+    titles = {"intended": f"share: {aim}", "n": "samples"}
+    rows = [[s.policy, s.group, s.share, *(getattr(s, name) for name in extra)] for s in ordered]
+    says = f"The largest share, {percent(most.share)}, is that of {most.policy} in {most.group}."
+    if most.share == 0.0:
+        says = "There are no samples yet."
+    elif sum(percent(s.share) == percent(most.share) for s in ordered) > 1:
+        says = f"The largest share of a cell is {percent(most.share)}."
+    return Picture(
+        "allocation", what, says, partial(allocation, ordered, standings, aim=aim),
+        table("Share of samples of every cell",
+              ["policy", "group", "share", *(titles[name] for name in extra)], rows),
+    )  # fmt: skip
+
+
+def evidence_picture(rows: Sequence[Evidence], what: str = "Evidence over time") -> Picture:
+    """The weakest comparison's evidence against the line it must reach."""
+    last = rows[-1]
+    says = (
+        f"After {last.samples:,} samples the evidence is {number(last.evidence, 2)} of "
+        f"{number(last.needed, 2)} nats; the hardest comparison is: {last.weakest}."
+    )
+    step = max(1, -(-len(rows) // EVIDENCE_ROWS))
+    shown = [*rows[:-1:step], last]
+    return Picture(
+        "evidence", what, says, partial(evidence, rows),
+        table("Evidence of the weakest comparison, in nats",
+              ["samples", "evidence", "needed", "weakest comparison"],
+              [[r.samples, r.evidence, r.needed, r.weakest] for r in shown]),
+    )  # fmt: skip
+
+
+def duration_picture(rows: Sequence[Duration], what: str = "How long it takes") -> Picture:
+    """The distribution of samples to a decision."""
+    chances = [chance for chance, _ in rows[0].quantiles]
+    return Picture(
+        "duration", what, _halves(rows), partial(duration, rows),
+        table("Samples by which so many of the runs are done",
+              ["procedure", *(f"{chance:.0%}" for chance in chances), "reached the cap", "nobody below"],
+              [[row.name, *(q for _, q in row.quantiles), row.unfinished, row.bound] for row in rows]),
+    )  # fmt: skip
+
+
+def success_picture(rows: Sequence[Success], what: str = "How often the answer is right") -> Picture:
+    """Success curves over samples."""
+    ends = {row.name: row for row in sorted(rows, key=lambda row: row.samples)}
+    says = ", ".join(
+        f"{name}: {percent(row.rate)} right after {row.samples:,} samples" for name, row in ends.items()
+    )
+    return Picture(
+        "success", what, f"{says}.", partial(success, rows),
+        table("Share of runs with the right answer, and its interval",
+              ["procedure", "samples", "right", "low", "high"],
+              [[r.name, r.samples, r.rate, r.low, r.high] for r in rows]),
+    )  # fmt: skip
+
+
+def _halves(rows: Sequence[Duration]) -> str:
+    """By when half of the runs have ended: each by its name, many by their range."""
+    if len(rows) <= 3:
+        halves = [f"{row.name}: half of the runs end by {number(_median(row))}" for row in rows]
+        return f"{', '.join(halves)}."
+    low, high = min(map(_median, rows)), max(map(_median, rows))
+    return f"Half of the runs end by {number(low)} at the fastest and by {number(high)} at the slowest."
+
+
+def _median(row: Duration) -> float:
+    return next((samples for chance, samples in row.quantiles if chance >= 0.5), row.quantiles[-1][1])

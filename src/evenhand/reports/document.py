@@ -1,0 +1,189 @@
+"""Report: one page about a plan, simulations, an experiment, a verdict, or several of them.
+
+report(plan, runs, trial).save("trial.html")     # .html, .md or .json by the name
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import BadInput
+from evenhand.reports.guarantees import SOURCES, Methods, methods
+from evenhand.reports.page_parts import Picture, Section, text
+from evenhand.study import Study, dumps
+
+# what a reader wants to know first: how it stands, then what was expected, then what it must cost
+ORDER = ("experiment", "verdict", "dossier", "runs", "plan")
+GLOSSARY = {
+    "met, failed, undecided": (
+        "The evidence shows that the mean reaches its bound; that it does not; neither, so far."
+    ),
+    "leads": "Has the best overall mean among the policies whose estimates meet the requirement.",
+    "evidence": (
+        "How strongly the data speak against the weakest of the ways in which the answer could be wrong, in "
+        "nats: one nat more is a factor of 2.7 in odds."
+    ),
+    "interval": "The means that the data do not speak against at the stated risk, whenever one looks.",
+    "share": "The part of the population that a group makes up, or of the samples that a cell received.",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page: sections in the order they were given, and the studies they belong to."""
+
+    sections: tuple[Section, ...]
+    studies: tuple[Study, ...]
+    title: str
+    brand: str = "report"
+    recipe: str = ""  # what the page can be rebuilt from, where it can
+
+    @cached_property
+    def opening(self) -> Section:
+        """The section whose sentence opens the page."""
+        return min(self.sections, key=lambda section: ORDER.index(section.kind))
+
+    @cached_property
+    def methods(self) -> tuple[Methods, ...]:
+        """What is guaranteed, once for every different procedure."""
+        own = [section.methods for section in self.sections if section.methods is not None]
+        by_rule = [methods(study.problem, study.procedure) for study in self.studies]
+        return tuple(dict.fromkeys(own if len(own) == len(self.sections) else [*by_rule, *own]))
+
+    @property
+    def sources(self) -> list[str]:
+        """What the methods rest on, each once."""
+        return [
+            SOURCES[key] for key in dict.fromkeys(key for method in self.methods for key in method.sources)
+        ]
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """Seeds, hashes and versions."""
+        found = [fact for section in self.sections for fact in section.facts]
+        found += [
+            (f"study {_label(study, number, self.studies)}".strip(), study.content_hash)
+            for number, study in enumerate(self.studies)
+        ]
+        return list(dict.fromkeys([*found, *versions()]))
+
+    @property
+    def protocols(self) -> list[tuple[str, str]]:
+        """The studies as they are written."""
+        return [
+            (f"Study {_label(study, number, self.studies)}".strip(), dumps(study))
+            for number, study in enumerate(self.studies)
+        ]
+
+    @property
+    def code(self) -> str:
+        """The commands that make this page again."""
+        return "\n".join(dict.fromkeys(section.code for section in self.sections if section.code))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every number on the page, for JSON."""
+        return {
+            "title": self.title,
+            "summary": text(self.opening.lead),
+            "sections": [
+                {"kind": s.kind, "title": s.title, "summary": text(s.lead), "notes": list(map(text, s.notes))}
+                | dict(s.numbers)
+                for s in self.sections
+            ],
+            "guarantees": [method.guarantee for method in self.methods],
+            "studies": [study.to_dict() for study in self.studies],
+            "facts": dict(self.facts),
+        }  # fmt: skip
+
+    def json(self) -> str:
+        """The numbers as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def html(self) -> str:
+        """The page as one self-contained HTML file."""
+        from evenhand.reports.html import render
+
+        return render(self)
+
+    def markdown(self) -> str:
+        """The page as Markdown."""
+        from evenhand.reports.markdown import render
+
+        return render(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page; what it is written as follows from the name."""
+        path = page_path(path)
+        forms = {".html": self.html, ".htm": self.html, ".md": self.markdown, ".json": self.json}
+        content = forms[path.suffix.lower()]()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+        except OSError as problem:
+            raise BadInput(f"the report cannot be written to {path}: {problem.strerror}.") from None
+        return path
+
+    def save_figures(self, folder: str | Path) -> list[Path]:
+        """Every picture as SVG and PNG, and the table behind it as CSV."""
+        from evenhand.reports.captioned_figures import save_picture
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        return [path for name, picture in self.pictures() for path in save_picture(picture, folder, name)]
+
+    def pictures(self) -> list[tuple[str, Picture]]:
+        """Every picture with a name of its own."""
+        many = len(self.sections) > 1
+        return [
+            (f"{number}-{section.kind}-{picture.name}" if many else picture.name, picture)
+            for number, section in enumerate(self.sections, start=1)
+            for picture in section.pictures
+        ]
+
+    def download(self) -> str:
+        """The JSON as an address that needs no network."""
+        return "data:application/json;base64," + base64.b64encode(self.json().encode()).decode()
+
+
+def report(*sources: Any, title: str | None = None) -> Report:
+    """A page about these: plans, runs, experiments, verdicts, studies, in any number and order."""
+    from evenhand.reports.sections import sections_of
+
+    if not sources:
+        raise BadInput("a report needs at least one plan, runs, experiment or verdict; it got none.")
+    found = [pair for source in sources for pair in sections_of(source)]
+    studies = tuple({study.content_hash: study for _, study in found}.values())
+    named = (
+        title
+        or next((study.title for study in studies if study.title), "")
+        or "Choosing one policy for everyone"
+    )
+    return Report(tuple(section for section, _ in found), studies, named)
+
+
+def page_path(name: str | Path) -> Path:
+    """Where a page can be written, by its name; to be asked before the work."""
+    path = Path(name)
+    if path.suffix.lower() not in (".html", ".htm", ".md", ".json"):
+        raise BadInput(f"a report is saved as .html, .md or .json; got {path.name!r}.")
+    return path
+
+
+def versions() -> list[tuple[str, str]]:
+    """What the numbers were made with."""
+    made = [("evenhand", installed("evenhand")), ("python", platform.python_version())]
+    return made + [(name, installed(name)) for name in ("numpy", "numba", "scipy")]
+
+
+def _label(study: Study, number: int, studies: Sequence[Study]) -> str:
+    if len(studies) == 1:
+        return ""
+    return study.title or str(number + 1)

@@ -1,0 +1,181 @@
+"""The main picture: every policy in every group against the floor, with its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evenhand.reports.figures.style import (  # fmt: skip
+    BAND,
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    RULE,
+    SMALL,
+    TEXT,
+    VERDICT_COLOUR,
+    WIDE,
+    Canvas,
+    Scale,
+    number,
+    text_width,
+)
+from evenhand.reports.rows import FAILED, MET, Estimate, Standing, in_order
+
+ROW, GAP, TOP, FOOT = 24.0, 14.0, 58.0, 44.0
+POLICY_WORDS = {MET: "meets", FAILED: "fails", "undecided": "undecided"}
+
+
+class _Page(NamedTuple):
+    """Where things stand: the gutters left and right of the plot, and what there is room for."""
+
+    left: float
+    right: float
+    roomy: bool  # names beside the plot, verdicts in words; otherwise names above, symbols alone
+
+
+def floors(estimates: Sequence[Estimate], standings: Sequence[Standing], width: int = WIDE) -> Canvas:
+    """A block per policy, best first: its overall mean as a diamond, a dot and interval per group."""
+    standings = sorted(standings, key=lambda s: s.place)
+    estimates = in_order(estimates, standings)
+    roomy = width >= 560
+    page = _Page(
+        left=_gutter(estimates, standings, roomy), right=width - (164.0 if roomy else 34.0), roomy=roomy
+    )
+    blocks = [[e for e in estimates if e.policy == s.policy] for s in standings]
+    lines = sum(len(block) + (1 if roomy else 2) for block in blocks)
+    canvas = Canvas(width, TOP + lines * ROW + len(blocks) * GAP + FOOT)
+    scale = _scale(estimates, standings, page)
+    bottom = canvas.height - FOOT
+    _axis(canvas, scale, bottom, 7 if roomy else 4)
+    common = _common_bounds(estimates)
+    y = TOP
+    bands = []
+    for standing, block in zip(standings, blocks, strict=True):
+        height = (len(block) + (1 if roomy else 2)) * ROW + GAP
+        if standing.leads:
+            canvas.box(0, y, width, height, BAND)
+        bands.append((y + GAP / 2, standing, block))
+        y += height
+    for label, bound in common:
+        canvas.line([scale.at(bound)] * 2, [TOP - 4, bottom], ORANGE, 2.0)
+        canvas.text(scale.at(bound), TOP - 14, f"{label} {number(bound)}", size=SMALL, anchor="center")
+    for y, standing, block in bands:
+        _block(canvas, scale, page, y, standing, block, bounds_differ=not common)
+    bounded = any(e.floor is not None or e.cap is not None for e in estimates)
+    _legend(canvas, bounded, sampled=not all(e.known for e in estimates))
+    return canvas
+
+
+def _block(
+    canvas: Canvas,
+    scale: Scale,
+    page: _Page,
+    y: float,
+    standing: Standing,
+    block: Sequence[Estimate],
+    bounds_differ: bool,
+) -> None:
+    """One policy: its name and overall mean, then its groups."""
+    faded = standing.verdict == FAILED
+    ink, alpha = (GREY, 0.6) if faded else (INK, 1.0)
+    middle = y + ROW / 2
+    room = page.left - 14 if page.roomy else canvas.width - 120
+    canvas.text(8, middle, standing.policy, colour=ink, bold=standing.leads, room=room)
+    words = POLICY_WORDS[standing.verdict]
+    if page.roomy:
+        canvas.text(page.right + 40, middle, words, colour=ink, bold=standing.leads, size=SMALL)
+    else:
+        canvas.text(canvas.width - 8, middle, words, colour=ink, size=SMALL, anchor="right")
+        y, middle = y + ROW, middle + ROW
+        canvas.text(16, middle, "overall", colour=GREY, size=SMALL)
+    if standing.mean is not None:
+        canvas.diamond(scale.clipped(standing.mean), middle, BLUE if standing.leads else ink, alpha=alpha)
+    for estimate in block:
+        y += ROW
+        _cell(canvas, scale, page, y + ROW / 2, estimate, alpha, bounds_differ)
+
+
+def _cell(
+    canvas: Canvas, scale: Scale, page: _Page, y: float, cell: Estimate, alpha: float, bounds_differ: bool
+) -> None:
+    """One group: its interval, dot, verdict, and how many samples stand behind them."""
+    canvas.text(16, y, cell.group, colour=GREY, size=SMALL, room=page.left - 24)
+    colour = VERDICT_COLOUR[cell.verdict]
+    alpha = 1.0 if cell.verdict == FAILED else alpha  # why the policy is faded stays plain to see
+    low = scale.low if cell.low is None else cell.low
+    high = scale.high if cell.high is None else cell.high
+    if cell.mean is not None and low < high and low <= scale.high and high >= scale.low:
+        canvas.line([scale.clipped(low), scale.clipped(high)], [y, y], colour, 2.2, alpha=alpha)
+        for end, beyond in ((low, low < scale.low), (high, high > scale.high)):
+            if not beyond:
+                canvas.line([scale.at(end)] * 2, [y - 4, y + 4], colour, 2.2, alpha=alpha)
+    for bound in (cell.floor, cell.cap):
+        if bounds_differ and bound is not None and scale.low <= bound <= scale.high:
+            canvas.line([scale.at(bound)] * 2, [y - ROW / 2 + 2, y + ROW / 2 - 2], ORANGE, 2.4)
+    if cell.mean is not None:
+        canvas.verdict(scale.clipped(cell.mean), y, cell.verdict, alpha=alpha)
+    canvas.verdict(page.right + 22, y, cell.verdict, alpha=alpha)
+    if page.roomy:
+        canvas.text(page.right + 40, y, cell.verdict, colour=GREY if alpha < 1 else INK, size=SMALL)
+        if not cell.known:
+            canvas.text(canvas.width - 8, y, f"{cell.n:,}", colour=GREY, size=SMALL, anchor="right")
+
+
+def _gutter(estimates: Sequence[Estimate], standings: Sequence[Standing], roomy: bool) -> float:
+    """Room for the names at the left, within reason."""
+    groups = max((text_width(e.group, SMALL) + 16 for e in estimates), default=0.0)
+    if not roomy:
+        return min(max(groups, 60.0), 120.0) + 12
+    names = max(text_width(s.policy, TEXT, s.leads) for s in standings)
+    return min(max(groups, names + 8, 90.0), 220.0) + 16
+
+
+def _scale(estimates: Sequence[Estimate], standings: Sequence[Standing], page: _Page) -> Scale:
+    """Wide enough for every mean and bound; a hopelessly wide interval runs off the edge."""
+    core = [x for e in estimates for x in (e.mean, e.floor, e.cap) if x is not None]
+    core += [s.mean for s in standings if s.mean is not None]
+    ends = [x for e in estimates for x in (e.low, e.high) if x is not None]
+    if not core:
+        core = ends or [0.0, 1.0]
+    low, high = min(core), max(core)
+    slack = 0.75 * (high - low) or max(0.5 * abs(high), 0.5)
+    low, high = max(min([low, *ends]), low - slack), min(max([high, *ends]), high + slack)
+    edge = 0.03 * (high - low)
+    return Scale(low - edge, high + edge, page.left, page.right)
+
+
+def _common_bounds(estimates: Sequence[Estimate]) -> list[tuple[str, float]]:
+    """The floor and cap that all cells share, if they share one."""
+    found = []
+    for label, values in (("floor", {e.floor for e in estimates}), ("cap", {e.cap for e in estimates})):
+        if len(values) == 1 and (bound := values.pop()) is not None:
+            found.append((label, bound))
+    return found
+
+
+def _axis(canvas: Canvas, scale: Scale, bottom: float, at_most: int) -> None:
+    for value, label in scale.ticks(at_most):
+        x = scale.at(value)
+        canvas.line([x, x], [TOP, bottom], RULE, 0.8)
+        canvas.text(x, bottom + 14, label, colour=GREY, size=SMALL, anchor="center")
+    canvas.text(
+        (scale.start + scale.end) / 2, bottom + 32, "mean outcome", colour=GREY, size=SMALL, anchor="center"
+    )
+
+
+def _legend(canvas: Canvas, bounded: bool, sampled: bool) -> None:
+    x, y = 12.0, 14.0
+    for verdict in ("met", "failed", "undecided"):
+        canvas.verdict(x, y, verdict)
+        canvas.text(x + 10, y, verdict, colour=GREY, size=SMALL)
+        x += text_width(verdict, SMALL) + 32
+    canvas.diamond(x, y, INK)
+    canvas.text(x + 10, y, "overall", colour=GREY, size=SMALL)
+    x += text_width("overall", SMALL) + 32
+    if bounded:
+        canvas.line([x, x], [y - 7, y + 7], ORANGE, 2.0)
+        canvas.text(x + 10, y, "bound", colour=GREY, size=SMALL)
+    if sampled and canvas.width >= 560:
+        canvas.text(canvas.width - 8, y, "samples", colour=GREY, size=SMALL, anchor="right")

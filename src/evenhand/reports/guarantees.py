@@ -1,0 +1,203 @@
+"""What each stopping rule guarantees, exactly, and where it comes from."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from evenhand.model.problem import Problem
+from evenhand.procedure.evidence.by_family import wrong_answers
+from evenhand.procedure.spec import Budget, Calibrated, Procedure, is_unproven
+
+SOURCES = {
+    "paper": (
+        "T. Zhu, Y. Wu, Z. Zheng. Selection of the Best Policy under Fairness Constraints for Subpopulations."
+    ),
+    "ville": "J. Ville. Étude critique de la notion de collectif. Gauthier-Villars, 1939.",
+    "ramdas": (
+        "A. Ramdas, P. Grünwald, V. Vovk, G. Shafer. Game-theoretic statistics and safe anytime-valid "
+        "inference. Statistical Science 38(4), 2023."
+    ),
+    "howard": (
+        "S. R. Howard, A. Ramdas, J. McAuliffe, J. Sekhon. Time-uniform, nonparametric, nonasymptotic "
+        "confidence sequences. Annals of Statistics 49(2), 2021."
+    ),
+    "kaufmann": (
+        "E. Kaufmann, W. M. Koolen. Mixture martingales revisited with applications to sequential tests and "
+        "confidence intervals. Journal of Machine Learning Research 22(246), 2021."
+    ),
+    "garivier": "A. Garivier, E. Kaufmann. Optimal best arm identification with fixed confidence. COLT 2016.",
+    "qin": (
+        "C. Qin, W. You. Dual-directed algorithm design for efficient pure exploration. "
+        "Operations Research, 2025."
+    ),
+    "russac": (
+        "Y. Russac, C. Katsimerou, D. Bohle, O. Cappé, A. Garivier, W. M. Koolen. A/B/n testing with control "
+        "in the presence of subpopulations. NeurIPS 2021."
+    ),
+    "clopper": (
+        "C. J. Clopper, E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of "
+        "the binomial. Biometrika 26(4), 1934."
+    ),
+    "mickey": (
+        "M. R. Mickey, M. B. Brown. Bounds on the distribution functions of the Behrens-Fisher statistic. "
+        "Annals of Mathematical Statistics 37(3), 1966."
+    ),
+    "berger": (
+        "R. L. Berger, D. D. Boos. P values maximized over a confidence set for the nuisance parameter. "
+        "Journal of the American Statistical Association 89(427), 1994."
+    ),
+}
+
+ASSUMPTIONS = {
+    "gaussian": "outcomes are Gaussian (or sub-Gaussian) with the stated standard deviation",
+    "gaussian-unknown": "outcomes are Gaussian with a constant variance in each cell, known or not",
+    "bernoulli": "outcomes are 0 or 1",
+    "binomial": "outcomes count successes in the stated number of trials",
+    "poisson": "outcomes are Poisson counts",
+    "exponential": "outcomes are exponential",
+    "gamma": "outcomes follow a gamma law with the stated shape",
+    "bounded": "outcomes lie between the stated limits, whatever their distribution",
+}
+
+MODES = {
+    "active": "The procedure chooses policy and group of every sample",
+    "proportional": "Groups arrive by themselves; the procedure chooses the policy once it knows the group",
+    "agnostic": "The procedure chooses the policy; the group is known only with the outcome",
+}
+
+
+class Methods(NamedTuple):
+    """The one-line guarantee, the text (blank lines between paragraphs), and the sources it rests on."""
+
+    guarantee: str
+    text: str
+    sources: tuple[str, ...]
+
+
+def methods(problem: Problem, procedure: Procedure) -> Methods:
+    """How the answer was (or will be) reached, and what may be claimed for it."""
+    rule = _rule(problem, procedure)
+    sampling = f"{MODES[problem.mode]}, by the rule {procedure.sampling_name}."
+    text = f"{_question(problem)} {sampling}\n\n{rule.text}\n\n{_assumptions(problem)}"
+    modes = () if problem.mode == "active" else ("russac",)
+    return Methods(rule.guarantee, text, ("paper", *rule.sources, *modes))
+
+
+def fixed_methods(problem: Problem, delta: float) -> Methods:
+    """How one look at a fixed sample was judged, and what may be claimed for it."""
+    many = wrong_answers(problem.standard.region, len(problem.policies))
+    text = (
+        "Each of the conditions that the answer rests on is tested by a p-value that holds at every size: "
+        "exact for a single cell; for comparisons of several cells exact or a proven upper bound. "
+        f"There are {many} wrong answers, so every test has level {delta:.6g}/{many} = {delta / many:.4g}, "
+        f"that is {math.log(many / delta):.4g} nats of evidence -ln p."
+    )
+    return Methods(
+        f"One look at a fixed sample: the probability of a wrong answer is at most {delta:.6g} if the size "
+        "of every cell was fixed before any outcome was seen. It does not hold for data watched as they "
+        "came.",
+        f"{_question(problem)}\n\n{text}\n\n{_assumptions(problem)}",
+        ("paper", "clopper", "mickey", "berger"),
+    )
+
+
+def _question(problem: Problem) -> str:
+    return (
+        f"The question: which of {len(problem.policies)} policies has the best mean outcome over the whole "
+        f"population ({len(problem.groups)} groups, weighted by their shares) among those that "
+        f"{problem.constraint.describe()}?"
+    )
+
+
+def _assumptions(problem: Problem) -> str:
+    return (
+        f"All of this assumes that {ASSUMPTIONS[problem.family.name]}, that no cell's mean "
+        "drifts, and that an outcome does not depend on when it was asked for. The guarantee is about the "
+        "groups and the outcome named here. It says nothing of groups that were not named, of other "
+        "outcomes, or of a population with other shares."
+    )
+
+
+def _rule(problem: Problem, procedure: Procedure) -> Methods:
+    """What the stopping rule promises, why, and who showed it."""
+    stopping = procedure.stopping
+    if isinstance(stopping, Budget):
+        return _budget(stopping)
+    if isinstance(stopping, Calibrated):
+        return _calibrated(stopping, procedure.delta)
+    if stopping == "stylised":
+        return _stylised(procedure.delta)
+    if is_unproven(problem, procedure):
+        return _unproven()
+    if stopping == "kaufmann-koolen":
+        return _kaufmann_koolen(procedure.delta)
+    return _certified(problem, procedure.delta)
+
+
+def _certified(problem: Problem, delta: float) -> Methods:
+    many = wrong_answers(problem.standard.region, len(problem.policies))
+    return Methods(
+        _always(delta),
+        "For every way the answer could be wrong there is an e-process: a betting score whose expected value "
+        "is at most 1 if that way is the truth, however samples are chosen and whenever one looks. The "
+        f"answer is given when each of them reaches {many}/{delta:.6g} = {many / delta:,.6g}, that is "
+        f"{math.log(many / delta):.4g} nats. There are {many} wrong answers, and by Ville's inequality each "
+        f"is ever given with probability at most {delta:.6g}/{many}.",
+        ("ville", "ramdas", "howard", "qin"),
+    )
+
+
+def _kaufmann_koolen(delta: float) -> Methods:
+    return Methods(
+        _always(delta),
+        "The likelihood-ratio evidence of each comparison must pass the bound of Kaufmann and Koolen "
+        "for the cells of that comparison, with a union over the possible wrong answers.",
+        ("kaufmann", "garivier"),
+    )
+
+
+def _unproven() -> Methods:
+    return Methods(
+        "No guarantee: the threshold of Kaufmann and Koolen is proved for a variance that is known, and here "
+        "it was estimated.",
+        "The likelihood-ratio evidence of each comparison, with estimated variances, must pass the bound of "
+        "Kaufmann and Koolen for known ones. The pair is refused for new experiments.",
+        ("kaufmann", "garivier"),
+    )
+
+
+def _stylised(delta: float) -> Methods:
+    return Methods(
+        f"Heuristic: the threshold ln((1 + ln t)/{delta:.6g}) is customary; no proof bounds its error by "
+        f"{delta:.6g}.",
+        "After t samples the likelihood-ratio evidence of the weakest comparison must pass "
+        "ln((1 + ln t)/delta).",
+        ("garivier",),
+    )
+
+
+def _calibrated(stopping: Calibrated, delta: float) -> Methods:
+    return Methods(
+        "By simulation: in the scenarios it was calibrated on, a wrong answer is given with probability at "
+        f"most {delta:.6g}, up to the simulation's own error. Nothing is claimed beyond those scenarios.",
+        f"The likelihood-ratio evidence must pass {stopping.threshold:.4g} nats above an allowance for "
+        "repeated looks that grows slowly with the samples; the threshold was found by simulation.",
+        ("garivier",),
+    )
+
+
+def _budget(stopping: Budget) -> Methods:
+    return Methods(
+        f"No error guarantee: sampling ends after {stopping.samples:,} samples, with the best estimate.",
+        "Sampling ends at a fixed budget. The evidence reached is reported and may be looked at any time, "
+        "but nothing makes it large.",
+        ("ramdas",),
+    )
+
+
+def _always(delta: float) -> str:
+    return (
+        f"Certified: the probability that a wrong answer is ever given is at most {delta:.6g}, for any "
+        "number of looks and any way of choosing the next sample."
+    )

@@ -1,0 +1,39 @@
+"""From a noun to a section: what the page says about a plan, runs, a verdict, an experiment or a study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evenhand.errors import BadInput
+from evenhand.reports.page_parts import Section
+from evenhand.study import Study
+
+
+def sections_of(source: Any) -> list[tuple[Section, Study]]:
+    """The sections a source gives, each with the study it belongs to. Only the rooms it needs are opened."""
+    kind = type(source).__name__
+    if kind == "Plan":
+        from evenhand.reports.sections.plan import plan_section
+
+        return [plan_section(source)]
+    if kind in ("Runs", "Comparison"):
+        from evenhand.reports.sections.runs import runs_section
+
+        return [runs_section(source)]
+    if kind in ("Verdict", "Evaluation"):
+        from evenhand.reports.sections.verdict import verdict_section
+
+        return [verdict_section(source.verdict if kind == "Evaluation" else source)]
+    if kind == "Experiment":
+        from evenhand.reports.sections.experiment import experiment_section
+
+        return [experiment_section(source)]
+    if isinstance(source, Study):
+        from evenhand.reports.sections.plan import plan_section
+        from evenhand.theory.plan import plan
+
+        return [plan_section(plan(source.problem, source.means()), source)]
+    raise BadInput(
+        "a report takes plans, runs, comparisons, experiments, verdicts, evaluations and studies; "
+        f"got a {kind}."
+    )

@@ -1,0 +1,70 @@
+"""What several sources share: standings, estimates and shares from tables, histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.model.problem import Problem
+from evenhand.reports.rows import FAILED, MET, Bar, Estimate, Share, Standing
+
+CHANCES = (0.5, 0.7, 0.8, 0.9)
+BARS = 40
+
+
+def true_standings(problem: Problem, means: ArrayLike, answer: str | None) -> list[Standing]:
+    """Policies by their assumed means: who meets the requirement is known then."""
+    table = np.asarray(means, dtype=float)
+    scores, feasible = problem.scores(table), problem.feasible(table)
+    order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
+    return [
+        Standing(name, float(scores[k]), MET if feasible[k] else FAILED, order.index(k) + 1, name == answer)
+        for k, name in enumerate(problem.policies)
+    ]
+
+
+def true_estimates(problem: Problem, means: ArrayLike, standings: Sequence[Standing]) -> list[Estimate]:
+    """Assumed means against their bounds: no samples, no intervals."""
+    table, region, family = np.asarray(means, dtype=float), problem.standard.region, problem.family
+    found = []
+    for k, policy in enumerate(problem.policies):
+        for g, group in enumerate(problem.group_names):
+            floor, cap = (_user(family.low + family.width * b[g, k]) for b in (region.lo, region.hi))
+            mean = float(table[k, g])
+            short = (floor is not None and mean < floor) or (cap is not None and mean > cap)
+            bounded = floor is not None or cap is not None
+            verdict = (FAILED if short else MET) if bounded else standings[k].verdict
+            found.append(Estimate(policy, group, 0, mean, mean, mean, verdict, floor, cap))
+    return found
+
+
+def shares(
+    problem: Problem, real: ArrayLike, intended: ArrayLike | None = None, n: ArrayLike | None = None
+) -> list[Share]:
+    """K x L tables as rows."""
+    table = np.asarray(real, dtype=float)
+    aim = None if intended is None else np.asarray(intended, dtype=float)
+    counts = None if n is None else np.asarray(n)
+    return [
+        Share(
+            policy, group, float(table[k, g]), None if aim is None else float(aim[k, g]),
+            None if counts is None else int(counts[k, g]),
+        )
+        for k, policy in enumerate(problem.policies)
+        for g, group in enumerate(problem.group_names)
+    ]  # fmt: skip
+
+
+def bars(samples: NDArray[np.int64]) -> tuple[Bar, ...]:
+    """A histogram; the last bar holds the farthest tail."""
+    top = float(np.quantile(samples, 0.995)) if len(samples) > 1 else float(samples[0])
+    low = float(samples.min())
+    edges = np.linspace(low, max(top, low + 1.0), BARS + 1)
+    counts, _ = np.histogram(np.minimum(samples, edges[-1]), bins=edges)
+    return tuple(Bar(float(a), float(b), int(c)) for a, b, c in zip(edges, edges[1:], counts, strict=False))
+
+
+def _user(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,127 @@
+"""A verdict as a section: every cell against its bound, what is open, and how to close it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenhand.procedure.spec import is_unproven
+from evenhand.reports.captioned_figures import allocation_picture, floors_picture
+from evenhand.reports.guarantees import fixed_methods
+from evenhand.reports.page_parts import Picture, Section, Strong, Table, Words, table
+from evenhand.reports.rows import Estimate, Standing, plain
+from evenhand.reports.sections.common import shares
+from evenhand.study import Study
+from evenhand.verdicts.judge import Verdict
+from evenhand.verdicts.sentences import bound_word, looser, under_other_bounds
+
+
+def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
+    """What the data say, and what they do not say yet."""
+    estimates, standings = verdict_rows(verdict)
+    said = verdict.words()
+    section = Section(
+        kind="verdict",
+        title="What the data say",
+        lead=(*emphasised(said[0], verdict), *(f" {sentence}" for sentence in said[1:])),
+        notes=notes(verdict),
+        pictures=(floors_picture(estimates, standings), *where(verdict, standings)),
+        tables=tuple(tables(verdict)),
+        numbers=verdict.to_dict() | {"estimates": plain(estimates), "standings": plain(standings)},
+        highlights=highlights(verdict),
+        progress=None if verdict.decided else verdict.progress,
+        facts=_facts(verdict),
+        code="evenhand judge study.toml data.csv" + (" --fixed-sample" if verdict.fixed else ""),
+        methods=fixed_methods(verdict.problem, verdict.procedure.delta) if verdict.fixed else None,
+    )
+    return section, Study(verdict.problem, verdict.procedure)
+
+
+def verdict_rows(verdict: Verdict) -> tuple[list[Estimate], list[Standing]]:
+    """Its cells and policies as rows."""
+    estimates = [
+        Estimate(c.policy, c.group, c.n, c.mean, c.low, c.high, c.verdict, c.floor, c.cap)
+        for c in verdict.cells
+    ]
+    standings = [
+        Standing(p.policy, p.mean, p.verdict, p.place, p.policy == verdict.leader) for p in verdict.policies
+    ]
+    return estimates, standings
+
+
+def emphasised(sentence: str, verdict: Verdict) -> Words:
+    """The sentence with the leader's name set off."""
+    if verdict.leader is None or verdict.leader not in sentence:
+        return (sentence,)
+    before, after = sentence.split(verdict.leader, 1)
+    return tuple(part for part in (before, Strong(verdict.leader), after) if part)
+
+
+def notes(verdict: Verdict) -> tuple[Words, ...]:
+    """What the intervals mean, and what would change the verdict."""
+    intervals = f"{_intervals(verdict)} A bound is met exactly when the interval clears it."
+    return tuple((said,) for said in (intervals, verdict.forecast.basis(), looser(verdict)) if said)
+
+
+def _intervals(verdict: Verdict) -> str:
+    if verdict.exact:
+        return "Everything was evaluated: the means are known, and their intervals are points."
+    share = f"{verdict.coverage:.2%}"
+    if verdict.fixed:
+        return (
+            f"Each interval holds the true mean with probability at least {share}, for one look at data "
+            "whose size was fixed before any outcome was seen. This and the risk hold at every size: nothing "
+            "here is a large-sample approximation."
+        )
+    unproven = is_unproven(verdict.problem, verdict.procedure)
+    if unproven or verdict.procedure.stopping_name not in ("certified", "kaufmann-koolen"):
+        return f"Each interval holds the true mean with probability {share}, nominally: nothing proves it."
+    return f"Each interval holds the true mean with probability at least {share}, however often one looks."
+
+
+def where(verdict: Verdict, standings: list[Standing]) -> list[Picture]:
+    """Where the samples came from, and where the next ones should go."""
+    problem, total = verdict.problem, max(verdict.samples, 1)
+    n = np.array([cell.n for cell in verdict.cells]).reshape(problem.shape)
+    aim = None if verdict.decided or verdict.next is None else verdict.next
+    title = "Where the samples are" + ("" if aim is None else ", and where the next should go")
+    return [allocation_picture(shares(problem, n / total, aim, n), standings, title, "of the next samples")]
+
+
+def tables(verdict: Verdict) -> list[Table]:
+    """Further samples by chance; the decision under other bounds."""
+    found = []
+    if verdict.forecast.runs:
+        found.append(
+            table(
+                "Further samples until the decision: a forecast under a flat prior",
+                ["chance to have decided", "further samples"],
+                verdict.forecast.rows(),
+            )
+        )
+    if verdict.alternatives:
+        word = bound_word(verdict)
+        spans = under_other_bounds(verdict)
+        found.append(table(f"What the same data say under another {word}", [word, "answer"], spans))
+    return found
+
+
+def highlights(verdict: Verdict) -> tuple[tuple[str, str], ...]:
+    answer = (verdict.answer or "none") if verdict.decided else "undecided"
+    return (
+        ("answer", answer),
+        ("evidence", evidence_words(verdict)),
+        ("samples", f"{verdict.samples:,}"),
+        ("risk", f"{100 * verdict.procedure.delta:g}%"),
+    )
+
+
+def evidence_words(verdict: Verdict) -> str:
+    """How much of what is needed there is."""
+    if verdict.evidence >= verdict.needed:
+        return f"{verdict.evidence:.2f} of {verdict.needed:.2f}"
+    return f"{verdict.progress:.0%} of what is needed"
+
+
+def _facts(verdict: Verdict) -> tuple[tuple[str, str], ...]:
+    rows = [("rows read", f"{verdict.rows:,}"), ("rows left out, a value missing", f"{verdict.missing:,}")]
+    return tuple(rows) if verdict.rows else ()

@@ -1,0 +1,141 @@
+"""Who may come in: keys, roles, the Host header, and a limit on wrong keys."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from litestar import Request
+from litestar.connection import ASGIConnection
+from litestar.exceptions import HTTPException, NotAuthorizedException, PermissionDeniedException
+from litestar.handlers import BaseRouteHandler
+
+from evenhand.service.keys import Key, KnownKeys
+
+NOBODY_ELSE = Key("loopback", "admin", "this machine")  # who asks while no key exists
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
+WRONG_KEYS, WINDOW = 20, 10.0  # so many wrong keys within so many seconds, and an address waits
+ADDRESSES, SESSIONS = 10_000, 10_000  # remembered at most
+SESSION_SECONDS = 12 * 3600
+COOKIE = "evenhand_session"
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+
+class Access:
+    """Keys, sessions of browsers, and a memory of wrong keys."""
+
+    def __init__(self, keys: KnownKeys, hosts: tuple[str, ...]) -> None:
+        self._keys = keys
+        self._hosts = {*LOOPBACK, *hosts}
+        self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
+        self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    async def read_keys(self) -> None:
+        """Read the keys anew where that is due, off the event loop."""
+        if self._keys.is_due:
+            await asyncio.to_thread(self._keys.read)
+
+    def who(self, connection: Connection) -> Key:
+        """Whose request this is; refused without a good key, once any key exists."""
+        self.check_host(connection)
+        if not self._keys.exist():
+            _refuse_foreign(connection)
+            return NOBODY_ELSE
+        scheme, _, text = connection.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and text:
+            return self._good(connection, text.strip())
+        kept = self._sessions.get(connection.cookies.get(COOKIE, ""))
+        if kept is not None and kept[1] > time.monotonic():
+            _refuse_forged(connection)
+            return self._good(connection, kept[0])
+        raise NotAuthorizedException("a key is needed: send it as 'Authorization: Bearer KEY'.")
+
+    def log_in(self, connection: Connection, text: str) -> str:
+        """A session for a browser that knows a key."""
+        self.check_host(connection)
+        self._good(connection, text)
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._sessions[token] = (text, time.monotonic() + SESSION_SECONDS)
+            while len(self._sessions) > SESSIONS:
+                self._sessions.popitem(last=False)
+        return token
+
+    def log_out(self, connection: Connection) -> None:
+        with self._lock:
+            self._sessions.pop(connection.cookies.get(COOKIE, ""), None)
+
+    def check_host(self, connection: Connection) -> None:
+        """A page of another site that points its name at this machine must not reach us."""
+        host = connection.headers.get("host", "")
+        name = host if host.endswith("]") else host.rsplit(":", 1)[0]
+        if name.lower() not in self._hosts:
+            raise HTTPException("this service does not answer to that Host.", status_code=400)
+
+    def _good(self, connection: Connection, text: str) -> Key:
+        """Whose key this is. A good key comes in however many wrong ones its address has sent."""
+        found = self._keys.find(text)
+        if found is not None:
+            return found
+        client = connection.client.host if connection.client else "?"
+        if self._is_waiting(client):
+            raise HTTPException("too many wrong keys; wait a little.", status_code=429)
+        with self._lock:
+            self._wrong.setdefault(client, deque(maxlen=WRONG_KEYS)).append(time.monotonic())
+            self._wrong.move_to_end(client)
+            while len(self._wrong) > ADDRESSES:
+                self._wrong.popitem(last=False)
+        raise NotAuthorizedException("the key is wrong, revoked or expired.")
+
+    def _is_waiting(self, client: str) -> bool:
+        wrong = self._wrong.get(client)
+        return wrong is not None and len(wrong) == WRONG_KEYS and time.monotonic() - wrong[0] < WINDOW
+
+
+def _refuse_forged(connection: Connection) -> None:
+    """A cookie alone changes nothing: a request that does must come from our own page and say so."""
+    if connection.scope.get("method") in ("GET", "HEAD"):
+        return
+    if not _is_own_page(connection) or connection.headers.get("x-evenhand") != "page":
+        raise PermissionDeniedException("a browser's session acts only from the dashboard's own pages.")
+
+
+def _refuse_foreign(connection: Connection) -> None:
+    """While no key exists, a page of another site must not act through the browser of this machine."""
+    if "origin" in connection.headers and not _is_own_page(connection):
+        raise PermissionDeniedException("requests from other sites' pages are refused.")
+
+
+def _is_own_page(connection: Connection) -> bool:
+    origin: str = connection.headers.get("origin", "")
+    return origin.split("://", 1)[-1] == connection.headers.get("host", "")
+
+
+def role(needed: str) -> Callable[[Connection, BaseRouteHandler], Awaitable[None]]:
+    """A guard that lets this role and those above it in, and remembers who it was.
+
+    It runs on the event loop, which a thread for every look at a key would only slow down.
+    """
+
+    async def guard(connection: Connection, _: BaseRouteHandler) -> None:
+        access: Access = connection.app.state.access
+        await access.read_keys()
+        key = access.who(connection)
+        connection.state.key = key
+        if not key.may(needed):
+            raise PermissionDeniedException(f"this needs the role {needed}; the key has {key.role}.")
+
+    return guard
+
+
+def key_of(request: Request) -> Key:  # type: ignore[type-arg]
+    """Whose request it is, after the guard."""
+    found: Key = request.state.key
+    return found

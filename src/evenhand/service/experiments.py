@@ -1,0 +1,115 @@
+"""The experiments of one journal, each opened once and shared by all requests."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenhand.errors import BadInput, Conflict, IntegrityFailed
+from evenhand.live.control import refuse_used_key
+from evenhand.live.experiment import Experiment
+from evenhand.live.journal import Journal, open_journal
+from evenhand.live.protocol import new_protocol
+from evenhand.study import Study, dumps
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MOST_EXPERIMENTS = 10_000
+MOST_OPEN, IDLE_SECONDS = 200, 60.0  # beyond so many, one that nobody used for so long is let go of
+
+
+class BadId(BadInput):
+    """What cannot be an experiment's id."""
+
+
+@dataclass
+class _Slot:
+    """Where an experiment is, or will be once it is open; a long log keeps only its own readers waiting."""
+
+    trial: Experiment | None = None
+    used: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Registry:
+    """Experiments by their id."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.journal: Journal = open_journal(address, create=True)
+        self._slots: dict[str, _Slot] = {}
+        self._lock = threading.Lock()
+
+    def names(self) -> list[str]:
+        """All ids, the newest first."""
+        return self.journal.experiments()[::-1]
+
+    def get(self, name: str) -> Experiment:
+        """The experiment of this id, opened on first use."""
+        if not _ID.fullmatch(name):
+            raise BadId("an id must be 1 to 64 letters, digits, '-' or '_'.")
+        slot = self._slots.get(name)
+        if slot is None or slot.trial is None:
+            return self._open(name)
+        slot.used = time.monotonic()
+        return slot.trial
+
+    def create(
+        self, name: str, study: Study, seed: int, lease: float | None, by: str, key: str | None = None
+    ) -> Experiment:
+        """A new experiment; the same id with the same study, seed and lease again is the one that exists."""
+        asked = new_protocol(name, study, seed, lease, "", None)
+        refuse_used_key(self.journal, asked, key)
+        names = self.names()
+        if name not in names:
+            if len(names) >= MOST_EXPERIMENTS:
+                raise BadInput(
+                    f"a journal holds at most {MOST_EXPERIMENTS:,} experiments; start another journal."
+                )
+            try:
+                Experiment.create(self.journal, study, seed=seed, name=name, lease=lease, by=by, key=key)
+            except (BadInput, IntegrityFailed):
+                if name not in self.names():  # otherwise somebody made it at the same moment
+                    raise
+        there = self.get(name)
+        found = there.protocol
+        if (asked.seed, asked.lease, asked.study) != (found.seed, found.lease, dumps(found.study)):
+            raise Conflict(f"there is an experiment {name!r} with another protocol; take another id.")
+        return there
+
+    def close(self) -> None:
+        self.journal.close()
+
+    def _open(self, name: str) -> Experiment:
+        with self._lock:
+            self._let_go_of_idle()
+            slot = self._slots.setdefault(name, _Slot())
+        with slot.lock:
+            if slot.trial is None:
+                try:
+                    slot.trial = Experiment.open(self.journal, name)
+                except BaseException:
+                    with self._lock:
+                        self._slots.pop(name, None)
+                    raise
+            slot.used = time.monotonic()
+            return slot.trial
+
+    def _let_go_of_idle(self) -> None:
+        before = time.monotonic() - IDLE_SECONDS
+        idle = [name for name, slot in self._slots.items() if slot.trial is not None and slot.used < before]
+        for name in idle[: max(len(self._slots) - MOST_OPEN, 0)]:
+            del self._slots[name]
+
+
+BLIND = ("experiment", "title", "state", "samples", "pending", "late", "events", "head", "counts", "health")
+
+
+def blinded(status: dict[str, Any]) -> dict[str, Any]:
+    """What an operator may see of a status before the end: enrolment, tickets and health, no outcomes."""
+    seen = {key: status[key] for key in BLIND}
+    if status["state"] in ("decided", "exhausted", "closed"):
+        seen |= {"answer": status["answer"], "decided": status["decided"]}
+    return seen

@@ -1,0 +1,136 @@
+"""What the pages tell of a log beyond its present state: evidence over time, tickets out, outcomes that came
+late.
+
+A ledger reads on from where it was, so that a page costs what is new in the log, not the whole of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evenhand.live import events as ev
+from evenhand.live.journal import Journal
+from evenhand.live.protocol import Protocol
+from evenhand.live.transaction import Row
+from evenhand.procedure.state import new_state, new_work
+from evenhand.reports.rows import Evidence
+from evenhand.verdicts.evidence_history import retrace
+from evenhand.verdicts.sentences import piece_in_words
+
+MOST_POINTS = 480  # then every second one goes
+AT_ONCE = 20_000  # events read for one page
+LATEST_LATE = 20
+
+
+class Out(NamedTuple):
+    """A ticket handed out."""
+
+    policy: str
+    group: str | None
+    worker: str | None
+    at: str
+
+
+class Late(NamedTuple):
+    """An outcome that came too late to count."""
+
+    ticket: int
+    outcome: float
+    why: str
+    at: str
+
+
+class Ledger:
+    """One experiment's log, as far as it was read."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        self.protocol = protocol
+        self._corrections: dict[int, float] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        spec = self.protocol.spec
+        self.seq = 1
+        self.out: dict[int, Out] = {}
+        self.late: deque[Late] = deque(maxlen=LATEST_LATE)
+        self.points: list[Evidence] = []
+        self._state, self._work = new_state(spec), new_work(spec)
+        self._told = 0
+        self._every = 1
+        self._waiting: list[tuple[int, int, float]] = []
+
+    def read_on(self, journal: Journal, until: int) -> None:
+        """Take in what the log holds up to this event, or a good part of it."""
+        if self.seq < until:
+            rows = journal.read(self.protocol.experiment, self.seq, min(until, self.seq + AT_ONCE))
+            self.take(itertools.islice(rows, AT_ONCE))
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """Take in events; an amendment of one taken in before begins the reading anew, with what it says."""
+        events = [(row.record.seq, ev.decode(row.record)) for row in rows]
+        amended = {e.ticket: e.outcome for _, e in events if isinstance(e, ev.Amended) and e.counted}
+        if any(self._corrections.get(ticket) != outcome for ticket, outcome in amended.items()):
+            self._corrections |= amended
+            self._begin()
+            return
+        for seq, event in events:
+            self._one(event)
+            self.seq = seq
+        self._weigh()
+
+    def _one(self, event: ev.AnyEvent) -> None:
+        if isinstance(event, ev.Asked):
+            self.out[event.ticket] = Out(event.policy, event.group, event.worker, event.at)
+        elif isinstance(event, ev.Told):
+            out = self.out.pop(event.ticket)
+            self._count(event.ticket, out.policy, event.group or out.group or "", event.outcome)
+        elif isinstance(event, ev.Imported):
+            self._count(event.ticket, event.policy, event.group, event.outcome)
+        elif isinstance(event, ev.Late):
+            self.out.pop(event.ticket, None)
+            self.late.append(Late(event.ticket, event.outcome, event.why, event.at))
+        elif isinstance(event, (ev.Dropped, ev.Expired)):
+            self.out.pop(event.ticket, None)
+
+    def _count(self, ticket: int, policy: str, group: str, outcome: float) -> None:
+        k, g = self.protocol.policies[policy], self.protocol.groups[group]
+        self._waiting.append((k, g, self._corrections.get(ticket, outcome)))
+
+    def _weigh(self) -> None:
+        """Let the stopping rule look again, as it did, at evenly spaced points of the log."""
+        self._every = max(self._every, -(-len(self._waiting) // MOST_POINTS))
+        looks = len(self._waiting) // self._every
+        if looks == 0:
+            return
+        rows, self._waiting = self._waiting[: looks * self._every], self._waiting[looks * self._every :]
+        policy, group, outcome = (np.array(column) for column in zip(*rows, strict=True))
+        levels, answers = np.full((looks, 3), np.nan), np.zeros(looks, dtype=np.int64)
+        unit = np.ascontiguousarray(self.protocol.problem.family.to_unit(outcome))
+        retrace(
+            self.protocol.spec, self._state, self._work, policy, group, unit, self._every, levels, answers
+        )
+        for look, (value, needed, piece) in enumerate(levels.tolist(), start=1):
+            if np.isfinite(value) and np.isfinite(needed):
+                weakest = piece_in_words(self.protocol.problem, int(answers[look - 1]), int(piece))
+                self.points.append(Evidence(self._told + look * self._every, value, needed, weakest))
+        self._told += len(rows)
+        while len(self.points) > MOST_POINTS:
+            self.points = self.points[1::2]
+            self._every *= 2
+
+
+def chart(points: list[Evidence]) -> dict[str, Any]:
+    """Columns for the browser: samples, evidence, needed, and the number of the weakest comparison's name."""
+    names = list(dict.fromkeys(point.weakest for point in points))
+    return {
+        "samples": [point.samples for point in points],
+        "evidence": [round(point.evidence, 4) for point in points],
+        "needed": [round(point.needed, 4) for point in points],
+        "weakest": [names.index(point.weakest) for point in points],
+        "names": names,
+    }

@@ -1,0 +1,110 @@
+"""What requests carry: strict forms, so that what is not meant is refused before anything is done."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from evenhand.errors import BadInput
+from evenhand.service.jobs import MOST_CELLS
+from evenhand.study import Study
+
+Text = Annotated[str, Meta(min_length=1, max_length=2_000)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Ticket = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Create(Struct, forbid_unknown_fields=True):
+    """A new experiment: its study as in the TOML file, as JSON."""
+
+    study: dict[str, Any]
+    id: Name
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    lease: Annotated[float, Meta(gt=0, lt=1e10)] | None = None
+
+
+class AskForm(Struct, forbid_unknown_fields=True):
+    """How many tickets, for whom."""
+
+    n: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    group: Text | None = None
+    worker: Text | None = None
+
+
+class TellForm(Struct, forbid_unknown_fields=True):
+    """The outcome of a ticket."""
+
+    ticket: Ticket
+    outcome: float
+    group: Text | None = None
+
+
+class DropForm(Struct, forbid_unknown_fields=True):
+    """A ticket that will have no outcome."""
+
+    ticket: Ticket
+    reason: Text
+
+
+class AmendForm(Struct, forbid_unknown_fields=True):
+    """A corrected outcome."""
+
+    ticket: Ticket
+    outcome: float
+    reason: Text
+
+
+class CloseForm(Struct, forbid_unknown_fields=True):
+    """The end, decided or not."""
+
+    reason: Text = "closed"
+
+
+class PlanForm(Struct, forbid_unknown_fields=True):
+    """A study with its means."""
+
+    study: dict[str, Any]
+    delta: Annotated[float, Meta(gt=0, lt=0.5)] | None = None
+
+
+class SimulateForm(Struct, forbid_unknown_fields=True):
+    """A study with its truth."""
+
+    study: dict[str, Any]
+    replications: Annotated[int, Meta(ge=1, le=10_000)] = 500
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
+
+
+class SaveForm(Struct, forbid_unknown_fields=True):
+    """A study to write down."""
+
+    study: dict[str, Any]
+
+
+class Refusal(Struct):
+    """Why a request was refused: what must hold, what came, what to do."""
+
+    error: str
+
+
+class LogIn(Struct, forbid_unknown_fields=True):
+    """A key, for a browser's session."""
+
+    key: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+def study_of(table: dict[str, Any]) -> Study:
+    """The study that a request holds; one that is too large, or names files, is refused first."""
+    problem = table.get("problem")
+    if isinstance(problem, dict):
+        parts = (problem.get("policies"), problem.get("groups"))
+        sizes = [len(part) for part in parts if isinstance(part, (list, dict))]
+        if len(sizes) == 2 and sizes[0] * sizes[1] > MOST_CELLS:
+            raise BadInput(
+                f"the service takes at most {MOST_CELLS:,} cells; this has {sizes[0] * sizes[1]:,}."
+            )
+    truth = table.get("truth")
+    if isinstance(truth, dict) and ("cells" in truth or "data" in truth):
+        raise BadInput("the service opens no files: give the truth as means.")
+    return Study.from_dict(table)

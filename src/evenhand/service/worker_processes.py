@@ -1,0 +1,239 @@
+"""Helper processes for what takes long: drawings, searches, forecasts, reports, audits.
+
+The process that serves keeps its time, and its interpreter lock, for asking and telling. One helper draws and
+is soon done; the other is for what may take a minute. Both only read the journal.
+
+What helper processes do. Each imports what it needs itself, so that the process that serves need not.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as TookTooLong
+from concurrent.futures.process import BrokenProcessPool
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from evenhand.errors import BadInput, StorageFailed
+
+if TYPE_CHECKING:
+    from evenhand.live.audit import Audit
+    from evenhand.live.projection import View
+    from evenhand.service.panels import Drawn, Line
+    from evenhand.verdicts.forecast_statement import Forecast
+
+
+T = TypeVar("T")
+DRAW_SECONDS, LONG_SECONDS = 60.0, 600.0
+
+
+class Helper:
+    """One process, started on first use and again should it die."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._pool: ProcessPoolExecutor | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def start(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Begin some work: a function that can be imported, and what can be sent to it."""
+        with self._lock:
+            if self._closed:
+                raise StorageFailed("the service is stopping.")
+            if self._pool is None:
+                # a fork would take along locks that other threads hold
+                spawn = multiprocessing.get_context("spawn")
+                self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin)
+            try:
+                return self._pool.submit(work, *arguments)
+            except BrokenProcessPool:
+                self._pool = None
+                raise StorageFailed("a helper of the service died; try again.") from None
+
+    def do(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The result of some work; waits for it."""
+        return self.wait(self.start(work, *arguments))
+
+    def wait(self, future: Future[T]) -> T:
+        """The result of work begun."""
+        try:
+            return future.result(self._seconds)
+        except TookTooLong:
+            future.cancel()
+            raise BadInput(
+                f"this takes longer than {self._seconds:g} s here; use the command line for it."
+            ) from None
+        except BrokenProcessPool:
+            with self._lock:
+                self._pool = None
+            raise StorageFailed("a helper of the service died; try again.") from None
+
+    def close(self) -> None:
+        """Stop the process; work that waits is given up."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+
+
+class Studio:
+    """The two helpers."""
+
+    def __init__(self) -> None:
+        self.quick = Helper(DRAW_SECONDS)
+        self.long = Helper(LONG_SECONDS)
+
+    def close(self) -> None:
+        self.quick.close()
+        self.long.close()
+
+
+def _begin() -> None:
+    """A helper gives way to the process that serves, which alone listens to Ctrl-C and ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.nice(5)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _leave_with(sentinel: int) -> None:
+    """End when the process that serves has ended, however it ended."""
+    multiprocessing.connection.wait([sentinel])
+    os._exit(0)
+
+
+PAGE = 5_000  # events looked at in one go
+MOST_SEARCHED = 200_000
+# what an operator may read in the log: never an outcome, a chance, or a digest that outcomes went into
+BLIND_FIELDS = ("ticket", "policy", "group", "worker", "by", "reason", "what", "lease")
+FIRST_FIELDS = (
+    "ticket",
+    "policy",
+    "group",
+    "outcome",
+    "old",
+    "kept",
+    "why",
+    "answer",
+    "samples",
+    "worker",
+    "by",
+)
+# digests and the protocol itself are for the export
+QUIET_FIELDS = (
+    "kind", "at", "state", "chance", "fold", "study", "versions", "limits", "format", "key", "part",
+    "request", "answer", "decision",
+)  # fmt: skip
+
+
+def draw(address: str, view: View, now: float, forecast: Forecast | None, blind: bool) -> Drawn:
+    """The experiment as a page shows it."""
+    from evenhand.service.panel_content import draw as drawn
+
+    return drawn(address, view, now, forecast, blind)
+
+
+def forecast(view: View) -> Forecast:
+    """How many more samples it may take."""
+    from evenhand.verdicts.forecast import experiment_forecast
+
+    return experiment_forecast(view)
+
+
+def search(address: str, name: str, last: int, words: str, most: int, blind: bool) -> list[Line]:
+    """The latest events that hold these words, newest first."""
+    from evenhand.live.journal import open_journal
+
+    journal = open_journal(address, write=False)
+    found: list[Line] = []
+    try:
+        for end in range(last, max(last - MOST_SEARCHED, 0), -PAGE):
+            rows = list(journal.read(name, max(end - PAGE, 0), end))
+            for row in reversed(rows):
+                line = _line(row.record.seq, row.record.body, blind)
+                if words.lower() in f"{line.seq} {line.at} {line.kind} {line.says}".lower():
+                    found.append(line)
+                if len(found) == most:
+                    return found
+    finally:
+        journal.close()
+    return found
+
+
+def audit(address: str, name: str) -> Audit:
+    """Derive everything again from the log."""
+    from evenhand.live.audit import audit as audited
+
+    return audited(address, experiment=name)
+
+
+def export(address: str, name: str, path: str) -> None:
+    """Write the whole log into a file."""
+    from evenhand.live.export import write_export
+    from evenhand.live.journal import open_journal
+
+    journal = open_journal(address, write=False)
+    try:
+        with open(path, "wb") as file:
+            write_export(journal, name, file)
+    finally:
+        journal.close()
+
+
+def report(address: str, name: str) -> str:
+    """The report as one page."""
+    from evenhand.live.experiment import Experiment
+    from evenhand.reports.document import report as reported
+
+    with Experiment.open(address, name, write=False) as trial:
+        return reported(trial).html()
+
+
+def warm_drawing() -> None:
+    """Load what drawing calls, by drawing a small experiment once."""
+    import tempfile
+    import time
+    from pathlib import Path
+
+    from evenhand.live.experiment import Experiment
+    from evenhand.model.families import Bernoulli
+    from evenhand.model.problem import Problem
+    from evenhand.model.requirements import Floors
+    from evenhand.procedure.spec import Procedure
+
+    problem = Problem(["a", "b"], {"x": 0.5, "y": 0.5}, Bernoulli(), Floors(0.3))
+    with tempfile.TemporaryDirectory() as folder:
+        address = str(Path(folder, "warm.db"))
+        with Experiment.create(address, problem, Procedure(initial=1), seed=1) as trial:
+            asks = trial.ask(8)
+            trial.tell_all([(ask, number % 2, None) for number, ask in enumerate(asks)])
+            draw(address, trial.present(), time.time(), None, blind=False)
+
+
+def _line(seq: int, body: bytes, blind: bool) -> Line:
+    import msgspec
+
+    from evenhand.service.panels import Line
+
+    event: dict[str, Any] = msgspec.json.decode(body)
+    names = BLIND_FIELDS if blind else [*FIRST_FIELDS, *sorted(set(event) - {*FIRST_FIELDS, *QUIET_FIELDS})]
+    says = " · ".join(_said(name, event[name]) for name in names if event.get(name) is not None)
+    return Line(seq, str(event["at"]), str(event["kind"]), says)
+
+
+def _said(name: str, value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if name in ("policy", "group") else f"{name} {text}"

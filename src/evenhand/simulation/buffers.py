@@ -1,0 +1,130 @@
+"""What a replication writes to: rows of the summary, a trace, the desk where samples wait, and scratch."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import State, Work, new_state, new_work
+from evenhand.simulation.streams import Source
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+# shares are added up as whole multiples of this: sums of integers are the same in any order
+SHARE_UNIT = 2.0**-36
+LINE = 128  # bytes that processors fetch, and wait for, together
+
+
+class Rows(NamedTuple):
+    """What is kept of a block of replications: an entry each, and the sum of their shares."""
+
+    samples: Ints  # outcomes told
+    asked: Ints  # samples handed out, those pending or lost included
+    stopped: Flags  # did the rule decide before the cap?
+    answer: Ints  # policy, or NONE
+    truth: Ints  # the answer that would have been right
+    evidence: Array  # of the weakest piece, at the end
+    near: Array  # largest evidence less what was needed, over new peaks with a wrong answer; -inf without
+    checkpoints: Ints  # (count, checkpoints) the answer at each
+    shares: Ints  # (L, K) sum of shares of samples, in SHARE_UNITs
+
+
+class Trace(NamedTuple):
+    """Every so-many-th told sample of one replication. Length 0 where nobody looks."""
+
+    every: int
+    policy: Ints
+    group: Ints
+    outcome: Array  # in the user's units
+    evidence: Array
+    needed: Array
+    weakest: Ints
+    answer: Ints
+
+
+class Desk(NamedTuple):
+    """Samples that are out, chained by the ask after which they are due; and a little scratch."""
+
+    policy: Ints
+    group: Ints
+    outcome: Array
+    lost: Flags
+    after: Ints  # the next sample due at the same ask, or -1
+    first: Ints  # first sample due at an ask, or -1
+    last: Ints
+    drawn: Ints  # (L, K) outcomes drawn so far: the address of the next
+    mean: Array  # (L, K) scratch
+    clock: Ints  # SETTLED, REACHED
+    peak: Array  # PEAK, NEAR
+
+
+SETTLED, REACHED = range(2)  # asks whose due samples have been told; checkpoints passed
+PEAK, NEAR = range(2)  # the largest margin so far; the largest that was a new peak of a wrong answer
+
+
+class Body(NamedTuple):
+    """All that a replication writes to; used again for the next."""
+
+    state: State
+    blank: State
+    work: Work
+    desk: Desk
+
+
+def new_body(spec: Spec, source: Source) -> Body:
+    """Room for one replication at a time."""
+    slots = source.lag_most + spec.batch + 1
+    whole = [np.zeros(slots, dtype=np.int64) for _ in range(5)]
+    desk = Desk(
+        policy=whole[0], group=whole[1], outcome=np.zeros(slots), lost=np.zeros(slots, dtype=np.bool_),
+        after=whole[2], first=whole[3], last=whole[4], drawn=np.zeros(spec.phi.shape, dtype=np.int64),
+        mean=np.zeros(spec.phi.shape), clock=np.zeros(2, dtype=np.int64), peak=np.zeros(2),
+    )  # fmt: skip
+    return _in_one_piece(Body(new_state(spec), new_state(spec), new_work(spec), desk))
+
+
+def _in_one_piece(body: Body) -> Body:
+    """The same arrays, side by side in memory of their own.
+
+    Where threads' small arrays lie among each other's, a write of one makes the others wait.
+    """
+    size = sum(_lines(array) for part in body for array in part)
+    memory = np.zeros(size + LINE, dtype=np.uint8)
+    start = -memory.ctypes.data % LINE
+    parts: list[Any] = []
+    for part in body:
+        arrays: list[Any] = []
+        for array in part:
+            place = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+            place[...] = array
+            arrays.append(place)
+            start += _lines(array)
+        parts.append(type(part)(*arrays))
+    return Body(*parts)
+
+
+def _lines(array: NDArray[Any]) -> int:
+    """Bytes of the cache lines that hold it."""
+    return -(-array.nbytes // LINE) * LINE
+
+
+def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:
+    """Empty rows for so many replications; `shape` is (L, K)."""
+    whole = [np.zeros(count, dtype=np.int64) for _ in range(4)]
+    return Rows(
+        samples=whole[0], asked=whole[1], stopped=np.zeros(count, dtype=np.bool_), answer=whole[2],
+        truth=whole[3], evidence=np.zeros(count), near=np.zeros(count),
+        checkpoints=np.zeros((count, checkpoints), dtype=np.int64), shares=np.zeros(shape, dtype=np.int64),
+    )  # fmt: skip
+
+
+def new_trace(length: int, every: int = 1) -> Trace:
+    """Room for so many traced samples."""
+    whole = [np.zeros(length, dtype=np.int64) for _ in range(4)]
+    real = [np.zeros(length) for _ in range(3)]
+    return Trace(every, whole[0], whole[1], real[0], real[1], real[2], whole[2], whole[3])

@@ -1,0 +1,145 @@
+"""A threshold found by simulation: the smallest at which the worst of a set of scenarios errs at most delta.
+
+Each replication runs on to the horizon without ever stopping, and keeps the largest evidence (beyond the
+rule's allowance for looking often) at which a new peak belonged to a wrong answer. A run with any threshold
+above it does not stop wrongly. So P(that peak >= b) bounds the error with threshold b, and falls in b.
+
+The threshold is an order statistic of the peaks whose rank is fixed before any run: the largest m with an
+exact upper confidence bound of m out of R at most delta. So the error is at most delta, in all scenarios
+together, with 95% confidence; no distribution is assumed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import BadInput
+from evenhand.procedure.spec import Calibrated
+from evenhand.simulation.executors import Executor, lent_or_own
+from evenhand.simulation.runs import CONFIDENCE, Rate, exact_rate
+from evenhand.simulation.shards import Progress, check_replications, part_of, prepare, run_job
+from evenhand.study import Study, Truth
+
+Array = NDArray[np.float64]
+
+HORIZON = 10_000
+OUT_OF_REACH = (
+    2.0**20
+)  # a threshold that no run meets; a power of two, so that subtracting it loses next to nothing
+STEPS_PER_NAT = 10_000  # thresholds are rounded up to this fineness
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario under the threshold found: how often it errs at most, and what it needs by itself."""
+
+    name: str
+    error: Rate
+    needs: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A threshold and what it was found with. It holds for runs of up to `horizon` samples."""
+
+    threshold: float
+    delta: float
+    replications: int
+    seed: int
+    horizon: int
+    scenarios: tuple[Scenario, ...]
+
+    @property
+    def worst(self) -> Scenario:
+        """The scenario that errs most often; of equals, the one that needs the highest threshold."""
+        return max(self.scenarios, key=lambda scenario: (scenario.error.rate, scenario.needs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `evenhand calibrate --json` prints."""
+        return {
+            "calibrated": self.threshold,
+            "worst": _plain(self.worst),
+            "scenarios": [_plain(scenario) for scenario in self.scenarios],
+            "delta": self.delta,
+            "replications": self.replications,
+            "seed": self.seed,
+            "horizon": self.horizon,
+        }
+
+
+def calibrate(
+    study: Study,
+    scenarios: Mapping[str, Truth],
+    replications: int = 2000,
+    seed: int = 0,
+    horizon: int = HORIZON,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> Calibration:
+    """The threshold for `stopping = { calibrated = ... }` at which the worst scenario errs at most delta."""
+    if not scenarios:
+        raise BadInput("calibration needs at least one scenario; there is none.")
+    check_replications(replications)
+    delta = study.procedure.delta
+    rank = _allowed(replications, delta, len(scenarios))
+    peaks: dict[str, Array] = {}
+    with lent_or_own(executor, workers) as crew:
+        for number, (name, truth) in enumerate(scenarios.items()):
+            job = prepare(_endless(study, truth, horizon), seed)
+            runs = run_job(job, replications, crew, part_of(progress, number, len(scenarios)))
+            peaks[name] = runs.rows.near + OUT_OF_REACH
+    needs = {name: _rounded_up(float(np.sort(peak)[-1 - rank])) for name, peak in peaks.items()}
+    threshold = max(needs.values())
+    found = tuple(
+        Scenario(name, exact_rate(int(np.count_nonzero(peak >= threshold)), replications), needs[name])
+        for name, peak in peaks.items()
+    )
+    return Calibration(threshold, delta, replications, seed, horizon, found)
+
+
+def _endless(study: Study, truth: Truth, horizon: int) -> Study:
+    procedure = replace(study.procedure, stopping=Calibrated(OUT_OF_REACH), max_samples=horizon)
+    return replace(study, procedure=procedure, truth=truth)
+
+
+def _allowed(replications: int, delta: float, scenarios: int) -> int:
+    """The most errors in so many runs that still prove an error of at most delta, for all scenarios."""
+    chance = (1.0 - CONFIDENCE) / scenarios
+    if _upper_bound(0, replications, chance) > delta:
+        least = math.ceil(math.log(chance) / math.log1p(-delta))
+        raise BadInput(
+            f"{scenarios} scenarios at delta {delta:g} need at least {least} replications to prove anything; "
+            f"there are {replications}."
+        )
+    low, high = 0, replications
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _upper_bound(middle, replications, chance) <= delta else (low, middle)
+    return low
+
+
+def _upper_bound(errors: int, replications: int, chance: float) -> float:
+    """The exact one-sided bound: the true rate lies above it with at most this chance."""
+    from scipy.special import betaincinv
+
+    return (
+        1.0 if errors >= replications else float(betaincinv(errors + 1, replications - errors, 1.0 - chance))
+    )
+
+
+def _rounded_up(peak: float) -> float:
+    """The next threshold above a peak, and a positive one where no run was ever wrong."""
+    if peak <= 0.0:
+        return 1.0 / STEPS_PER_NAT
+    return (math.floor(peak * STEPS_PER_NAT) + 1) / STEPS_PER_NAT
+
+
+def _plain(scenario: Scenario) -> dict[str, Any]:
+    return {"scenario": scenario.name, "error": scenario.error._asdict(), "needs": scenario.needs}

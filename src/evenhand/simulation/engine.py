@@ -1,0 +1,247 @@
+"""The compiled loop: one replication from (seed, replication) to its row of the summary, and blocks of them.
+
+The loop knows nothing of sampling or stopping rules: it asks `decide` for cells, draws their outcomes by
+address, tells them when they are due, and lets `decide` look. Nothing is allocated inside, and nothing is
+carried from one replication to the next, so any cut into blocks gives the same rows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.procedure.decide import check, is_due, next_cell
+from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
+from evenhand.procedure.state import (
+    ANSWER,
+    ASKED,
+    DECIDED,
+    EMPTY,
+    EVIDENCE,
+    NEEDED,
+    NOT_COMPUTED_TIMES,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    TOLD,
+    WEAKEST,
+    State,
+    ask,
+    ask_policy,
+    drop,
+    record,
+    return_policy,
+)
+from evenhand.simulation.buffers import NEAR, PEAK, REACHED, SETTLED, SHARE_UNIT, Body, Desk, Rows, Trace
+from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome
+from evenhand.theory.inner import best
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NO_ANSWER_YET = -2  # at a checkpoint that comes before every cell has an outcome
+
+
+@kernel
+def run_block(
+    spec: Spec, source: Source, seed: int, first: int, body: Body, checkpoints: Ints, rows: Rows, trace: Trace
+) -> None:
+    """Replications first, first + 1, ... until the rows are full.
+
+    The brain is called here and nowhere below: each level of calls above it is compiled with all of it.
+    """
+    state, work, desk = body.state, body.work, body.desk
+    for row in range(rows.samples.shape[0]):
+        replication = first + row
+        mean = source.means[row if source.means.shape[0] > 1 else 0]
+        _clear(body)
+        truth = _right_answer(spec, source, mean, desk.mean)
+        while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap:
+            for _ in range(_batch(spec, state)):
+                came = _arrived(spec, state, seed, replication)
+                known = came if spec.mode == PROPORTIONAL else -1
+                k, g = next_cell(spec, state, work, seed, replication, known)
+                _hand_out(
+                    spec, source, mean, seed, replication, body, k, came if spec.mode == AGNOSTIC else g
+                )
+            slot = _next_due(desk, state.clock[ASKED])
+            while slot >= 0:
+                if _settle(spec, source, body, slot):
+                    if is_due(spec, state):
+                        check(spec, state, work)
+                        if state.clock[EMPTY] == 0:
+                            _note_peak(state, desk, truth)
+                    _note_sample(trace, state, desk, slot)
+                    _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
+                if state.clock[STOPPED] != RUNNING or state.clock[TOLD] >= spec.cap:
+                    break
+                slot = _next_due(desk, state.clock[ASKED])
+        _finish(body, truth, rows, row)
+
+
+@kernel
+def _batch(spec: Spec, state: State) -> int:
+    """How many samples are asked before the next look; the initial ones need none and come one by one."""
+    if spec.mode == ACTIVE and state.clock[STARTED] < spec.initial * spec.phi.size:
+        return 1
+    return spec.batch
+
+
+@kernel
+def _arrived(spec: Spec, state: State, seed: int, replication: int) -> int:
+    """The group that comes by itself, or -1 where groups are chosen."""
+    return arrival(spec.arrivals, state.clock[ASKED], seed, replication) if spec.mode != ACTIVE else -1
+
+
+@kernel
+def _hand_out(
+    spec: Spec, source: Source, mean: Array, seed: int, replication: int, body: Body, k: int, g: int
+) -> None:
+    """Hand out one sample, draw what will come of it, and put it on the desk until it is due."""
+    state, desk = body.state, body.desk
+    number = state.clock[ASKED]
+    if spec.mode == AGNOSTIC:
+        ask_policy(spec, state, body.work, k)
+    else:
+        ask(state, body.work, k, g)
+    size = desk.after.shape[0]
+    slot, due = number % size, (number + lag(source, number, seed, replication)) % size
+    desk.policy[slot], desk.group[slot] = k, g
+    desk.outcome[slot] = outcome(source, mean, k, g, desk.drawn[g, k], seed, replication)
+    desk.lost[slot] = is_lost(source, number, seed, replication)
+    desk.drawn[g, k] += 1
+    desk.after[slot] = -1
+    if desk.first[due] < 0:
+        desk.first[due] = slot
+    else:
+        desk.after[desk.last[due]] = slot
+    desk.last[due] = slot
+
+
+@kernel
+def _next_due(desk: Desk, asked: int) -> int:
+    """Take the next sample that is due by now, in the order of due time and then of asking; -1 for none."""
+    while desk.clock[SETTLED] < asked:
+        due = desk.clock[SETTLED] % desk.first.shape[0]
+        slot = desk.first[due]
+        if slot >= 0:
+            desk.first[due] = desk.after[slot]
+            return int(slot)
+        desk.clock[SETTLED] += 1
+    return -1
+
+
+@kernel
+def _settle(spec: Spec, source: Source, body: Body, slot: int) -> bool:
+    """A sample is over: its outcome becomes known (True), or never will (False)."""
+    state, work, desk = body.state, body.work, body.desk
+    k, g = desk.policy[slot], desk.group[slot]
+    if spec.mode == AGNOSTIC:
+        return_policy(spec, state, work, k)
+    if desk.lost[slot]:
+        if spec.mode != AGNOSTIC:
+            drop(spec, state, work, k, g)
+        return False
+    unit = (desk.outcome[slot] - source.low) / source.width
+    record(spec, state, work, k, g, unit, spec.mode != AGNOSTIC)
+    return True
+
+
+@kernel
+def _note_peak(state: State, desk: Desk, truth: int) -> None:
+    """How near the evidence came to what is needed, and how near with a wrong answer."""
+    margin = state.level[EVIDENCE] - state.level[NEEDED]
+    if margin > desk.peak[PEAK]:
+        desk.peak[PEAK] = margin
+        if state.clock[ANSWER] != truth:
+            desk.peak[NEAR] = margin
+
+
+@kernel
+def _note_sample(trace: Trace, state: State, desk: Desk, slot: int) -> None:
+    told = state.clock[TOLD]
+    if trace.policy.shape[0] == 0 or told % trace.every != 0:
+        return
+    row = told // trace.every - 1
+    trace.policy[row], trace.group[row] = desk.policy[slot], desk.group[slot]
+    trace.outcome[row] = desk.outcome[slot]
+    trace.evidence[row], trace.needed[row] = state.level[EVIDENCE], state.level[NEEDED]
+    trace.weakest[row], trace.answer[row] = int(state.level[WEAKEST]), state.clock[ANSWER]
+
+
+@kernel
+def _note_checkpoint(spec: Spec, body: Body, checkpoints: Ints, at: Ints) -> None:
+    """Write down the best feasible estimate if so many samples have been told."""
+    state, desk = body.state, body.desk
+    reached = desk.clock[REACHED]
+    if reached >= checkpoints.shape[0] or state.clock[TOLD] != checkpoints[reached]:
+        return
+    desk.clock[REACHED] += 1
+    if state.clock[EMPTY] > 0:
+        at[reached] = NO_ANSWER_YET
+        return
+    for g in range(state.n.shape[0]):
+        for k in range(state.n.shape[1]):
+            desk.mean[g, k] = state.s[g, k] / state.n[g, k]
+    at[reached] = best(spec.region, spec.shares, desk.mean)
+
+
+@kernel
+def _finish(body: Body, truth: int, rows: Rows, row: int) -> None:
+    """Write down what came of the replication; checkpoints it did not reach keep its answer."""
+    state, desk = body.state, body.desk
+    while desk.clock[REACHED] < rows.checkpoints.shape[1]:
+        rows.checkpoints[row, desk.clock[REACHED]] = state.clock[ANSWER]
+        desk.clock[REACHED] += 1
+    rows.samples[row], rows.asked[row] = state.clock[TOLD], state.clock[ASKED]
+    rows.stopped[row] = state.clock[STOPPED] == DECIDED
+    rows.answer[row], rows.truth[row] = state.clock[ANSWER], truth
+    rows.evidence[row], rows.near[row] = state.level[EVIDENCE], desk.peak[NEAR]
+    if state.level[NOT_COMPUTED_TIMES] > 0.0:
+        rows.evidence[row] = math.nan  # `jobs` says so
+    for g in range(state.n.shape[0]):
+        for k in range(state.n.shape[1]):
+            rows.shares[g, k] += int(state.n[g, k] / state.clock[TOLD] / SHARE_UNIT + 0.5)
+
+
+@kernel
+def _right_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
+    for g in range(mean.shape[0]):
+        for k in range(mean.shape[1]):
+            unit[g, k] = (mean[g, k] - source.low) / source.width
+    return best(spec.region, spec.shares, unit)
+
+
+@kernel
+def _clear(body: Body) -> None:
+    """Forget the last replication. Whatever Work remembers is stamped with counts that never come again."""
+    state, blank, desk = body.state, body.blank, body.desk
+    _copy_table(state.n, blank.n)
+    _copy_table(state.s, blank.s)
+    _copy_table(state.ss, blank.ss)
+    _copy_table(state.out, blank.out)
+    _copy_table(state.track, blank.track)
+    _copy_table(state.w, blank.w)
+    _copy_table(state.bets, blank.bets)
+    _copy_table(state.theta, blank.theta)
+    for i in range(state.clock.shape[0]):
+        state.clock[i] = blank.clock[i]
+    for i in range(state.level.shape[0]):
+        state.level[i] = blank.level[i]
+    for k in range(body.work.touched.shape[0]):
+        body.work.touched[k] += 1
+        body.work.heard[k] += 1
+    desk.first[:] = -1
+    desk.drawn[:] = 0
+    desk.clock[:] = 0
+    desk.peak[:] = -math.inf
+
+
+@kernel
+def _copy_table(to: Array, table: Array) -> None:
+    for g in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            to[g, k] = table[g, k]

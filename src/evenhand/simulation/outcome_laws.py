@@ -1,0 +1,135 @@
+"""Truths as the kernels see them: which law a cell's outcomes follow, how late they come, how many never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.errors import BadInput
+from evenhand.model.families import Binomial, Gamma, Gaussian
+from evenhand.model.problem import Problem
+from evenhand.simulation import streams
+from evenhand.simulation.streams import Source
+from evenhand.study import Truth
+
+Array = NDArray[np.float64]
+
+# means K x L of one replication, drawn by its address: (seed, replication) -> table
+Draw = Callable[[int, int], ArrayLike]
+
+LAWS = {
+    "gaussian": streams.NORMAL,
+    "gaussian-unknown": streams.NORMAL,
+    "bernoulli": streams.COIN,
+    "binomial": streams.BINOMIAL,
+    "poisson": streams.POISSON,
+    "exponential": streams.GAMMA,
+    "gamma": streams.GAMMA,
+    # of all laws on [low, high] with a given mean the one on the two ends varies most
+    "bounded": streams.ENDS,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """A table of means for each replication, (R, K, L), as a `Draw`."""
+
+    means: Array
+
+    def __call__(self, seed: int, replication: int) -> Array:
+        if replication >= len(self.means):
+            raise BadInput(
+                f"means hold a table for each of {len(self.means)} replications; "
+                f"replication {replication} has none."
+            )
+        return np.asarray(self.means[replication])
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Means drawn anew for each replication, and everything else a truth may say of outcomes."""
+
+    draw: Draw
+    outcomes: str | None = None
+    sd: Any = None
+    lag: int | tuple[int, int] = 0
+    dropout: float = 0.0
+
+    def first(self, problem: Problem, seed: int) -> Truth:
+        """The truth of replication 0: all replications share its laws, each has its own means."""
+        means = problem.check_means(self.draw(seed, 0))
+        table = tuple(map(tuple, means.tolist()))
+        return Truth(table, lag=self.lag, dropout=self.dropout, outcomes=self.outcomes, sd=self.sd)
+
+
+def compile_truth(problem: Problem, truth: Truth) -> Source:
+    """The truth of a study, checked against its problem."""
+    means = problem.check_means(truth.cell_means(problem))
+    if truth.data is not None:
+        values, starts = _laid_out(truth.cell_outcomes(problem))
+        return _source(problem, truth, streams.DATA, means, values=values, starts=starts)
+    coins = truth.cells is not None or truth.outcomes == "bernoulli"
+    return _source(problem, truth, streams.COIN if coins else LAWS[problem.family.name], means)
+
+
+def drawn_means(problem: Problem, source: Source, draw: Draw, seed: int, first: int, count: int) -> Source:
+    """The same source with the means of replications first, first + 1, ... drawn anew for each."""
+    tables = [_checked(problem, source.law, draw(seed, first + row)).T for row in range(count)]
+    return source._replace(means=np.ascontiguousarray(np.array(tables)))
+
+
+def _source(problem: Problem, truth: Truth, law: int, means: Array, **data: Any) -> Source:
+    family = problem.family
+    lag = (truth.lag, truth.lag) if isinstance(truth.lag, int) else truth.lag
+    return Source(
+        law=law,
+        means=np.ascontiguousarray(_checked(problem, law, means).T)[np.newaxis],
+        sd=np.ascontiguousarray(_spread(problem, truth).T),
+        trials=family.trials if isinstance(family, Binomial) else 1,
+        shape=float(family.shape) if isinstance(family, Gamma) else 1.0,
+        low=float(family.low),
+        width=float(family.width),
+        values=data.get("values", np.zeros(0)),
+        starts=data.get("starts", np.zeros(means.size + 1, dtype=np.int64)),
+        lag_least=int(lag[0]),
+        lag_most=int(lag[1]),
+        dropout=float(truth.dropout),
+    )
+
+
+def _checked(problem: Problem, law: int, means: ArrayLike) -> Array:
+    """Means inside the family's domain, and inside the law's where outcomes are 0 or 1."""
+    table = problem.check_means(means)
+    if law == streams.COIN:
+        if not np.all(problem.family.admits([0.0, 1.0])):
+            raise BadInput(
+                f"outcomes of the {problem.family.name} family must be {problem.family.outcomes}; "
+                "successes and failures, 1 and 0, are not all of that kind."
+            )
+        if np.any((table < 0.0) | (table > 1.0)):
+            raise BadInput(f"means of outcomes 0 or 1 must lie in [0, 1]; one is {_farthest(table):g}.")
+    return table
+
+
+def _farthest(table: Array) -> float:
+    return float(table.flat[np.argmax(np.abs(table - 0.5))])
+
+
+def _spread(problem: Problem, truth: Truth) -> Array:
+    """Standard deviation of every cell, K x L; 1 where nobody names one."""
+    if truth.sd is not None:
+        return np.broadcast_to(np.asarray(truth.sd, dtype=float), problem.shape).copy()
+    if isinstance(problem.family, Gaussian):
+        return np.sqrt(problem.family.dispersion(*problem.shape))
+    return np.ones(problem.shape)
+
+
+def _laid_out(outcomes: list[list[Array]]) -> tuple[Array, NDArray[np.int64]]:
+    """The outcomes of all cells in one array, and where each cell's begin; cell k L + g after the other."""
+    cells = [cell for row in outcomes for cell in row]
+    starts = np.cumsum([0, *(cell.size for cell in cells)], dtype=np.int64)
+    return np.concatenate(cells), starts

@@ -1,0 +1,207 @@
+"""Runs: many replications of a study, a row each: rates, intervals, quantiles; saved with their study."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.errors import BadInput
+from evenhand.procedure.state import NONE
+from evenhand.simulation.buffers import SHARE_UNIT, Rows
+from evenhand.study import Study
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+QUANTILES = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
+CONFIDENCE = 0.95
+FORMAT = 1
+
+
+class Rate(NamedTuple):
+    """A share of replications with its exact (Clopper-Pearson) interval."""
+
+    rate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What came of many replications of one study. An unstopped run counts at the cap."""
+
+    study: Study
+    seed: int
+    checkpoints: tuple[int, ...]
+    rows: Rows
+    seconds: float
+
+    @property
+    def replications(self) -> int:
+        return int(self.rows.samples.shape[0])
+
+    @property
+    def samples(self) -> Ints:
+        """Samples until each run ended."""
+        return self.rows.samples
+
+    @property
+    def stopped(self) -> Flags:
+        """Which runs decided before the cap. def:delta_PAC."""
+        return self.rows.stopped
+
+    @property
+    def answer(self) -> Ints:
+        """The policy each run answered; -1 for none."""
+        return self.rows.answer
+
+    @property
+    def correct(self) -> Flags:
+        """Which runs ended with the right answer."""
+        return self.rows.answer == self.rows.truth
+
+    @property
+    def wrong(self) -> Flags:
+        """Which runs decided for a wrong answer; an undecided run is not wrong. def:delta_PAC."""
+        return self.rows.stopped & ~self.correct
+
+    @property
+    def allocation(self) -> Array:
+        """Mean share of samples of every cell, K x L."""
+        return np.ascontiguousarray(self.rows.shares.T, dtype=np.float64) * (SHARE_UNIT / self.replications)
+
+    def quantile(self, chance: float) -> int:
+        """The number of samples by which this share of runs had ended."""
+        return int(np.quantile(self.samples, chance, method="inverted_cdf"))
+
+    def decided_by(self, chance: float) -> int | None:
+        """The number of samples by which this share of runs had decided; None where fewer ever did."""
+        samples = np.where(self.stopped, self.samples, np.inf)
+        found = float(np.quantile(samples, chance, method="inverted_cdf"))
+        return int(found) if np.isfinite(found) else None
+
+    def answers(self) -> dict[str, float]:
+        """How often each policy was the answer, and how often none was."""
+        policies = self.study.problem.policies
+        counts = np.bincount(self.answer - NONE, minlength=len(policies) + 1) / self.replications
+        return dict(zip((*policies, "none"), [*counts[1:].tolist(), float(counts[0])], strict=True))
+
+    def at_checkpoint(self, number: int) -> Rate:
+        """How often the best feasible estimate was right then; a run that ended before keeps its answer."""
+        return rate(self.rows.checkpoints[:, number] == self.rows.truth)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `evenhand simulate --json` prints."""
+        samples = self.samples
+        return {
+            "replications": self.replications,
+            "seed": self.seed,
+            "correct": rate(self.correct)._asdict(),
+            "wrong": rate(self.wrong)._asdict(),
+            "stopped": float(self.stopped.mean()),
+            "samples": {
+                "mean": float(samples.mean()),
+                "se": standard_error(samples),
+                "sd": standard_error(samples) * self.replications**0.5,
+                "quantiles": {str(chance): self.quantile(chance) for chance in QUANTILES},
+            },
+            "answers": self.answers(),
+            "allocation": self.allocation.tolist(),
+            "checkpoints": [
+                {"samples": samples, "correct": self.at_checkpoint(number)._asdict()}
+                for number, samples in enumerate(self.checkpoints)
+            ],
+            "seconds": self.seconds,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one npz file, the study as JSON inside; whole or not at all."""
+        header = {
+            "study": self.study.to_dict(),
+            "seed": self.seed,
+            "checkpoints": list(self.checkpoints),
+            "seconds": self.seconds,
+        }
+        write_npz(Path(path), header, self.rows)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Runs:
+        """What `save` wrote."""
+        header, rows = read_npz(Path(path))
+        return cls(
+            Study.from_dict(header["study"]),
+            header["seed"],
+            tuple(header["checkpoints"]),
+            rows,
+            header["seconds"],
+        )
+
+
+def standard_error(numbers: ArrayLike) -> float:
+    """Of their mean; 0 for a single one."""
+    table = np.asarray(numbers, dtype=float)
+    return float(table.std(ddof=1)) / len(table) ** 0.5 if len(table) > 1 else 0.0
+
+
+def rate(hits: Flags) -> Rate:
+    """The share of hits with its exact interval."""
+    return exact_rate(int(np.count_nonzero(hits)), int(hits.shape[0]))
+
+
+def exact_rate(hits: int, trials: int, confidence: float = CONFIDENCE) -> Rate:
+    """Hits in trials, and the Clopper-Pearson interval: it holds the true rate at least this often."""
+    from scipy.special import betaincinv
+
+    tail = (1.0 - confidence) / 2.0
+    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, trials - hits, 1.0 - tail)) if hits < trials else 1.0
+    return Rate(hits / trials, low, high)
+
+
+def write_npz(path: Path, header: dict[str, Any], rows: Rows) -> None:
+    """Rows and a JSON header in one file that appears whole or not at all."""
+    text = np.frombuffer(json.dumps({"format": FORMAT} | header, allow_nan=False).encode(), dtype=np.uint8)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as problem:
+        raise BadInput(f"{path} cannot be written: {problem}.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez_compressed(file, header=text, **rows._asdict())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:
+    """What `write_npz` wrote."""
+    try:
+        # opened here: where the content is no archive, np.load would leave its own file open
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            header = json.loads(file["header"].tobytes())
+            rows = Rows(*(file[name] for name in Rows._fields))
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path}; give one that `simulate --save` wrote.") from None
+    except OSError as problem:
+        raise BadInput(f"{path} cannot be read: {problem}.") from None
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        # the libraries' own words would advise to load it unsafely
+        raise BadInput(
+            f"{path} must be runs that `simulate --save` wrote; it is another file, or damaged."
+        ) from None
+    if header.get("format") != FORMAT:
+        raise BadInput(f"{path} has format {header.get('format')}; this version reads format {FORMAT}.")
+    return header, rows

@@ -1,0 +1,174 @@
+"""Jobs: everything a worker needs to run any replication of a study, and the shards they are cut into."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import fingerprint
+from evenhand.errors import BadInput, EvenhandError, NotComputed
+from evenhand.procedure.spec import ORACLE, Spec, check_start, compile_spec
+from evenhand.simulation import engine
+from evenhand.simulation.buffers import Rows, Trace, new_body, new_rows, new_trace
+from evenhand.simulation.executors import Executor
+from evenhand.simulation.outcome_laws import Draw, Drawn, compile_truth, drawn_means
+from evenhand.simulation.runs import Runs
+from evenhand.simulation.streams import Source
+from evenhand.study import Study
+
+# replications done and replications in all
+Progress = Callable[[int, int], None]
+
+MOST_REPLICATIONS = 2**32  # the replication is one 32-bit word of every random number's address
+LONGEST_SHARD = 64
+SHARDS_PER_WORKER = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A study made ready: whoever holds it can run any replication of it."""
+
+    study: Study
+    spec: Spec
+    source: Source
+    seed: int
+    checkpoints: tuple[int, ...]
+    draw: Draw | None
+    code: str  # which kernels: rows from others would not be comparable bit for bit
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """So many replications of a job, from `first` on."""
+
+    job: Job
+    first: int
+    count: int
+
+
+def prepare(study: Study, seed: int, checkpoints: Sequence[int] = (), drawn: Drawn | None = None) -> Job:
+    """Check and compile a study; `drawn` stands in for its truth and gives each replication its own means."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise BadInput(f"seed must be a whole number from 0 to 2^63 - 1; it is {seed!r}.")
+    if drawn is None:
+        study.means()  # says what is missing
+    truth = study.truth if drawn is None else drawn.first(study.problem, int(seed))
+    assert truth is not None
+    spec = compile_spec(study.problem, study.procedure)
+    if spec.sampling == ORACLE:
+        spec = _with_oracle_weights(study, drawn)
+    check_start(spec)
+    source = compile_truth(study.problem, truth)
+    draw = None if drawn is None else drawn.draw
+    return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version())
+
+
+def run_shard(shard: Shard) -> Rows:
+    """The rows of one shard: a pure function of it."""
+    job = shard.job
+    if job.code != code_version():
+        raise EvenhandError(
+            "this worker has other kernels than the program that asked; install the same evenhand on both."
+        )
+    rows = new_rows(shard.count, len(job.checkpoints), job.spec.phi.shape)
+    _run(job, shard.first, shard.count, rows, new_trace(0))
+    unknown = np.flatnonzero(np.isnan(rows.evidence))
+    if unknown.size:
+        raise NotComputed(
+            f"the evidence in replication {shard.first + int(unknown[0])} could not be computed at every "
+            "look; that is a fault of the program, not a lack of evidence. Please report it with the study "
+            "and the seed."
+        )
+    return rows
+
+
+def run_job(job: Job, replications: int, executor: Executor, progress: Progress | None = None) -> Runs:
+    """All replications of a job, on whatever the executor offers; the rows do not depend on it."""
+    check_replications(replications)
+    begun = time.perf_counter()
+    size = max(1, min(LONGEST_SHARD, replications // (executor.workers * SHARDS_PER_WORKER)))
+    shards = cut(job, replications, size)
+    rows = new_rows(replications, len(job.checkpoints), job.spec.phi.shape)
+    done = 0
+    for number, part in executor.run(run_shard, shards):
+        put(rows, part, shards[number].first)
+        done += shards[number].count
+        if progress is not None:
+            progress(done, replications)
+    return Runs(job.study, job.seed, job.checkpoints, rows, time.perf_counter() - begun)
+
+
+def trace_job(job: Job, replication: int, most: int | None = None) -> tuple[Rows, Trace]:
+    """One replication, sample by sample; where there are more than `most`, every so-many-th of them."""
+    if replication < 0 or replication >= MOST_REPLICATIONS:
+        raise BadInput(f"replications are numbered from 0; there is no number {replication}.")
+    rows = run_shard(Shard(job, replication, 1))
+    # the run is the same every time, so a first pass tells how much there is to write down
+    samples = int(rows.samples[0])
+    every = 1 if most is None else -(-samples // most)
+    trace = new_trace(samples // every, every)
+    _run(job, replication, 1, new_rows(1, len(job.checkpoints), job.spec.phi.shape), trace)
+    return rows, trace
+
+
+def cut(job: Job, replications: int, size: int) -> list[Shard]:
+    """Shards of this size; the last may be smaller."""
+    return [Shard(job, first, min(size, replications - first)) for first in range(0, replications, size)]
+
+
+def put(rows: Rows, part: Rows, first: int) -> None:
+    """Copy the rows of a shard to their place and add its shares."""
+    here = slice(first, first + part.samples.shape[0])
+    for name in Rows._fields:
+        if name != "shares":
+            getattr(rows, name)[here] = getattr(part, name)
+    rows.shares[:] += part.shares
+
+
+def part_of(progress: Progress | None, number: int, parts: int) -> Progress | None:
+    """Progress of one of several equal parts as progress of the whole."""
+    if progress is None:
+        return None
+    report = progress
+    return lambda done, total: report(number * total + done, parts * total)
+
+
+def code_version() -> str:
+    """A hash of the loop, of everything it calls, and of the compiler's version."""
+    return fingerprint(Path(engine.__file__))
+
+
+def check_replications(replications: int) -> None:
+    if not 1 <= replications <= MOST_REPLICATIONS:
+        raise BadInput(f"replications must be at least 1 and at most 2^32; they are {replications}.")
+
+
+def _run(job: Job, first: int, count: int, rows: Rows, trace: Trace) -> None:
+    source = job.source
+    if job.draw is not None:
+        source = drawn_means(job.study.problem, source, job.draw, job.seed, first, count)
+    checkpoints: NDArray[np.int64] = np.array(job.checkpoints, dtype=np.int64)
+    engine.run_block(job.spec, source, job.seed, first, new_body(job.spec, source), checkpoints, rows, trace)
+
+
+def _with_oracle_weights(study: Study, drawn: Drawn | None) -> Spec:
+    """The spec that follows the optimal allocation of the truth."""
+    from evenhand.theory.plan import plan
+
+    if drawn is not None:
+        raise BadInput(
+            "the oracle rule follows one truth; it cannot follow means drawn for each replication."
+        )
+    return compile_spec(study.problem, study.procedure, plan(study.problem, study.means()).allocation)
+
+
+def _ordered(checkpoints: Sequence[int]) -> tuple[int, ...]:
+    for value in checkpoints:
+        if isinstance(value, bool) or int(value) != value or value < 1:
+            raise BadInput(f"checkpoints must be whole numbers of samples, at least 1; one is {value!r}.")
+    return tuple(sorted({int(value) for value in checkpoints}))

@@ -1,0 +1,145 @@
+"""Sweeps: many studies, cut into shards of replications whose results lie on disk under their content.
+
+A shard's name is a hash of everything its rows depend on: the compiled problem, procedure and truth, seed,
+checkpoints, replications, and the kernels. A sweep first looks which shards it has, runs the others wherever
+the executor runs them, and writes each as it comes, whole or not at all. Killed at any moment and started
+again, it goes on where it was; the result is the serial one bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from evenhand.errors import BadInput
+from evenhand.simulation.buffers import Rows, new_rows
+from evenhand.simulation.executors import Executor
+from evenhand.simulation.runs import Runs, read_npz, write_npz
+from evenhand.simulation.shards import Progress, Shard, check_replications, cut, prepare, put, run_shard
+from evenhand.study import Study, Truth
+
+SHARD = 100
+
+
+Name = tuple[str, str]  # a study's and a scenario's
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """The runs of every study, and how many shards were computed now or found from before."""
+
+    runs: Mapping[Name, Runs]
+    computed: int
+    reused: int
+
+
+def grid(studies: Mapping[str, Study], scenarios: Mapping[str, Truth]) -> dict[Name, Study]:
+    """Every study with every scenario as its truth."""
+    return {
+        (name, scenario): replace(study, truth=truth)
+        for name, study in studies.items()
+        for scenario, truth in scenarios.items()
+    }
+
+
+def sweep(
+    studies: Mapping[Name, Study],
+    replications: int,
+    seed: int,
+    store: str | Path,
+    executor: Executor,
+    checkpoints: Sequence[int] = (),
+    progress: Progress | None = None,
+    shard: int = SHARD,
+) -> Sweep:
+    """Run every study; `store` is the folder where finished shards lie. Progress counts shards."""
+    check_replications(replications)
+    begun = time.perf_counter()
+    shelf = Shelf(Path(store))
+    jobs = {name: prepare(study, seed, checkpoints) for name, study in studies.items()}
+    rows = {
+        name: new_rows(replications, len(job.checkpoints), job.spec.phi.shape) for name, job in jobs.items()
+    }
+    shards = [(name, part) for name, job in jobs.items() for part in cut(job, replications, shard)]
+    missing = [(name, part) for name, part in shards if not _found(shelf, part, rows[name])]
+    done = reused = len(shards) - len(missing)
+    if progress is not None:
+        progress(done, len(shards))
+    for number, result in executor.run(run_shard, [part for _, part in missing]):
+        name, part = missing[number]
+        shelf.put(part, result)
+        put(rows[name], result, part.first)
+        done += 1
+        if progress is not None:
+            progress(done, len(shards))
+    seconds = time.perf_counter() - begun
+    runs = {name: Runs(job.study, seed, job.checkpoints, rows[name], seconds) for name, job in jobs.items()}
+    return Sweep(runs, len(missing), reused)
+
+
+def _found(shelf: Shelf, shard: Shard, rows: Rows) -> bool:
+    """Take a shard from the shelf to its place, if it is there."""
+    found = shelf.get(shard)
+    if found is not None:
+        put(rows, found, shard.first)
+    return found is not None
+
+
+class Shelf:
+    """Finished shards on disk, each under its content."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise BadInput(f"the store {folder} cannot be made: {problem}.") from None
+
+    def get(self, shard: Shard) -> Rows | None:
+        """The rows of a shard, or None where they are not here whole."""
+        address = address_of(shard)
+        path = self._path(address)
+        if not path.exists():
+            return None
+        try:
+            header, rows = read_npz(path)
+        except BadInput:
+            return None  # damaged since it was written: computed again, and replaced
+        return rows if header["address"] == address else None
+
+    def put(self, shard: Shard, rows: Rows) -> None:
+        """Keep the rows of a shard."""
+        address = address_of(shard)
+        path = self._path(address)
+        path.parent.mkdir(exist_ok=True)
+        write_npz(path, {"address": address}, rows)
+
+    def _path(self, address: str) -> Path:
+        return self.folder / address[:2] / f"{address[2:]}.npz"
+
+
+def address_of(shard: Shard) -> str:
+    """A hash of all that the rows of this shard depend on."""
+    job = shard.job
+    digest = hashlib.sha256()
+    for part in (job.spec, job.source, job.seed, job.checkpoints, shard.first, shard.count, job.code):
+        _feed(digest, part)
+    return digest.hexdigest()
+
+
+def _feed(digest: hashlib._Hash, value: object) -> None:
+    """Types, shapes and bits, so that nothing different feeds alike."""
+    if isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype.str}{value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, tuple):
+        digest.update(f"({len(value)}".encode())
+        for part in value:
+            _feed(digest, part)
+    else:
+        digest.update(f"{type(value).__name__} {value!r};".encode())

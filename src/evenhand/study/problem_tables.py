@@ -1,0 +1,153 @@
+"""A problem to and from plain tables: the [problem] part of a study file."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evenhand.errors import BadInput, nearest
+from evenhand.model.families import FAMILIES, Family
+from evenhand.model.problem import Problem
+from evenhand.model.requirements import CONSTRAINTS, All, Constraint
+
+LARGEST = 1e100  # of any number in a study: the squares of larger ones are no numbers
+PROBLEM_KEYS = ("policies", "groups", "family", "constraint", "mode", "arrivals", "costs")
+
+# what each family is made of: the key in the file, and the noun's attribute
+FAMILY_KEYS: dict[str, dict[str, str]] = {
+    "gaussian": {"sd": "sd"},
+    "binomial": {"trials": "trials"},
+    "gamma": {"shape": "shape"},
+    "bounded": {"low": "smallest", "high": "largest"},
+}
+
+
+def problem_from_dict(table: Any) -> Problem:
+    """The problem that a [problem] table describes."""
+    known_keys(table, PROBLEM_KEYS, "[problem]")
+    for key in ("policies", "groups", "family"):
+        if key not in table:
+            raise BadInput(f"[problem] needs {key}; it has {', '.join(table) or 'nothing'}.")
+    policies = table["policies"]
+    if not isinstance(policies, list):
+        raise BadInput(f"policies must be a list of names; it is {policies!r}.")
+    mode = table.get("mode", "active")
+    arrivals = table.get("arrivals")
+    if arrivals is not None and isinstance(table["groups"], Mapping):
+        known_keys(arrivals, tuple(table["groups"]), "arrivals")
+    constraint = table.get("constraint", {"kind": "none"})
+    return Problem(
+        policies,
+        table["groups"],
+        family_from_dict(table["family"]),
+        constraint_from_dict(constraint),
+        mode=mode,
+        arrivals=arrivals,
+        costs=numeric(table["costs"], "costs") if "costs" in table else None,
+    )
+
+
+def problem_to_dict(problem: Problem) -> dict[str, Any]:
+    """The [problem] table again."""
+    table: dict[str, Any] = {
+        "policies": list(problem.policies),
+        "groups": dict(problem.groups),
+        "family": family_to_dict(problem.family),
+        "constraint": constraint_to_dict(problem.constraint),
+        "mode": problem.mode,
+    }
+    if problem.arrivals is not None:
+        table["arrivals"] = dict(problem.arrivals)
+    if problem.costs is not None:
+        table["costs"] = _plain(problem.costs)
+    return table
+
+
+def family_from_dict(table: Any) -> Family:
+    """The family that a table such as { name = "gaussian", sd = 0.5 } describes."""
+    name = _chosen(table, "name", FAMILIES, "family")
+    keys = FAMILY_KEYS.get(name, {})
+    known_keys(table, ("name", *keys), f"the {name} family")
+    return FAMILIES[name](**{key: numeric(table[key], key) for key in keys if key in table})
+
+
+def family_to_dict(family: Family) -> dict[str, Any]:
+    keys = FAMILY_KEYS.get(family.name, {})
+    return {"name": family.name} | {
+        key: _plain(getattr(family, attribute)) for key, attribute in keys.items()
+    }
+
+
+def constraint_from_dict(table: Any) -> Constraint:
+    """The requirement that a table such as { kind = "floors", at_least = 0.8 } describes."""
+    kind = _chosen(table, "kind", CONSTRAINTS, "constraint")
+    noun = CONSTRAINTS[kind]
+    fields = dataclasses.fields(noun)
+    known_keys(table, ("kind", *(part.name for part in fields)), f"the {kind!r} constraint")
+    missing = [part.name for part in fields if part.default is dataclasses.MISSING and part.name not in table]
+    if missing:
+        raise BadInput(f"the {kind!r} constraint needs {missing[0]}; it has {', '.join(table)}.")
+    if noun is All:
+        if not isinstance(table["of"], list):
+            raise BadInput(f"'of' must be a list of constraints; it is {table['of']!r}.")
+        return All(tuple(constraint_from_dict(part) for part in table["of"]))
+    values = {key: value for key, value in table.items() if key != "kind"}
+    return noun(**{key: value if key == "weighted" else numeric(value, key) for key, value in values.items()})
+
+
+def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:
+    if constraint.kind not in CONSTRAINTS:
+        raise BadInput(
+            "a convex set of your own lives in Python and has no written form; keep it out of study files."
+        )
+    table: dict[str, Any] = {"kind": constraint.kind}
+    if isinstance(constraint, All):
+        return table | {"of": [constraint_to_dict(part) for part in constraint.of]}
+    for part in dataclasses.fields(constraint):
+        value = getattr(constraint, part.name)
+        if value is not None:
+            table[part.name] = value if isinstance(value, bool) or part.name == "groups" else _plain(value)
+    return table
+
+
+def known_keys(table: Any, known: Iterable[str], where: str) -> None:
+    """Refuse anything but a table with these keys, naming the nearest one."""
+    if not isinstance(table, Mapping):
+        raise BadInput(f"{where} must be a table; it is {table!r}.")
+    known = tuple(known)
+    for key in table:
+        if key not in known:
+            raise BadInput(f"unknown key {key!r} in {where}{nearest(str(key), known)}")
+
+
+def numeric(value: Any, what: str) -> Any:
+    """The value, once it is a number or lists of numbers: text and true/false are not taken for numbers."""
+    if isinstance(value, (list, tuple)):
+        return [numeric(part, what) for part in value]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise BadInput(f"{what} must be a number or a table of numbers; it holds {value!r}.")
+    if LARGEST < abs(value) < math.inf:
+        raise BadInput(f"{what} must hold numbers up to {LARGEST:g}; one is larger.")
+    return value
+
+
+def _chosen(table: Any, key: str, known: Mapping[str, Any], what: str) -> str:
+    if not isinstance(table, Mapping) or key not in table:
+        raise BadInput(
+            f'{what} must be a table such as {{ {key} = "{next(iter(known))}" }}; it is {table!r}.'
+        )
+    name = table[key]
+    if not isinstance(name, str) or name not in known:
+        raise BadInput(
+            f"{what} {key} must be one of {', '.join(known)}; it is {name!r}{nearest(str(name), known)}"
+        )
+    return str(name)
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists and numbers as floats: what JSON and TOML give back."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return float(value)

@@ -1,0 +1,147 @@
+"""All rivals at once: `beat` for every rival of one policy, in blocks of policies side by side.
+
+For Gaussian boxes without caps q.lam_k(eta) is the largest of its linear pieces, one for each set of groups
+lifted off the floor. So Newton's steps from the pull at which all groups are lifted descend to the root, and
+each step but the last puts at least one group back on its floor: L steps suffice. With the policies innermost
+the compiler does several at a time. Bernoulli boxes without caps go `abreast` too; everything else goes
+through `inner.beat`, one by one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.region import BOX, Region
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
+from evenhand.theory import inner
+from evenhand.theory.bernoulli_bulk import BLOCK, meet_abreast
+
+Array = NDArray[np.float64]
+
+FEW = 8  # groups up to which L steps over L groups beat a walk
+
+
+@kernel(apart=True)
+def beat_all(
+    code: int, r: Region, q: Array, i: int, v: Array, mu: Array,
+    lower: Array, lam_i: Array, lam_k: Array, work: Array,
+) -> None:  # fmt: skip
+    """eq:f_mu_opt for every rival: certified lower bounds into (K,) `lower`, infinite for policy i itself.
+
+    The alternatives are not kept, lam_i and lam_k are scratch: `inner.beat` gives that of one rival.
+    """
+    policies = mu.shape[1]
+    for start in range(0, policies, BLOCK):
+        beat_some(code, r, q, i, start, min(start + BLOCK, policies), v, mu, lower, lam_i, lam_k, work)
+    lower[i] = math.inf
+
+
+@kernel(apart=True)
+def beat_some(
+    code: int, r: Region, q: Array, i: int, start: int, stop: int, v: Array, mu: Array,
+    lower: Array, lam_i: Array, lam_k: Array, work: Array,
+) -> None:  # fmt: skip
+    """`beat_all` for the rivals from start to stop, a block at most.
+
+    A rival's bound is the same to the last bit whoever else is in its block: what is known of some rivals and
+    solved again for others must not depend on the history.
+    """
+    level, slope = _own_line(q, i, v, mu)
+    abreast = r.kind == BOX and slope < math.inf
+    if abreast and code == GAUSSIAN and q.size <= FEW:
+        _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
+    elif abreast and code == BERNOULLI:
+        meet_abreast(r.lo, q, i, v, mu, start, stop, lower, work)
+    else:
+        abreast = False
+    if abreast and _are_done(r.hi, v, lower, start, stop):
+        return
+    for k in range(start, stop):
+        if k != i and not (abreast and _are_done(r.hi, v, lower, k, k + 1)):
+            _, lower[k] = inner.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+
+
+@kernel
+def _own_line(q: Array, i: int, v: Array, mu: Array) -> tuple[float, float]:
+    """q.lam_i(eta) = level - slope eta; the slope is infinite where a cell with a share has no weight."""
+    level, slope = 0.0, 0.0
+    for g in range(q.size):
+        if q[g] > 0.0:
+            level += q[g] * mu[g, i]
+            slope += q[g] * q[g] / v[g, i]
+    return level, slope
+
+
+@kernel
+def _are_done(hi: Array, v: Array, lower: Array, start: int, stop: int) -> bool:
+    """Has every cell of these policies weight, none a cap, and was each policy's bound found?"""
+    special, found = 0, lower[start:stop]
+    for k in range(found.size):
+        special += not found[k] >= 0.0
+    for g in range(v.shape[0]):
+        weight, cap = v[g, start:stop], hi[g, start:stop]
+        for k in range(weight.size):
+            special += (weight[k] <= 0.0) | (cap[k] < math.inf)
+    return special == 0
+
+
+@kernel
+def _lift_block(
+    lo: Array, q: Array, v: Array, mu: Array, level: float, slope: float, start: int, stop: int,
+    lower: Array, work: Array,
+) -> None:  # fmt: skip
+    """The rivals from start to stop: Newton's steps to the pull eta, then the dual bound there."""
+    size = stop - start
+    lower, paces = lower[start:stop], work[3 * BLOCK :]
+    for g in range(q.size):
+        pace, weight = paces[g * BLOCK : g * BLOCK + size], v[g, start:stop]
+        for k in range(size):
+            pace[k] = q[g] / weight[k]
+    for k in range(size):
+        work[k] = math.inf
+    for _ in range(q.size + 1):
+        _line(lo, q, mu, level, slope, start, size, paces, work)
+        moved = 0
+        for k in range(size):
+            eta = max(work[BLOCK + k] / work[2 * BLOCK + k], 0.0)
+            moved += eta != work[k]
+            work[k] = eta
+        if moved == 0:
+            break
+    for k in range(size):
+        # Psi = cost - eta surplus, and surplus = steep eta - gap: rounding, or eta = 0 for a rival ahead
+        surplus = work[2 * BLOCK + k] * work[k] - work[BLOCK + k]
+        lower[k] = 0.5 * work[k] * work[k] * slope - work[k] * max(surplus, 0.0)
+    for g in range(q.size):
+        pace, weight = paces[g * BLOCK : g * BLOCK + size], v[g, start:stop]
+        m, floor = mu[g, start:stop], lo[g, start:stop]
+        for k in range(size):
+            move = max(work[k] * pace[k], floor[k] - m[k])
+            lower[k] += 0.5 * weight[k] * move * move
+
+
+@kernel
+def _line(
+    lo: Array, q: Array, mu: Array, level: float, slope: float, start: int, size: int,
+    paces: Array, work: Array,
+) -> None:  # fmt: skip
+    """The linear piece at the pull eta: q.lam_i - q.lam_k = gap - steep eta with the groups lifted there.
+
+    `work` holds eta, gap and steep, a block each; as slices of their own they would keep the compiler from
+    going abreast.
+    """
+    for k in range(size):
+        work[BLOCK + k], work[2 * BLOCK + k] = level, slope
+    for g in range(q.size):
+        if q[g] == 0.0:
+            continue
+        share = q[g]
+        pace, m, floor = paces[g * BLOCK :], mu[g, start : start + size], lo[g, start : start + size]
+        for k in range(size):
+            lifted = m[k] + work[k] * pace[k] > floor[k]
+            work[BLOCK + k] -= share * (m[k] if lifted else floor[k])
+            work[2 * BLOCK + k] += share * pace[k] if lifted else 0.0

@@ -1,0 +1,119 @@
+"""Bernoulli rivals abreast: the search of `meeting` for a block of policies at a time, without branches.
+
+With the policies innermost the compiler takes several roots and quotients at once. Newton's steps stay
+between the pulls that are known to be too weak and too strong. The few rivals that have not settled after
+some turns, or have means at the edge of the domain, are left to the search for one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model.unit_families import BERNOULLI, divergence
+
+Array = NDArray[np.float64]
+
+BLOCK = 64  # policies at a time: their scratch stays in the first-level cache
+TURNS = 12  # six are usual
+CLOSE = 1e-13  # what may remain of the gap between the overall means
+NOISE = 8e-16  # rounding error of the difference of two overall means
+# blocks of the scratch; after them the means of policy i and of the rivals, a block per group each
+ETA, BELOW, ABOVE, SURPLUS, SLOPE, TOLERANCE, MEANS = range(0, 7 * BLOCK, BLOCK)
+
+
+@kernel(apart=True)
+def meet_abreast(
+    lo: Array, q: Array, i: int, v: Array, mu: Array, start: int, stop: int, lower: Array, work: Array
+) -> None:
+    """eq:bernoulli_opt_subproblem: certified lower bounds for the rivals from start to stop.
+
+    Not a number for who did not settle.
+    """
+    size, groups = stop - start, q.size
+    for k in range(size):
+        work[ETA + k], work[BELOW + k], work[ABOVE + k] = 0.0, 0.0, math.inf
+    for turn in range(TURNS):
+        _lower(q, i, v, mu, size, work)
+        _lift(lo, q, v, mu, start, size, work)
+        if turn == 0:
+            for k in range(size):
+                work[TOLERANCE + k] = NOISE + CLOSE * abs(work[SURPLUS + k])
+        if _step(size, work) == 0:
+            break
+    for k in range(size):
+        settled = abs(work[SURPLUS + k]) <= work[TOLERANCE + k] or work[ETA + k] == 0.0
+        # Psi = cost - eta surplus
+        lower[start + k] = -work[ETA + k] * work[SURPLUS + k] if settled else math.nan
+    for g in range(groups):
+        own, rival = MEANS + g * BLOCK, MEANS + (groups + g) * BLOCK
+        for k in range(size):
+            lower[start + k] += v[g, i] * divergence(BERNOULLI, mu[g, i], work[own + k])
+            moved = divergence(BERNOULLI, mu[g, start + k], work[rival + k])
+            lower[start + k] += v[g, start + k] * moved
+    for k in range(size):
+        if not 0.0 <= lower[start + k] < math.inf:
+            lower[start + k] = math.nan
+
+
+@kernel
+def _lower(q: Array, i: int, v: Array, mu: Array, size: int, work: Array) -> None:
+    """Policy i pulled down, once for every rival: its means, and what they give to surplus and slope."""
+    for k in range(size):
+        work[SURPLUS + k], work[SLOPE + k] = 0.0, 0.0
+    for g in range(q.size):
+        share, pace, m, own = q[g], q[g] / v[g, i] if q[g] > 0.0 else 0.0, mu[g, i], MEANS + g * BLOCK
+        for k in range(size):
+            s = work[ETA + k] * pace
+            root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * (1.0 - m))
+            lam = 2.0 * m / ((1.0 + s) + root)
+            work[own + k] = lam
+            work[SURPLUS + k] -= share * lam
+            # dlam/ds = -lam (1 - lam) / root
+            work[SLOPE + k] += share * pace * lam * (1.0 - lam) / root
+
+
+@kernel
+def _lift(lo: Array, q: Array, v: Array, mu: Array, start: int, size: int, work: Array) -> None:
+    """Each rival pulled up, no lower than its floors."""
+    for g in range(q.size):
+        share, rival = q[g], MEANS + (q.size + g) * BLOCK
+        m, weight, floor = (
+            mu[g, start : start + size],
+            v[g, start : start + size],
+            lo[g, start : start + size],
+        )
+        for k in range(size):
+            pace = share / weight[k]
+            s = work[ETA + k] * pace
+            root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * m[k])
+            # the two forms of `units.up` are equal; each is the one without cancellation on its side
+            over = 2.0 * m[k] if s < 1.0 else (s - 1.0) + root
+            under = (1.0 - s) + root if s < 1.0 else 2.0 * s
+            lam = over / under
+            held = lam <= floor[k]
+            lam = floor[k] if held else lam
+            work[rival + k] = lam
+            work[SURPLUS + k] += share * lam
+            work[SLOPE + k] += 0.0 if held else share * pace * lam * (1.0 - lam) / root
+
+
+@kernel
+def _step(size: int, work: Array) -> int:
+    """Narrow every bracket and move on to Newton's point or a point inside; how many have not settled."""
+    moving = 0
+    for k in range(size):
+        eta, surplus = work[ETA + k], work[SURPLUS + k]
+        below = eta if surplus < 0.0 else work[BELOW + k]
+        above = eta if surplus >= 0.0 else work[ABOVE + k]
+        newton = eta - surplus / work[SLOPE + k]
+        inside = 8.0 * eta + 1.0 if above == math.inf else 0.5 * (below + above)
+        onward = newton if below < newton < above else inside
+        settled = abs(surplus) <= work[TOLERANCE + k] or above == 0.0
+        work[BELOW + k], work[ABOVE + k] = below, above
+        work[ETA + k] = eta if settled else onward
+        moving += not settled
+    return moving

@@ -1,0 +1,152 @@
+"""Programmes (`programme`) for every family: the exponential's cost is not convex, so it is made so piece
+by piece.
+
+On an interval [lo, hi] that reaches beyond 2 mu, the largest convex function below d(mu, x) follows it up
+to `bend` and then runs straight to its value at hi: the tangent from that point, or the chord where the
+interval begins beyond the tangent. The programme with these costs bounds the true one from below; where its
+solution lies on a straight piece, the cell's interval is split there, and both halves are searched.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.model import unit_families
+from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
+from evenhand.theory.regions.convex_program import Programme
+from evenhand.theory.regions.dual_bound import FREE
+from evenhand.theory.regions.interior_point import minimise
+from evenhand.theory.regions.interior_point import work_size as interior_size
+from evenhand.theory.regions.single_cell import budgeted, copy, cost, fill
+from evenhand.theory.tilted_means import paid
+
+Array = NDArray[np.float64]
+
+NODES = 300  # of the exponential's search: one is usual
+DEPTH = 40
+CLOSE = 1e-10  # relative distance of bound and cost at which an interval is split no further
+
+
+def work_size(cells: int, rows: int) -> int:
+    """Scratch that `nearest` needs."""
+    return 2 * cells + ENTRY * DEPTH + interior_size(cells, rows)
+
+
+@kernel(apart=True)
+def nearest(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
+    """The least cost of a programme at x, and a lower bound; gives up where the bound passes the cutoff.
+
+    Weights are scaled in place, and bends, rates and (for the exponential) bounds are overwritten.
+    """
+    top = 0.0
+    for c in range(x.shape[0]):
+        top = max(top, p.v[c])
+    if top == 0.0:
+        top = 1.0
+    for c in range(x.shape[0]):
+        p.v[c] /= top
+    copy(p.hi, p.bend)
+    fill(p.rate, 0.0)
+    if code == unit_families.EXPONENTIAL:
+        value, lower = _split(code, p, cutoff / top, x, work)
+    else:
+        value, lower = minimise(code, p, 1.0, cutoff / top, x, work)
+    return value * top, lower * top
+
+
+@kernel
+def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
+    """Branch and bound over the intervals of the cells beyond their bends."""
+    n = x.shape[0]
+    trial, spare = work[:n], work[n : 2 * n]
+    stack = work[2 * n : 2 * n + ENTRY * DEPTH].reshape((DEPTH, ENTRY))
+    rest = work[2 * n + ENTRY * DEPTH :]
+    best = _first(p, x, spare, rest)
+    _fence(code, p, best)
+    lower, depth = math.inf, 0
+    for node in range(NODES):
+        for c in range(n):
+            p.bend[c], p.rate[c] = _bend(code, p.mu[c], p.lo[c], p.hi[c])
+        value, bound = minimise(code, p, 1.0, min(best, cutoff), trial, rest)
+        if depth > 0:
+            bound = max(bound, stack[depth - 1, 4])  # what was proved before the split holds for both halves
+        worst = -1
+        if value < math.inf:
+            value, worst = cost(code, p.v, p.mu, trial), _excess(code, p, trial)
+            if value < best:
+                best = value
+                copy(trial, x)
+        if worst >= 0 and bound < min(best * (1.0 - CLOSE), cutoff) and depth < DEPTH and node < NODES - 1:
+            least, most = max(p.lo[worst], p.mu[worst]), p.hi[worst]
+            # the family knows no scale but ratios: keep off the ends in proportion
+            keep = (most / least) ** 0.1
+            cut = min(max(trial[worst], least * keep), most / keep)
+            depth = branch(stack, depth, worst, cut, bound, p.lo, p.hi)
+            continue
+        lower = min(lower, bound)
+        depth = backtrack(stack, depth, p.lo, p.hi)
+        if depth == 0:
+            break
+    return best, min(lower, best, waiting(stack, depth))
+
+
+@kernel
+def _first(p: Programme, x: Array, v: Array, work: Array) -> float:
+    """A first point that meets the conditions, by the Poisson's divergence, as stiff at mu; its true cost."""
+    top, largest = 0.0, 0.0
+    for c in range(x.shape[0]):
+        v[c] = p.v[c] / p.mu[c]
+        top, largest = max(top, v[c]), max(largest, p.mu[c])
+    for c in range(x.shape[0]):
+        v[c] /= top if top > 0.0 else 1.0
+    like = Programme(v, p.mu, p.lo, p.hi, p.bend, p.rate, p.rows, p.rhs, p.quad, p.limit)
+    value, _ = minimise(unit_families.POISSON, like, largest, math.inf, x, work)
+    return cost(unit_families.EXPONENTIAL, p.v, p.mu, x) if value < math.inf else math.inf
+
+
+@kernel
+def _fence(code: int, p: Programme, best: float) -> None:
+    """Keep every cell where its own cost alone does not exceed the best known."""
+    for c in range(p.mu.shape[0]):
+        if p.v[c] > FREE and best < math.inf:
+            p.lo[c] = max(p.lo[c], budgeted(code, p.mu[c], best / p.v[c], False))
+            p.hi[c] = min(p.hi[c], budgeted(code, p.mu[c], best / p.v[c], True))
+
+
+@kernel
+def _bend(code: int, mu: float, lo: float, hi: float) -> tuple[float, float]:
+    """Where the convex envelope of d(mu, x) on [lo, hi] becomes a straight line, and that line's slope."""
+    if hi <= 2.0 * mu or math.isinf(hi):
+        return hi, 0.0
+    end = unit_families.divergence(code, mu, hi)
+    if lo < 2.0 * mu:
+        near, far = max(lo, mu), 2.0 * mu
+        # the tangent at x passes below the end point before the touching point and above it after
+        for _ in range(100):
+            x = 0.5 * (near + far)
+            if x in (near, far):
+                break
+            if unit_families.divergence(code, mu, x) + unit_families.slope(code, mu, x) * (hi - x) < end:
+                near = x
+            else:
+                far = x
+        if near > lo:
+            return near, (end - unit_families.divergence(code, mu, near)) / (hi - near)
+    return lo, (end - unit_families.divergence(code, mu, lo)) / (hi - lo)
+
+
+@kernel
+def _excess(code: int, p: Programme, x: Array) -> int:
+    """The cell whose cost exceeds its envelope most, or -1."""
+    most, worst = 0.0, -1
+    for c in range(x.shape[0]):
+        if x[c] > p.bend[c]:
+            line = paid(code, p.v[c], p.mu[c], p.bend[c]) + p.v[c] * p.rate[c] * (x[c] - p.bend[c])
+            over = paid(code, p.v[c], p.mu[c], x[c]) - line
+            if over > most:
+                most, worst = over, c
+    return worst

@@ -1,0 +1,231 @@
+"""Tally: data on their way into counts. Every name and outcome is checked, nothing is dropped uncounted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand._kernel import kernel
+from evenhand.errors import BadInput, nearest
+from evenhand.model.problem import Problem
+from evenhand.procedure.outcome_order import FAMILIES, Order, new_order, note_order
+from evenhand.procedure.spec import Procedure, Spec, compile_spec
+from evenhand.procedure.state import EMPTY, SHORT, STARTED, TOLD, State, Work, new_state, new_work, record
+
+Array = NDArray[np.float64]
+
+MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "none", "."))
+LARGEST = 1e100  # outcomes beyond have squares that are no numbers
+MOST = 1e15  # outcomes of a cell
+SHOWN = 5  # so many offenders are named; the rest are counted
+
+
+@dataclass(frozen=True)
+class Data:
+    """What was collected: a state that holds the counts, and what was met on the way."""
+
+    state: State  # counts and sums, in unit scale, (L, K)
+    rows: int  # rows read
+    missing: int  # rows left out because a value was missing
+    counts: bool  # came as counts per cell, not as single outcomes
+    order: Order  # of single outcomes, where the family's evidence depends on it
+
+
+class Tally:
+    """Adds up rows, chunk by chunk, in memory that does not grow with their number."""
+
+    def __init__(self, problem: Problem, missing: str = "fail") -> None:
+        if missing not in ("drop", "fail"):
+            raise BadInput(
+                f"missing must be 'drop' or 'fail'; it is {missing!r}{nearest(missing, ('drop', 'fail'))}"
+            )
+        self.problem = problem
+        self.drops_missing = missing == "drop"
+        self.policies = {name: k for k, name in enumerate(problem.policies)}
+        self.groups = {name: g for g, name in enumerate(problem.group_names)}
+        # counts do not depend on the procedure, so any will do to make an empty state
+        self.spec: Spec = compile_spec(problem, Procedure())
+        self.state: State = new_state(self.spec)
+        self.work: Work = new_work(self.spec)
+        self.order: Order = new_order(self.state.n.shape)
+        self.rows = 0
+        self.absent = _Offenders()
+        self.outside = _Offenders()
+
+    def add(
+        self, where: Sequence[str], policies: Sequence[Any], groups: Sequence[Any], outcomes: Sequence[Any]
+    ) -> None:
+        """Single outcomes, with the place each comes from."""
+        self.rows += len(where)
+        k = np.array(
+            [self._index(self.policies, name, "policy", where, i) for i, name in enumerate(policies)],
+            dtype=np.int64,
+        )
+        g = np.array(
+            [self._index(self.groups, name, "group", where, i) for i, name in enumerate(groups)],
+            dtype=np.int64,
+        )
+        x = self._numbers(outcomes, where)
+        absent = (k < 0) | (g < 0) | np.isnan(x)
+        self.absent.note(where, absent, outcomes)
+        outside = ~absent & ~(self.problem.family.admits(x) & (np.abs(x) <= LARGEST))
+        if outside.any():
+            self.outside.note(where, outside, outcomes)
+        keep = ~absent & ~outside
+        unit = self.problem.family.to_unit(x[keep])
+        record_all(self.spec, self.state, self.work, k[keep], g[keep], np.ascontiguousarray(unit))
+        if self.problem.family.name in FAMILIES:
+            note_order(self.order, k[keep], g[keep], np.ascontiguousarray(x[keep]))
+
+    def add_counts(self, where: str, policy: Any, group: Any, n: Any, mean: Any, successes: Any) -> None:
+        """One cell's count and mean (or number of successes); every cell may come once."""
+        self.rows += 1
+        k = self._index(self.policies, policy, "policy", [where], 0)
+        g = self._index(self.groups, group, "group", [where], 0)
+        size = self._numbers([n], [where], "n")[0]
+        value = self._numbers([mean if successes is None else successes], [where])[0]
+        if k < 0 or g < 0 or math.isnan(size) or (math.isnan(value) and size != 0):
+            self.absent.note([where], np.array([True]), [""])
+            return
+        if not 0 <= size <= MOST or size != int(size):
+            raise BadInput(f"{where}: n must be a whole number from 0 to {MOST:g}; it is {n}.")
+        if self.state.n[g, k] > 0:
+            raise BadInput(
+                f"{where}: every cell may come once; {self.problem.policies[k]!r} in {group!r} comes twice."
+            )
+        if size == 0:
+            return
+        if (
+            successes is not None
+            and self.problem.family.name == "bernoulli"
+            and not float(value).is_integer()
+        ):
+            raise BadInput(f"{where}: successes must be a whole number; it is {successes}.")
+        average = value if successes is None else value / size
+        self._check_mean(
+            where, average, size, mean if successes is None else successes, successes is not None
+        )
+        unit = float(self.problem.family.to_unit(average))
+        self.state.n[g, k], self.state.s[g, k] = size, size * unit
+
+    def finish(self, counts: bool) -> Data:
+        """The whole, or one sentence about what stands in the way."""
+        family = self.problem.family
+        if self.outside.count:
+            raise BadInput(f"outcomes must be {family.outcomes}; {self.outside.words()}. Correct them first.")
+        if self.absent.count and not self.drops_missing:
+            raise BadInput(
+                f"{self.absent.count:,} of {self.rows:,} rows miss a value ({self.absent.places()}). "
+                "Complete them, or leave them out and have them counted by --missing drop."
+            )
+        if counts and family.name in FAMILIES:  # what their evidence starts from is lost in counts
+            raise BadInput(
+                f"the {family.name} family learns its scale from single outcomes, which counts do not hold. "
+                "Give rows of policy, group, outcome, in the order they came."
+            )
+        return Data(self.state, self.rows, self.absent.count, counts, self.order)
+
+    def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
+        """The name's number; -1 where it is missing."""
+        found = known.get(name)
+        if found is None and not isinstance(name, str):
+            found = None if _is_missing(name) else known.get(str(name))
+        if found is not None:
+            return found
+        if _is_missing(name):
+            return -1
+        raise BadInput(f"{where[i]}: there is no {what} {str(name)!r}{nearest(str(name), known)}")
+
+    def _numbers(self, values: Sequence[Any], where: Sequence[str], what: str = "an outcome") -> Array:
+        """Values as numbers; NaN where one is missing."""
+        if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+            return values.astype(float)
+        try:
+            # the common case, at the speed of the machine: all of them are written as numbers
+            found = np.array(values, dtype=float) if not any(isinstance(v, bool) for v in values) else None
+        except (TypeError, ValueError):
+            found = None
+        if found is not None and not np.isnan(found).any():
+            return found
+        return np.array(
+            [self._number(value, place, what) for value, place in zip(values, where, strict=True)]
+        )
+
+    def _number(self, value: Any, where: str, what: str) -> float:
+        if _is_missing(value):
+            return math.nan
+        try:
+            if isinstance(value, bool):
+                raise ValueError
+            return float(value)
+        except (TypeError, ValueError):
+            raise BadInput(f"{where}: {what} must be a number; it is {value!r}.") from None
+
+    def _check_mean(self, where: str, mean: float, n: float, given: Any, is_successes: bool) -> None:
+        low, high = self.problem.family.domain
+        if not (low <= mean <= high and math.isfinite(mean)):
+            what = "successes" if is_successes else "mean"
+            raise BadInput(
+                f"{where}: the {what} of {n:,.0f} outcomes ({self.problem.family.outcomes}) is not {given}."
+            )
+
+
+@dataclass
+class _Offenders:
+    """How many there were, and the first few."""
+
+    count: int = 0
+    first: list[tuple[str, str]] = field(default_factory=list)
+
+    def note(self, where: Sequence[str], which: NDArray[np.bool_], values: Sequence[Any]) -> None:
+        self.count += int(which.sum())
+        for i in np.flatnonzero(which)[: SHOWN - len(self.first)] if len(self.first) < SHOWN else ():
+            self.first.append((where[i], str(values[i]) if len(values) > i else ""))
+
+    def places(self) -> str:
+        more = f" and {self.count - len(self.first):,} more" if self.count > len(self.first) else ""
+        return ", ".join(place for place, _ in self.first) + more
+
+    def words(self) -> str:
+        told = ", ".join(f"{place} has {value}" for place, value in self.first)
+        more = f", and {self.count - len(self.first):,} more" if self.count > len(self.first) else ""
+        return f"{told}{more}"
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return value.strip().lower() in MISSING_WORDS
+    return isinstance(value, float) and math.isnan(value)
+
+
+@kernel
+def record_all(
+    spec: Spec,
+    state: State,
+    work: Work,
+    policies: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    outcomes: Array,
+) -> None:
+    """In the order they came: where the variance is unknown, what was foreseen depends on it."""
+    for i in range(outcomes.shape[0]):
+        record(spec, state, work, policies[i], groups[i], outcomes[i], False)
+
+
+def ready(spec: Spec, data: State) -> State:
+    """The state a procedure would be in, had it collected these data itself."""
+    state = new_state(spec)
+    for name in ("n", "s", "bets"):
+        getattr(state, name)[:] = getattr(data, name)
+    state.clock[TOLD] = int(state.n.sum())
+    state.clock[EMPTY] = int((state.n == 0).sum())
+    state.clock[STARTED] = spec.initial * state.n.size
+    state.clock[SHORT] = int(np.maximum(spec.initial - state.n, 0).sum())
+    return state

@@ -1,0 +1,224 @@
+"""The verdict on a sample whose size was fixed before the data and that is looked at once: p-values.
+
+With W wrong answers and alpha = delta / W, answer i when every condition that i must meet is shown at level
+alpha and, for every rival k, either "i is ahead of k" or "k fails" is; answer none when "k fails" is shown
+for every k. Were k0 right, each wrong i needs a true condition of its own to be refuted ("i violates this
+one", or "k0 scores at least what i does"), or "k0 meets its requirement", which all of them and "none" share:
+W events, each of probability at most alpha. The probability of a wrong answer is at most delta, for any
+number of outcomes; nothing here is a large-sample approximation.
+
+    condition                            refuted by
+    a floor or cap                       the cell's exact test (`fixed_cells`)
+    a row, a pair of groups, "ahead"     the test of one linear condition (`fixed_linear`)
+    penalised scores                     `fixed_penalty`
+    a quota: some set of groups, all on the wrong side      the set's cells together; the weakest set counts
+    the quadratic                        the distance to its boundary (`fixed_quadratic`)
+
+A policy fails when one of its conditions is refuted at level alpha / (number of conditions).
+Evidence is -ln p, so that it is read like the sequential one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from evenhand.model.problem import Problem
+from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.intervals import FAILED, MET, UNDECIDED
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import NONE, State, new_work
+from evenhand.verdicts.apply_rule import Cells, Weight, leader_with_data, new_cells
+from evenhand.verdicts.fixed_cells import Sample, cell_evidence, interval_end
+from evenhand.verdicts.fixed_linear import ahead_evidence, row_evidence
+from evenhand.verdicts.fixed_penalty import penalised_ahead
+from evenhand.verdicts.fixed_quadratic import inside_evidence, outside_evidence
+
+Array = NDArray[np.float64]
+
+
+def judge_fixed(problem: Problem, spec: Spec, state: State) -> tuple[Cells, Weight]:
+    """Return the verdict of every cell and of the whole, as if the present look were the only one."""
+    sample, leader = _sample(problem, spec, state)
+    return _cells(sample), _weight(sample, leader)
+
+
+def weigh_fixed(problem: Problem, spec: Spec, state: State) -> Weight:
+    """Return the verdict of the whole, as if the present look were the only one."""
+    return _weight(*_sample(problem, spec, state))
+
+
+def _sample(problem: Problem, spec: Spec, state: State) -> tuple[Sample, int]:
+    work = new_work(spec)
+    refresh(spec, state, work, False)
+    leader = leader_with_data(work, np.all(state.n > 0, axis=0).tolist())
+    return Sample(problem, spec, state, work, {}), leader
+
+
+def _cells(sample: Sample) -> Cells:
+    spec, found = sample.spec, new_cells(sample.spec)
+    level = float(threshold(spec))
+    for g, k in np.ndindex(spec.phi.shape):
+        floor, cap = float(spec.region.lo[g, k]), float(spec.region.hi[g, k])
+        extra = math.log(max(_bounds(spec, k), 1))
+        one_sided = math.isfinite(floor) != math.isfinite(cap)
+        low_level = level + extra if one_sided and math.isfinite(cap) else level
+        high_level = level + extra if one_sided and math.isfinite(floor) else level
+        found.low[g, k] = interval_end(sample, g, k, low_level, 1)
+        found.high[g, k] = interval_end(sample, g, k, high_level, -1)
+        met, failed = _cell_meets(sample, g, k), _cell_fails(sample, g, k)
+        found.verdict[g, k] = FAILED if failed >= level + extra else MET if met >= level else UNDECIDED
+    return found
+
+
+def _weight(sample: Sample, leader: int) -> Weight:
+    """Return the decision: every condition at its level; a rival is behind or fails, the better counts."""
+    spec, state = sample.spec, sample.state
+    policies, needed = spec.phi.shape[1], float(threshold(spec))
+    alpha = math.exp(-needed)
+    known = [spec.region.kind == BOX or bool(np.all(state.n[:, k] > 0)) for k in range(policies)]
+    fails = [_fails(sample, k, alpha) if known[k] else 0.0 for k in range(policies)]
+    meets = [_meets(sample, k, alpha) if known[k] else (0.0, 0) for k in range(policies)]
+    soft = spec.region.kind == PENALTY  # falling short of a floor keeps nobody out
+    pieces = []
+    for k in range(policies):
+        if k != leader:
+            ahead = _ahead(sample, leader, k, alpha) if leader != NONE else 0.0
+            pieces.append((ahead if soft else max(ahead, fails[k]), k))
+    if leader != NONE and not soft:
+        value, which = meets[leader]
+        pieces.append((value, policies + which))
+    value, piece = min(pieces)
+    stands = np.array(
+        [
+            FAILED if fails[k] >= needed else MET if meets[k][0] >= needed else UNDECIDED
+            for k in range(policies)
+        ]
+    )
+    return Weight(leader, value >= needed, value, needed, piece, stands)
+
+
+def _ahead(sample: Sample, i: int, k: int, alpha: float) -> float:
+    """Return -ln p against {k scores at least what i does}."""
+    if not (np.all(sample.state.n[:, i] > 0) and np.all(sample.state.n[:, k] > 0)):
+        return 0.0
+    compare = penalised_ahead if sample.spec.region.kind == PENALTY else ahead_evidence
+    return compare(sample, i, k, alpha)
+
+
+def _fails(sample: Sample, k: int, alpha: float) -> float:
+    """Return -ln p against {k meets its requirement}: its strongest condition, times their number."""
+    if sample.spec.region.kind in (BOX, PENALTY):
+        groups, bounds = sample.spec.phi.shape[0], max(_bounds(sample.spec, k), 1)
+        return max(_cell_fails(sample, g, k) for g in range(groups)) - math.log(bounds)
+    rows = list(_rows(sample, k))
+    quota, quadratic = _has_quota(sample.spec), _has_quadratic(sample.spec)
+    conditions = len(rows) + quota + quadratic
+    values = [row_evidence(sample, k, -a, -c, alpha / conditions) for _, a, c in rows]
+    if quota:
+        values.append(_quota(sample, k, -1)[0])
+    if quadratic:
+        values.append(outside_evidence(sample, k, alpha / conditions))
+    return max(max(values) - math.log(conditions), 0.0)
+
+
+def _meets(sample: Sample, k: int, alpha: float) -> tuple[float, int]:
+    """Return -ln p against {k violates this condition}, the least over its conditions, and which it is."""
+    spec = sample.spec
+    if spec.region.kind in (BOX, PENALTY):
+        return _bounds_met(sample, k)
+    values = [(row_evidence(sample, k, a, c, alpha), which) for which, a, c in _rows(sample, k)]
+    rows = spec.region.rows.shape[0]
+    if _has_quadratic(spec):
+        values.append((inside_evidence(sample, k, alpha), rows))
+    if _has_quota(spec):
+        value, weakest = _quota(sample, k, 1)
+        values.append((value, weakest + (rows + 1 if spec.region.kind == CONVEX else 0)))
+    return min(values)
+
+
+def _rows(sample: Sample, k: int) -> Iterator[tuple[int, Array, float]]:
+    """Yield the linear conditions a.m >= c on policy k, with their numbers in `procedure.pieces`."""
+    r, groups = sample.spec.region, sample.spec.phi.shape[0]
+    if r.kind == SPREAD:
+        for g, h in np.ndindex(groups, groups):
+            if g != h:
+                a = np.zeros(groups)
+                a[g], a[h] = 1.0, -r.rho
+                yield g * groups + h, a, -r.slack
+    elif r.kind == CONVEX:
+        for j in range(r.rows.shape[0]):
+            yield j, r.rows[j], float(r.rhs[j, k])
+
+
+def _quota(sample: Sample, k: int, sign: int) -> tuple[float, int]:
+    """Return -ln p against {too few groups reach their floors} (sign 1) or {enough do} (sign -1).
+
+    The null is a union over sets of groups, all below their floors or all at or above them. Under one set the
+    normal scores z of its cells' exact p-values are independent and no larger than standard normal variables,
+    so the sum of the squares of the positive ones is no larger than a mixture of chi-squared variables: j
+    degrees of freedom with probability (size choose j) / 2^size. The set with the smallest sum counts; the
+    group with the least evidence is returned too.
+    """
+    groups, need = sample.spec.phi.shape[0], sample.spec.region.need
+    size = groups - need + 1 if sign > 0 else need
+    values = [cell_evidence(sample, g, k, float(sample.spec.region.lo[g, k]), sign) for g in range(groups)]
+    order = np.argsort(values)[:size]
+    scores = np.maximum(-special.ndtri_exp(-np.array(values)[order]), 0.0)
+    return mixture_evidence(float(np.sum(scores**2)), size), int(order[0])
+
+
+def mixture_evidence(total: float, size: int) -> float:
+    """Return -ln of the probability that `size` squared positive parts of normal variables reach `total`."""
+    if total <= 0.0:
+        return 0.0
+    j = np.arange(1, size + 1)
+    weights = special.gammaln(size + 1) - special.gammaln(j + 1) - special.gammaln(size - j + 1)
+    logs = weights - size * math.log(2.0) + stats.chi2.logsf(total, j)
+    return -float(special.logsumexp(logs))
+
+
+def _bounds(spec: Spec, k: int) -> int:
+    return int(np.isfinite(spec.region.lo[:, k]).sum() + np.isfinite(spec.region.hi[:, k]).sum())
+
+
+def _has_quota(spec: Spec) -> bool:
+    return spec.region.kind == QUOTA or (spec.region.kind == CONVEX and spec.region.need > 0)
+
+
+def _has_quadratic(spec: Spec) -> bool:
+    return spec.region.kind == DISPERSION or (spec.region.kind == CONVEX and spec.region.limit < math.inf)
+
+
+def _bounds_met(sample: Sample, k: int) -> tuple[float, int]:
+    """Return the floor (or, counted on, the cap) of policy k with the least evidence that it is met."""
+    groups, values = sample.spec.phi.shape[0], [(math.inf, 0)]
+    for g in range(groups):
+        floor, cap = float(sample.spec.region.lo[g, k]), float(sample.spec.region.hi[g, k])
+        if math.isfinite(floor):
+            values.append((cell_evidence(sample, g, k, floor, 1), g))
+        if math.isfinite(cap):
+            values.append((cell_evidence(sample, g, k, cap, -1), groups + g))
+    return min(values)
+
+
+def _cell_meets(sample: Sample, g: int, k: int) -> float:
+    floor, cap = float(sample.spec.region.lo[g, k]), float(sample.spec.region.hi[g, k])
+    return min(
+        cell_evidence(sample, g, k, floor, 1) if math.isfinite(floor) else math.inf,
+        cell_evidence(sample, g, k, cap, -1) if math.isfinite(cap) else math.inf,
+    )
+
+
+def _cell_fails(sample: Sample, g: int, k: int) -> float:
+    floor, cap = float(sample.spec.region.lo[g, k]), float(sample.spec.region.hi[g, k])
+    return max(
+        cell_evidence(sample, g, k, floor, -1) if math.isfinite(floor) else 0.0,
+        cell_evidence(sample, g, k, cap, 1) if math.isfinite(cap) else 0.0,
+    )

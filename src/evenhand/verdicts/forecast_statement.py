@@ -1,0 +1,139 @@
+"""A forecast of further samples, and every sentence that states one.
+
+Light enough for a process that only passes forecasts on: nothing here computes one (`forecast` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evenhand.live.projection import View
+    from evenhand.procedure.spec import Spec
+    from evenhand.procedure.state import State
+
+CHANCES = (0.5, 0.7, 0.8, 0.9)
+RUNS, SEED = 200, 0  # continued runs behind a forecast, and their seed, wherever it is shown
+HEADLINE = (0.8, 0.7, 0.5)  # chances for the one number of a summary, the first that is known
+
+ASSUMES = (
+    "It assumes that before the data every mean was as plausible as any other (a flat prior); "
+    "where true differences are mostly small, it takes longer."
+)
+NOT_ASKED = "none was asked for"
+IN_PROGRESS = "it is being made; look again in a moment"
+
+NOTHING: Mapping[float, int | None] = dict.fromkeys(CHANCES, 0)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Further samples by which this share of continued runs has decided, and where those samples go."""
+
+    samples: int  # outcomes it starts from; `more` counts from here
+    runs: int = 0  # continued runs; 0 where nothing had to be simulated
+    # None: not within the horizon, or no forecast was made
+    more: Mapping[float, int | None] = field(default_factory=lambda: dict.fromkeys(CHANCES))
+    unfinished: float | None = None  # share of runs undecided at the horizon
+    horizon: int | None = None  # how many further samples the forecast looked ahead
+    next: tuple[tuple[float, ...], ...] | None = None  # K x L, shares of the further samples
+    why_none: str = ""  # why no forecast was made, completing "No forecast: ..."; empty where one was
+
+    def summary(self, samples: int | None = None) -> str:
+        """Return one sentence with one number, empty where there is none to give.
+
+        `samples`: how many outcomes there are now, where that may differ from when the forecast was made.
+        """
+        if not self.runs:
+            return ""
+        when = self._when(samples)
+        for chance in HEADLINE:
+            if (more := self.more[chance]) is not None:
+                return f"{when}About {rounded(more):,} more samples ({chance:.0%} chance to finish by then)."
+        return f"{when}Even {self.horizon:,} more samples would probably not decide."
+
+    def chances(self, samples: int | None = None) -> str:
+        """Return the further samples for every chance, or why there is no forecast."""
+        if self.why_none:
+            return f"No forecast: {self.why_none}."
+        if not self.runs:
+            return ""
+        known = [f"{chance:.0%} within {more:,}" for chance, more in self.more.items() if more is not None]
+        beyond = [f"{chance:.0%}" for chance, more in self.more.items() if more is None]
+        parts = [f"{', '.join(known)} more samples"] if known else []
+        if beyond:
+            parts.append(f"{', '.join(beyond)} not within {self.horizon:,}{'' if known else ' more samples'}")
+        return f"{self._when(samples)}Chance to finish: {'; '.join(parts)}."
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return a table of the further samples for every chance."""
+        return [
+            (f"{chance:.0%}", f"not within {self.horizon:,}" if more is None else f"{more:,}")
+            for chance, more in self.more.items()
+        ]
+
+    def basis(self) -> str:
+        """Return what the numbers rest on; empty where there are none."""
+        if not self.runs:
+            return ""
+        return f"This forecast rests on {self.runs:,} runs continued from these data. {ASSUMES}"
+
+    def statement(self, samples: int | None = None) -> str:
+        """Return the chances and what they rest on."""
+        return " ".join(part for part in (self.chances(samples), self.basis()) if part)
+
+    def to_dict(self, samples: int | None = None) -> dict[str, Any]:
+        """Return the keys that `status --json` and `judge --json` share."""
+        return {
+            "more": more_by_name(self.more),
+            "horizon": self.horizon,
+            "unfinished": self.unfinished,
+            "forecast": {
+                "samples": self.samples,
+                "runs": self.runs,
+                "statement": self.statement(samples),
+                "why_none": self.why_none or None,
+            },
+        }
+
+    def _when(self, samples: int | None) -> str:
+        return "" if samples in (None, self.samples) else f"Forecast at {self.samples:,} samples: "
+
+
+def more_by_name(more: Mapping[float, int | None]) -> dict[str, int | None]:
+    """Return further samples by chance as JSON writes them."""
+    return {f"{chance:g}": count for chance, count in more.items()}
+
+
+def settled_forecast(view: View) -> Forecast | None:
+    """Return the forecast of an experiment that has ended, or that cannot have one; None otherwise."""
+    samples = int(view.state.n.sum())
+    if view.stop is not None and view.stop.why == "decided":
+        return Forecast(samples, more=NOTHING)
+    if view.stop is not None:
+        return Forecast(samples, why_none=f"all {samples:,} samples are used and nothing is decided")
+    if view.closed:
+        return Forecast(samples, why_none="the experiment was closed without a decision")
+    why = why_no_forecast(view.protocol.spec, view.state)
+    return Forecast(samples, why_none=why) if why else None
+
+
+def why_no_forecast(spec: Spec, state: State) -> str:
+    """Return why these outcomes have no forecast, completing "No forecast: ..."; empty where they do."""
+    from evenhand.procedure.spec import BUDGET  # heavy for a command that only prints its help
+
+    samples, cells, empty = int(state.n.sum()), state.n.size, int((state.n == 0).sum())
+    if empty > 0:
+        return f"{empty} of {cells} cells have no outcome yet"
+    if spec.unknown_variance and state.n.max() < 2:
+        return "no cell has two outcomes, so nothing is known of their variance"
+    if samples >= spec.cap and spec.stopping != BUDGET:
+        return f"there are {samples:,} samples and max_samples allows {spec.cap:,}; raise it to look further"
+    return ""
+
+
+def rounded(samples: int) -> int:
+    """Return a number of samples to two digits: a forecast has no more."""
+    return int(float(f"{samples:.2g}"))

@@ -1,0 +1,223 @@
+"""Data from a CSV or Parquet file or any data frame: single outcomes, or counts per cell, checked row by row.
+
+    policy, group, outcome              a row per outcome
+    policy, group, n, mean              a row per cell; or
+    policy, group, n, successes
+
+Other columns are left alone. A cell that looks like a spreadsheet formula is text like any other.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TextIO
+
+from evenhand.errors import BadInput, nearest
+from evenhand.model.problem import Problem
+from evenhand.verdicts.counts import Data, Tally
+
+CHUNK = 16_384  # rows held in memory at once
+COLUMNS = ("policy", "group", "outcome", "n", "mean", "successes")
+
+
+def read(
+    problem: Problem, source: Any, missing: str = "fail", columns: Mapping[str, str] | None = None
+) -> Data:
+    """What a path or a pandas, polars or arrow frame holds. `columns` maps our names to its own."""
+    tally = Tally(problem, missing)
+    names = _column_names(columns)
+    if not isinstance(source, (str, Path)):
+        return _read_frame(tally, source, names)
+    path = Path(source)
+    if not path.is_file():
+        raise BadInput(f"there is no file {path}; give a CSV or Parquet file of policy, group, outcome.")
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return _read_parquet(tally, path, names)
+    return _read_csv(tally, path, names)
+
+
+def _read_csv(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
+    try:
+        with _open_text(path) as file:
+            reader = csv.reader(file, dialect=_dialect(file), strict=True)
+            header = next(reader, None)
+            if header is None:
+                raise BadInput(f"{path.name} is empty; it needs a header line with policy, group, outcome.")
+            place = _places(header, names, path.name)
+            counts = "outcome" not in place
+            for where, columns in _chunks(reader, place, len(header)):
+                _add(tally, where, columns, counts)
+    except UnicodeDecodeError:
+        raise BadInput(f"{path.name} must be UTF-8 text; it is not. Save it as CSV UTF-8.") from None
+    except (csv.Error, gzip.BadGzipFile, EOFError) as problem:
+        raise BadInput(f"{path.name} cannot be read as CSV: {problem}.") from None
+    except OSError as problem:
+        raise BadInput(f"{path.name} cannot be read: {problem.strerror}.") from None
+    return tally.finish(counts)
+
+
+def _chunks(
+    reader: Any, place: Mapping[str, int], width: int
+) -> Iterator[tuple[_Lines, dict[str, list[str]]]]:
+    """The wanted columns, so many rows at a time, each row with its line number."""
+    while True:
+        lines: list[int] = []
+        columns: dict[str, list[str]] = {name: [] for name in place}
+        fill = [(columns[name].append, i) for name, i in place.items()]
+        for row in reader:
+            if len(row) != width:
+                if not row:
+                    continue  # a blank line is no row
+                raise BadInput(
+                    f"line {reader.line_num}: every line needs {width} fields like the header; "
+                    f"this one has {len(row)}."
+                )
+            lines.append(reader.line_num)
+            for put, i in fill:
+                put(row[i])
+            if len(lines) == CHUNK:
+                break
+        if not lines:
+            return
+        yield _Lines(lines), columns
+
+
+def _read_parquet(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
+    if find_spec("pyarrow") is None:
+        raise BadInput("reading Parquet needs pyarrow; install it, or save the data as CSV.")
+    import narwhals as nw
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+        place = _places(file.schema_arrow.names, names, path.name)
+        wanted = [file.schema_arrow.names[i] for i in place.values()]
+        first = 1
+        for batch in file.iter_batches(CHUNK, columns=wanted):
+            frame = nw.from_native(pa.Table.from_batches([batch]), eager_only=True)
+            _add_frame(tally, frame, dict(zip(place, wanted, strict=True)), first)
+            first += len(frame)
+    except pa.ArrowException as problem:
+        raise BadInput(f"{path.name} cannot be read as Parquet: {problem}.") from None
+    return tally.finish("outcome" not in place)
+
+
+def _read_frame(tally: Tally, source: Any, names: Mapping[str, str]) -> Data:
+    import narwhals as nw
+
+    try:
+        found = nw.from_native(source)
+    except TypeError:
+        raise BadInput(
+            "data must be the path of a CSV or Parquet file, or a pandas, polars or arrow frame; "
+            f"got {type(source).__name__}."
+        ) from None
+    frame = found.collect() if isinstance(found, nw.LazyFrame) else found
+    place = _places(list(map(str, frame.columns)), names, "the frame")
+    chosen = {name: frame.columns[i] for name, i in place.items()}
+    for start in range(0, len(frame), CHUNK):
+        _add_frame(tally, frame[start : start + CHUNK], chosen, start + 1)
+    return tally.finish("outcome" not in place)
+
+
+def _add_frame(tally: Tally, frame: Any, chosen: Mapping[str, str], first: int) -> None:
+    columns = {name: frame[column].to_list() for name, column in chosen.items()}
+    _add(tally, _Rows(range(first, first + len(frame))), columns, "outcome" not in chosen)
+
+
+def _add(tally: Tally, where: Sequence[str], columns: Mapping[str, Sequence[Any]], counts: bool) -> None:
+    if not counts:
+        tally.add(where, columns["policy"], columns["group"], columns["outcome"])
+        return
+    for i in range(len(where)):
+        row = {name: values[i] for name, values in columns.items()}
+        tally.add_counts(
+            where[i], row["policy"], row["group"], row["n"], row.get("mean"), row.get("successes")
+        )
+
+
+def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[str, int]:
+    """Which of the columns we know stand where."""
+    titles = [title.strip() for title in header]
+    double = next((title for title in titles if title and titles.count(title) > 1), None)
+    if double is not None:
+        raise BadInput(f"{what} must have different column names; {double!r} comes twice.")
+    place = {name: titles.index(title) for name, title in names.items() if title in titles}
+    for name in ("policy", "group"):
+        if name not in place:
+            other = f"Say --column {name}=THEIRS if it has another name."
+            raise BadInput(f"{what} needs a column {names[name]!r}{nearest(names[name], titles)} {other}")
+    kinds = ["outcome" in place, "n" in place and ("mean" in place or "successes" in place)]
+    if kinds == [False, False]:
+        raise BadInput(
+            f"{what} needs a column 'outcome', or 'n' with 'mean' or 'successes'; "
+            f"it has {', '.join(map(repr, titles))}."
+        )
+    if kinds == [True, True]:
+        raise BadInput(
+            f"{what} holds single outcomes and counts at once ('outcome' and 'n'); leave one of them out."
+        )
+    if "mean" in place and "successes" in place and not kinds[0]:
+        raise BadInput(f"{what} gives 'mean' and 'successes' at once; leave one of them out.")
+    used = ("policy", "group", "outcome") if kinds[0] else ("policy", "group", "n", "mean", "successes")
+    return {name: place[name] for name in used if name in place}
+
+
+def _column_names(columns: Mapping[str, str] | None) -> dict[str, str]:
+    for name in columns or {}:
+        if name not in COLUMNS:
+            raise BadInput(
+                f"columns maps our names to the data's own; there is no {name!r}{nearest(name, COLUMNS)}"
+            )
+    return {name: (columns or {}).get(name, name) for name in COLUMNS}
+
+
+def _open_text(path: Path) -> TextIO:
+    if path.suffix.lower() == ".gz":
+        return io.TextIOWrapper(gzip.open(path), encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _dialect(file: TextIO) -> type[csv.Dialect]:
+    """Comma, semicolon or tab: whichever cuts the header into most fields."""
+    start = file.tell() if file.seekable() else 0
+    header = file.readline()
+    file.seek(start)
+    chosen = max((",", ";", "\t"), key=header.count)
+
+    class Found(csv.excel):
+        delimiter = chosen
+
+    return Found
+
+
+class _Places(Sequence[str]):
+    """Where each row comes from, put into words only when somebody asks."""
+
+    word = "row"
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, i: Any) -> Any:
+        return f"{self.word} {self.numbers[i]:,}"
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{self.word} {number:,}" for number in self.numbers)
+
+
+class _Rows(_Places):
+    word = "row"
+
+
+class _Lines(_Places):
+    word = "line"

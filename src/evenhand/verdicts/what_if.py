@@ -1,0 +1,92 @@
+"""What the same data would decide otherwise: at a looser risk, or under another bound."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenhand.model.problem import Problem
+from evenhand.model.requirements import Caps, Constraint, Floors, Gap, Ratio
+from evenhand.procedure.spec import CERTIFIED, STYLISED, Procedure, Spec, compile_spec
+from evenhand.procedure.state import NONE, State
+from evenhand.verdicts.apply_rule import Cells, Weight, copied, weigh
+from evenhand.verdicts.fixed_sample import weigh_fixed
+
+OTHER_BOUNDS = 9  # so many other floors (caps, gaps, ratios) are tried
+ROUNDS, CLOSE = 20, 1e-3  # of the search for a fixed sample's risk, in nats of evidence
+LOWEST = -600.0  # logarithm of the smallest risk that is named
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What the same data would decide under another bound."""
+
+    bound: float
+    answer: str | None
+    decided: bool
+
+
+def delta_needed(spec: Spec, weight: Weight) -> float | None:
+    """The risk at which the evidence would just do, where it is a risk anybody may ask for."""
+    if spec.stopping not in (CERTIFIED, STYLISED):
+        return None  # what is needed does not grow by ln(1 / delta)
+    return _risk(spec.delta, weight)
+
+
+def fixed_delta_needed(problem: Problem, spec: Spec, state: State, weight: Weight) -> float | None:
+    """The same for one look at a fixed sample, whose evidence depends a little on the risk itself."""
+    risk: float | None = spec.delta
+    for _ in range(ROUNDS):
+        if risk is None or abs(weight.needed - weight.evidence) < CLOSE:
+            break
+        risk = _risk(risk, weight)
+        if risk is not None:
+            weight = weigh_fixed(problem, spec._replace(delta=risk), state)
+    return risk
+
+
+def _risk(delta: float, weight: Weight) -> float | None:
+    """The risk at which this evidence would do, were it the same at every risk."""
+    if weight.evidence <= 0:
+        return None
+    log_risk = math.log(delta) + weight.needed - weight.evidence
+    return math.exp(max(log_risk, LOWEST)) if log_risk < math.log(0.5) else None
+
+
+def alternatives(
+    problem: Problem, procedure: Procedure, state: State, cells: Cells, fixed: bool
+) -> tuple[Alternative, ...]:
+    """The decision under this and other bounds, for requirements that are one number."""
+    found = []
+    for bound, constraint in _other_bounds(problem, cells, state):
+        other = replace(problem, constraint=constraint)
+        spec = compile_spec(other, procedure, recorded=True)
+        weight = weigh_fixed(other, spec, copied(state)) if fixed else weigh(spec, copied(state))
+        named = weight.decided and weight.leader != NONE
+        found.append(Alternative(bound, problem.policies[weight.leader] if named else None, weight.decided))
+    return tuple(found)
+
+
+def _other_bounds(problem: Problem, cells: Cells, state: State) -> list[tuple[float, Constraint]]:
+    """The bound asked for and a few around it, where data can tell them apart."""
+    constraint, family = problem.constraint, problem.family
+    seen = np.isfinite(cells.low) & np.isfinite(cells.high) & (state.n > 0)
+    if not seen.any():
+        return []
+    if isinstance(constraint, (Floors, Caps)):
+        asked = constraint.at_least if isinstance(constraint, Floors) else constraint.at_most
+        ends = family.low + family.width * np.array([cells.low[seen].min(), cells.high[seen].max()])
+        make: type[Constraint] = type(constraint)
+        low, high = family.domain
+    elif isinstance(constraint, (Gap, Ratio)):
+        asked = constraint.at_most if isinstance(constraint, Gap) else constraint.at_least
+        ends = np.array([0.5 * asked, 2.0 * asked])
+        make, low, high = type(constraint), 0.0, 1.0 if isinstance(constraint, Ratio) else math.inf
+    else:
+        return []
+    if not isinstance(asked, float):
+        return []
+    grid = {asked, *(float(f"{x:.3g}") for x in np.linspace(ends[0], ends[1], OTHER_BOUNDS))}
+    return [(x, make(x)) for x in sorted(grid) if low < x < high]  # type: ignore[call-arg]
