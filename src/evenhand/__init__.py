@@ -9,9 +9,7 @@ load on first use.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing is imported at run time
@@ -67,7 +65,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "model.constraints": (
+    "model.requirements": (
         "All", "Caps", "Convex", "Dispersion", "Floors", "Gap", "NoConstraint", "Penalty", "Polyhedron",
         "Quota", "Ratio",
     ),
@@ -78,13 +76,13 @@ _HOMES = {
     "theory.plan": ("Plan", "plan"),
     "procedure.spec": ("Budget", "Calibrated", "Procedure", "TrackAndStop"),
     "study": ("Study",),
-    "sim.simulate": ("calibrate", "compare", "simulate"),
-    "sim.runs": ("Runs",),
+    "simulation.simulate": ("calibrate", "compare", "simulate"),
+    "simulation.runs": ("Runs",),
     "live.experiment": ("Experiment",),
-    "judge.verdict": ("Verdict", "judge"),
-    "judge.evaluate": ("assert_meets", "evaluate"),
-    "report.document": ("Report", "report"),
-    "app.client": ("connect",),
+    "verdicts.judge": ("Verdict", "judge"),
+    "evaluation.evaluate": ("assert_meets", "evaluate"),
+    "reports.document": ("Report", "report"),
+    "service.client": ("connect",),
     "errors": (
         "BadInput", "Closed", "Conflict", "EvenhandError", "IntegrityFailed", "NotComputed", "NotFound",
         "StorageFailed", "Undecidable",
@@ -95,15 +93,6 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)
 
 
-class _Package(ModuleType):
-    """Two verbs, judge and report, are also rooms of the house: importing a room must not hide the verb."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("judge", "report"):
-            return getattr(import_module(f"evenhand.{_HOME[name]}"), name)
-        return super().__getattribute__(name)
-
-
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
@@ -112,6 +101,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
-
-
-sys.modules[__name__].__class__ = _Package

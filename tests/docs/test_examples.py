@@ -13,7 +13,7 @@ import pytest
 from tests.docs.pages import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-EVALUATIONS = ROOT / "tests/judge/test_evaluate.py"  # runs those that choose models
+EVALUATIONS = ROOT / "tests/evaluation/test_evaluate.py"  # runs those that choose models
 
 
 def example(name: str) -> ModuleType:

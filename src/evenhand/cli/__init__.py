@@ -1,4 +1,1 @@
-"""The command line, the HTTP service and the dashboard.
-
-One module per command, each with a click command named `command`; heavy imports go inside it.
-"""
+"""The command line: a module per group of commands; heavy imports go inside the commands."""

@@ -1,4 +1,4 @@
-"""The command line. A command is a module in `app/commands` with a click command named `command`.
+"""The command line: the list of commands, and how errors become sentences and exit codes.
 
 Exit codes: 0 done, 1 an unexpected failure, 2 bad input, 3 undecided, 4 an audit or integrity check failed.
 """
@@ -6,26 +6,27 @@ Exit codes: 0 done, 1 an unexpected failure, 2 bad input, 3 undecided, 4 an audi
 from __future__ import annotations
 
 import importlib
-import keyword
 import os
-import pkgutil
 import sys
 from collections.abc import Sequence
 
 import click
 
-from evenhand import __version__, cli
+from evenhand import __version__
 from evenhand.errors import EvenhandError, IntegrityFailed, NotComputed, StorageFailed, nearest
 
 FAILED, BAD_INPUT, NOT_INTACT = 1, 2, 4
 
-# the order of a study's life, for the help page; commands not named here come last
-ORDER = (
-    "plan", "simulate", "compare", "calibrate", "sweep", "judge",
-    "new", "ask", "tell", "drop", "amend", "import",
-    "status", "pause", "resume", "export", "transfer", "close", "audit",
-    "report", "serve", "paper", "demo", "doctor", "warmup",
-)  # fmt: skip
+# the module of each command, in the order of the help page; each holds a click command NAME_command
+MODULES = {
+    "plan": "plan", "simulate": "simulate", "compare": "compare", "calibrate": "simulate", "sweep": "compare",
+    "judge": "judge",
+    "new": "experiment", "ask": "ask_tell", "tell": "ask_tell", "drop": "ask_tell", "amend": "ask_tell",
+    "import": "ask_tell", "status": "status", "pause": "experiment", "resume": "experiment",
+    "export": "audit", "transfer": "audit", "close": "experiment", "audit": "audit",
+    "report": "report", "serve": "serve", "keys": "serve", "paper": "paper", "demo": "demo",
+    "doctor": "tools", "warmup": "tools",
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,17 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Commands(click.Group):
-    """The commands in `app/commands`, each imported when it is asked for."""
+    """The commands of `MODULES`, each module imported when one of its commands is called."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        found = [module.name.rstrip("_").replace("_", "-") for module in pkgutil.iter_modules(cli.__path__)]
-        return sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+        return list(MODULES)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in self.list_commands(context):
+        if name not in MODULES:
             return None
-        module = name.replace("-", "_") + ("_" if keyword.iskeyword(name) else "")
-        found: click.Command = importlib.import_module(f"{cli.__name__}.{module}").command
+        module = importlib.import_module(f"evenhand.cli.{MODULES[name]}")
+        found: click.Command = getattr(module, f"{name}_command")
         return found
 
     def resolve_command(

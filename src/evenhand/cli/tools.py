@@ -1,8 +1,6 @@
 """`evenhand doctor`: what this installation is made of, and what may bite.
 
 `evenhand warmup`: compile the kernels now, so that the first command does not wait for them.
-
-Load the kernels that a verb calls, or compile them, by using the verb once.
 """
 
 from __future__ import annotations
@@ -18,10 +16,6 @@ import click
 
 from evenhand.cli.extras import installed_extras, version_of
 from evenhand.cli.options import json_option, print_json
-from evenhand.model.families import Bernoulli
-from evenhand.model.problem import Problem
-from evenhand.model.requirements import Floors
-from evenhand.procedure.spec import Procedure
 
 PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
 # simulations enter the compiled code here: where this is cached, somebody has warmed up or run one
@@ -162,6 +156,7 @@ def warmup_command() -> None:
     from rich.console import Console
 
     from evenhand.cli.extras import installed_extras
+    from evenhand.warm_up import load_all_kernels, load_live_kernels
 
     started = time.perf_counter()
     with Console(stderr=True).status("compiling"):
@@ -170,30 +165,3 @@ def warmup_command() -> None:
             load_live_kernels()
     click.echo(f"The kernels are compiled and cached ({time.perf_counter() - started:.1f} s).")
     click.echo("Next: evenhand plan STUDY.toml")
-
-
-SMALL = Problem(["a", "b"], {"x": 0.5, "y": 0.5}, Bernoulli(), Floors(0.3))
-MEANS = [[0.8, 0.7], [0.5, 0.6]]
-
-
-def load_all_kernels() -> None:
-    """Planning and simulation with all they may ever call: each family, region and rule is a branch of it."""
-    from evenhand._apart import fill_all
-    from evenhand.simulation.simulate import simulate
-    from evenhand.theory.plan import plan
-
-    plan(SMALL, MEANS)
-    simulate(SMALL, MEANS, Procedure(max_samples=100), replications=1, seed=1)
-    fill_all()
-
-
-def load_live_kernels() -> None:
-    """A small experiment in memory, from asking to status."""
-    from evenhand.live.experiment import Experiment
-
-    with Experiment.create(":memory:", SMALL, Procedure(initial=1), seed=1) as trial:
-        for number in range(8):
-            ask = trial.ask()
-            assert ask is not None
-            trial.tell(ask, number % 2)
-        trial.status()

@@ -19,10 +19,10 @@ from typing import Any
 import uvicorn
 from litestar import Litestar
 
-from evenhand.cli.tools import load_live_kernels
 from evenhand.errors import BadInput, EvenhandError
 from evenhand.service import worker_processes
 from evenhand.service.worker_processes import Studio
+from evenhand.warm_up import load_live_kernels
 
 FINISHING_SECONDS = 10  # what requests in flight may still take
 WAITING = 2048  # connections that may wait to be taken up

@@ -17,7 +17,7 @@ from evenhand.simulation.calibrate import _allowed, calibrate
 from evenhand.simulation.scenario_files import load_scenarios
 from evenhand.simulation.simulate import simulate
 from evenhand.study import Truth
-from tests.sim.studies import coins
+from tests.simulation.studies import coins
 
 HARD = Truth(means=((0.9, 0.299), (0.5, 0.5)))  # the better policy misses its floor of 0.3 by a hair
 EASY = Truth(means=((0.9, 0.9), (0.1, 0.1)))

@@ -16,7 +16,7 @@ from evenhand.simulation.executors import Processes, Serial
 from evenhand.simulation.shards import Shard, prepare, run_job
 from evenhand.simulation.sweep import Shelf, address_of, grid, sweep
 from evenhand.study import Truth
-from tests.sim.studies import coins, same_rows
+from tests.simulation.studies import coins, same_rows
 
 EASY = Truth(means=((0.9, 0.8), (0.2, 0.3)))
 STUDIES = grid(
@@ -81,7 +81,7 @@ def test_a_store_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 def test_a_driver_killed_midway_loses_no_finished_shard(serial, tmp_path: Path) -> None:
     driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.sim.drive", str(tmp_path)], cwd=Path(__file__).parents[2]
+        [sys.executable, "-m", "tests.simulation.drive", str(tmp_path)], cwd=Path(__file__).parents[2]
     )
     wait_for(lambda: len(list(tmp_path.rglob("*.npz"))) >= 3, driver)
     os.kill(driver.pid, signal.SIGKILL)

@@ -17,7 +17,7 @@ from evenhand.errors import BadInput
 from evenhand.simulation.executors import DaskCluster, Serial
 from evenhand.simulation.shards import prepare, run_job
 from evenhand.simulation.sweep import sweep
-from tests.sim.studies import same_rows, scaling
+from tests.simulation.studies import same_rows, scaling
 
 pytest.importorskip("distributed", reason="the dask extra is not installed")
 

@@ -17,7 +17,7 @@ from evenhand.reports.figures.save import png, svg
 from evenhand.reports.figures.style import TOKENS, Canvas, Scale, percent, shortened, text_width
 from evenhand.reports.figures.success import success
 from evenhand.reports.rows import Bar, Duration, Estimate, Evidence, Share, Standing, Success
-from tests.report import made
+from tests.reports import made
 
 DRAW: dict[str, Callable[[int], Canvas]] = {
     "floors": lambda width: floors(made.estimates(), made.standings(), width),

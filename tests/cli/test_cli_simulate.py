@@ -12,7 +12,7 @@ import pytest
 from evenhand.cli.main import main
 from evenhand.simulation.runs import Runs
 from evenhand.study import dumps
-from tests.sim.studies import coins
+from tests.simulation.studies import coins
 
 Run = Callable[..., tuple[int, str, str]]
 

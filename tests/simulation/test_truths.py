@@ -23,7 +23,7 @@ from evenhand.model.requirements import Floors, NoConstraint
 from evenhand.simulation import streams
 from evenhand.simulation.outcome_laws import compile_truth
 from evenhand.study import Truth
-from tests.sim.studies import problem_of
+from tests.simulation.studies import problem_of
 
 LAWS = [
     (Gaussian(2.0), streams.NORMAL),

@@ -15,7 +15,7 @@ from evenhand.simulation.outcome_laws import Drawn, Tables
 from evenhand.simulation.shards import Shard, prepare, run_job, run_shard, trace_job
 from evenhand.simulation.streams import outcome, scenario_uniforms
 from evenhand.study import Study
-from tests.sim.studies import problem_of, same_rows, scaling
+from tests.simulation.studies import problem_of, same_rows, scaling
 
 REPLICATIONS = 60
 

@@ -11,7 +11,7 @@ from evenhand.errors import BadInput
 from evenhand.procedure.spec import Budget
 from evenhand.simulation.simulate import compare, simulate
 from evenhand.study import Truth
-from tests.sim.studies import coins, same_rows, scaling
+from tests.simulation.studies import coins, same_rows, scaling
 
 
 def test_simulate_takes_means_or_a_truth_alike() -> None:

@@ -14,7 +14,7 @@ from evenhand.errors import BadInput
 from evenhand.simulation.executors import Serial
 from evenhand.simulation.runs import Runs, exact_rate
 from evenhand.simulation.shards import prepare, run_job
-from tests.sim.studies import coins, same_rows
+from tests.simulation.studies import coins, same_rows
 
 
 @pytest.fixture(scope="module")

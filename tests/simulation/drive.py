@@ -1,4 +1,4 @@
-"""A sweep in a process of its own, slow enough to be killed midway: python -m tests.sim.drive STORE."""
+"""A sweep in a process of its own, slow enough to be killed: python -m tests.simulation.drive STORE."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from evenhand.simulation.executors import Serial
 from evenhand.simulation.sweep import sweep
-from tests.sim.test_sweep import REPLICATIONS, SHARD, STUDIES
+from tests.simulation.test_sweep import REPLICATIONS, SHARD, STUDIES
 
 
 class Slow(Serial):

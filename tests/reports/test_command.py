@@ -14,7 +14,7 @@ from evenhand.live.experiment import Experiment
 from evenhand.reports.document import report
 from evenhand.reports.dossier import new_recipe
 from evenhand.study import Study, Truth, dumps
-from tests.report.test_document import Page
+from tests.reports.test_document import Page
 
 PROBLEM = eh.Problem(["a", "b", "c"], {"x": 0.6, "y": 0.4}, eh.Gaussian(0.5), eh.Floors(0.0))
 MEANS = ((0.5, 0.4), (0.3, 0.2), (0.9, -0.5))

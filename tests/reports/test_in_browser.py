@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from tests.report.made import made
-from tests.report.test_document import PAYLOADS
+from tests.reports.made import made
+from tests.reports.test_document import PAYLOADS
 
 
 @pytest.fixture
