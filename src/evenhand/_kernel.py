@@ -135,6 +135,7 @@ def fingerprint(file: Path) -> str:
 
     digest = hashlib.sha256(numba.__version__.encode())
     for needed in sorted(_closure(file)):
+        digest.update(needed.as_posix().encode())  # compiled code names the modules it refers to
         digest.update(needed.read_bytes())
     return digest.hexdigest()[:16]
 
