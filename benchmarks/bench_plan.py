@@ -216,7 +216,7 @@ def solve_repeatedly(
     lower: Array, lam_i: Array, lam_k: Array, work: Array,
 ) -> None:  # fmt: skip
     for _ in range(times):
-        beat_all(code, r, q, 0, v, mu, lower, lam_i, lam_k, work)
+        beat_all(code, r, q, 0.0, 0, v, mu, lower, lam_i, lam_k, lam_k, work)
 
 
 def plans() -> Iterator[Row]:

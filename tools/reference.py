@@ -171,7 +171,7 @@ def _fields(kind: type) -> list[str]:
 
 def _rooms() -> dict[str, list[str]]:
     titles = {
-        "Problem": ("model.problem", "study"),
+        "Problem": ("model.problem", "model.guardrails", "study"),
         "Outcome families": ("model.families",),
         "Requirements": ("model.constraints",),
         "Procedures": ("procedure.spec",),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.model.families import Gaussian as Gaussian
     from evenhand.model.families import GaussianUnknown as GaussianUnknown
     from evenhand.model.families import Poisson as Poisson
+    from evenhand.model.guardrails import Guardrail as Guardrail
     from evenhand.model.problem import Problem as Problem
     from evenhand.model.requirements import All as All
     from evenhand.model.requirements import Caps as Caps
@@ -72,6 +73,7 @@ _HOMES = {
     "model.families": (
         "Bernoulli", "Binomial", "Bounded", "Exponential", "Gamma", "Gaussian", "GaussianUnknown", "Poisson",
     ),
+    "model.guardrails": ("Guardrail",),
     "model.problem": ("Problem",),
     "theory.plan": ("Plan", "plan"),
     "procedure.spec": ("Budget", "Calibrated", "Procedure", "TrackAndStop"),

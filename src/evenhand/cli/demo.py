@@ -153,9 +153,9 @@ def _short(study: Study, policy: str) -> list[str]:
 
 def _plan(show: Console, study: Study) -> Plan:
     """What finding that out must cost, and where the samples should go."""
-    from evenhand.theory.plan import plan
+    from evenhand.study.planned import plan_of
 
-    planned = plan(study.problem, study.means())
+    planned = plan_of(study)
     risk = study.procedure.delta
     _step(show, "2. The plan")
     least = f"{planned.samples_at_least(risk):,.0f}"

@@ -39,7 +39,7 @@ def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, i
         value, piece = _weakest_rival(spec, work, leader)
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
-            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch
+            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         if lower < value:
             value, piece = lower, policies + which
@@ -106,12 +106,14 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
             spec.code,
             spec.region,
             spec.shares,
+            spec.indifference,
             leader,
             work.v,
             work.mean,
             work.glr,
             work.lam_i,
             work.lam_k,
+            work.lam_0,
             work.scratch,
         )
         for k in range(policies):
@@ -126,12 +128,15 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
 @kernel
 def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
     if leader == NONE:
-        _, work.glr[k] = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        _, work.glr[k] = inner.enter(
+            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
         return
     beat_some(
         spec.code,
         spec.region,
         spec.shares,
+        spec.indifference,
         leader,
         k,
         k + 1,
@@ -140,6 +145,7 @@ def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
         work.glr,
         work.lam_i,
         work.lam_k,
+        work.lam_0,
         work.scratch,
     )
 
@@ -237,7 +243,7 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
                 value, needed, piece = work.glr[k], mine, k
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
-            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch
+            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         mine = kaufmann_koolen.piece_threshold(spec, state, leader, NONE)
         if lower - mine < value - needed:
@@ -258,19 +264,21 @@ def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
             spec.code,
             spec.region,
             spec.shares,
+            spec.indifference,
             leader,
             piece,
             work.v,
             work.mean,
             work.lam_i,
             work.lam_k,
+            work.lam_0,
             work.scratch,
         )
         _masses(spec, work, leader, work.lam_i)
         _masses(spec, work, piece, work.lam_k)
         return leader, piece
     if leader == NONE:
-        inner.enter(spec.code, spec.region, piece, work.v, work.mean, work.lam_k, work.scratch)
+        inner.enter(spec.code, spec.region, piece, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _masses(spec, work, piece, work.lam_k)
         return piece, NONE
     if spec.region.kind == BOX:
@@ -278,7 +286,7 @@ def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
         g = (piece - policies) % spec.phi.shape[0]
         work.lam_k[g] = 1.0
         return leader, NONE
-    inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch)
+    inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
     _masses(spec, work, leader, work.lam_k)
     return leader, NONE
 

@@ -60,9 +60,11 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
             return MET
         return NOT_KNOWN if min(fails, met) == NOT_COMPUTED else UNDECIDED
     if work.margin[k] >= 0.0:
-        _, lower, _ = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        _, lower, _ = inner.leave(
+            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
         return MET if lower >= _likelihood_level(spec, state, k, True) else UNDECIDED
-    _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+    _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
     return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
 
 

@@ -67,6 +67,7 @@ class Work(NamedTuple):
     probability: Array  # (L, K) the distribution the last cell was drawn from
     lam_i: Array  # (L,)
     lam_k: Array  # (L,)
+    lam_0: Array  # (L,)
     drawn: Array  # (K,) score of each policy's posterior draw, -inf where it is infeasible
     most: Array  # (K,) what no policy's drawn score can exceed
     middle: Array  # (L, K) middle of each cell's posterior
@@ -120,6 +121,7 @@ def new_work(spec: Spec) -> Work:
         probability=np.zeros((groups, policies)),
         lam_i=np.zeros(groups),
         lam_k=np.zeros(groups),
+        lam_0=np.zeros(groups),
         drawn=np.full(policies, np.nan),
         most=np.zeros(policies),
         middle=np.zeros((groups, policies)),

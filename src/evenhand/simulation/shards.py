@@ -158,13 +158,13 @@ def _run(job: Job, first: int, count: int, rows: Rows, trace: Trace) -> None:
 
 def _with_oracle_weights(study: Study, drawn: Drawn | None) -> Spec:
     """The spec that follows the optimal allocation of the truth."""
-    from evenhand.theory.plan import plan
+    from evenhand.study.planned import plan_of
 
     if drawn is not None:
         raise BadInput(
             "the oracle rule follows one truth; it cannot follow means drawn for each replication."
         )
-    return compile_spec(study.problem, study.procedure, plan(study.problem, study.means()).allocation)
+    return compile_spec(study.problem, study.procedure, plan_of(study).allocation)
 
 
 def _ordered(checkpoints: Sequence[int]) -> tuple[int, ...]:

@@ -107,6 +107,7 @@ def _quadratic(r: Region) -> Region:
     """The quadratic of an intersection, alone."""
     return Region(
         DISPERSION, r.lo, r.hi, r.rho, r.slack, r.need, r.quad, r.limit, r.rows[:0], r.rhs[:0], r.gamma,
+        r.control, r.floor_ratio, r.floor_margin, r.cap_ratio, r.cap_margin,
         r.resolution,
     )  # fmt: skip
 

@@ -137,10 +137,12 @@ def _against(
 def _cheapest(spec: Spec, work: Work, r: Region, null: int, v: Array, mean: Array, rest: Array) -> float:
     """The least cost of the null, from below; where it lies is left in lam_i (beat) and lam_k."""
     if null == ENTER:
-        return inner.enter(spec.code, r, 0, v, mean, work.lam_k, rest)[1]
+        return inner.enter(spec.code, r, 0, v, mean, work.lam_k, work.lam_0, rest)[1]
     if null == LEAVE:
-        return inner.leave(spec.code, r, 0, v, mean, work.lam_k, rest)[1]
-    return inner.beat(spec.code, r, spec.shares, 0, 1, v, mean, work.lam_i, work.lam_k, rest)[1]
+        return inner.leave(spec.code, r, 0, v, mean, work.lam_k, work.lam_0, rest)[1]
+    return inner.beat(
+        spec.code, r, spec.shares, spec.indifference, 0, 1, v, mean, work.lam_i, work.lam_k, work.lam_0, rest
+    )[1]  # fmt: skip
 
 
 @kernel

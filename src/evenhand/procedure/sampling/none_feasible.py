@@ -66,7 +66,7 @@ def _as_they_arrive(spec: Spec, state: State, work: Work, k: int, w: Array, v: A
     for g in range(w.shape[0]):
         w[g, k] = spec.arrivals[g]
         v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
-    cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
+    cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.lam_0, work.scratch)
     return cost
 
 
@@ -80,7 +80,7 @@ def _best_split(spec: Spec, state: State, work: Work, k: int, w: Array, v: Array
     for n in range(ROUNDS):
         for g in range(groups):
             v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
-        cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
+        cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.lam_0, work.scratch)
         if not 0.0 < cost < math.inf:
             break
         for g in range(groups):

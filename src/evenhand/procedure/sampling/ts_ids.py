@@ -78,12 +78,14 @@ def from_disagreement(
     """A cell that can settle whether the challenger or the leader is right."""
     if challenger == NONE:
         # the draw found nobody feasible: look at where the leader is nearest to failing
-        inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch)
+        inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _displaced(spec, state, work, leader)
         return from_masses(spec, work, leader, NONE, group, u)
     if work.margin[challenger] < 0.0 and spec.region.kind != PENALTY:
         # the challenger's estimates fail: look again at its least-sampled failing cell
-        inner.enter(spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.scratch)
+        inner.enter(
+            spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
         _displaced(spec, state, work, challenger)
         _keep_least_sampled(spec, state, work, challenger)
         return from_masses(spec, work, challenger, NONE, group, u)

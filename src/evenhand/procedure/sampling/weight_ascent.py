@@ -51,14 +51,17 @@ def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, value
     r, mean = spec.region, work.mean
     if leader == NONE:
         for k in range(policies):
-            values[k], _ = inner.enter(spec.code, r, k, v, mean, work.lam_k, work.scratch)
+            values[k], _ = inner.enter(spec.code, r, k, v, mean, work.lam_k, work.lam_0, work.scratch)
     elif r.kind == PENALTY:
         _penalised_rivals(spec, work, leader, v, slack, values)
     else:
         beat_all(
-            spec.code, r, spec.shares, leader, v, mean, values, work.lam_i, work.lam_k, work.scratch
+            spec.code, r, spec.shares, spec.indifference, leader, v, mean, values,
+            work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
-        values[leader], _, _ = inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
+        values[leader], _, _ = inner.leave(
+            spec.code, r, leader, v, mean, work.lam_k, work.lam_0, work.scratch
+        )
     return _cheapest(values)
 
 
@@ -71,8 +74,8 @@ def _penalised_rivals(spec: Spec, work: Work, leader: int, v: Array, slack: floa
         k = (first + turn) % values.size
         if k != leader:
             _, values[k] = penalty.beat(
-                spec.code, spec.region, spec.shares, leader, k, v, work.mean, (least + slack) * (1.0 + TIED),
-                work.lam_i, work.lam_k, work.scratch,
+                spec.code, spec.region, spec.shares, spec.indifference, leader, k, v, work.mean,
+                (least + slack) * (1.0 + TIED), work.lam_i, work.lam_k, work.scratch,
             )  # fmt: skip
             least = min(least, values[k])
 
@@ -95,12 +98,13 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Arr
     r, mean = spec.region, work.mean
     c[:, :] = 0.0
     if leader == NONE:
-        inner.enter(spec.code, r, piece, v, mean, work.lam_k, work.scratch)
+        inner.enter(spec.code, r, piece, v, mean, work.lam_k, work.lam_0, work.scratch)
     elif piece == leader:
-        inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
+        inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.lam_0, work.scratch)
     else:
         inner.beat(
-            spec.code, r, spec.shares, leader, piece, v, mean, work.lam_i, work.lam_k, work.scratch
+            spec.code, r, spec.shares, spec.indifference, leader, piece, v, mean,
+            work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
         _fill(spec, state, work, leader, work.lam_i, c)
     _fill(spec, state, work, piece, work.lam_k, c)
