@@ -176,10 +176,10 @@ def _rooms() -> dict[str, list[str]]:
         "Requirements": ("model.constraints",),
         "Procedures": ("procedure.spec",),
         "Plans": ("theory.plan",),
-        "Simulations": ("sim.simulate", "sim.runs"),
-        "Live experiments": ("live.experiment", "app.client"),
-        "Verdicts and evaluation": ("judge.verdict", "judge.evaluate"),
-        "Reports": ("report.document",),
+        "Simulations": ("simulation.simulate", "simulation.runs"),
+        "Live experiments": ("live.experiment", "service.client"),
+        "Verdicts and evaluation": ("verdicts.judge", "evaluation.evaluate"),
+        "Reports": ("reports.document",),
         "Errors": ("errors",),
     }
     return {title: [name for home in homes for name in eh._HOMES[home]] for title, homes in titles.items()}
