@@ -173,7 +173,7 @@ def _rooms() -> dict[str, list[str]]:
     titles = {
         "Problem": ("model.problem", "model.guardrails", "study"),
         "Outcome families": ("model.families",),
-        "Requirements": ("model.constraints",),
+        "Requirements": ("model.requirements",),
         "Procedures": ("procedure.spec",),
         "Plans": ("theory.plan",),
         "Simulations": ("simulation.simulate", "simulation.runs"),

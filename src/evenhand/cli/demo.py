@@ -16,7 +16,6 @@ import click
 from evenhand.cli.extras import installed_extras
 from evenhand.cli.terminal import heat_map, progress, say, section, table, verdict
 from evenhand.errors import BadInput
-from evenhand.verdicts.sentences import listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,6 +120,8 @@ def tell_story(
 
 def _tempt(show: Console, study: Study) -> None:
     """The policy with the best overall mean, and whom it fails."""
+    from evenhand.verdicts.sentences import listed
+
     problem, means = study.problem, study.means()
     scores, feasible = problem.scores(means), problem.feasible(means)
     order = (-scores).argsort(kind="stable").tolist()
