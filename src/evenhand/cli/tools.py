@@ -2,7 +2,7 @@
 
 `evenhand warmup`: compile the kernels now, so that the first command does not wait for them.
 
-Load the kernels that a verb calls, or compile them, by using the verb once.
+Load the kernels that a command calls, or compile them, by using the command's function once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import platform
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,30 @@ import click
 
 from evenhand.cli.extras import installed_extras, version_of
 from evenhand.cli.options import json_option, print_json
-from evenhand.model.families import Bernoulli
+from evenhand.model.families import (
+    Bernoulli,
+    Bounded,
+    Exponential,
+    Family,
+    Gaussian,
+    GaussianUnknown,
+    Poisson,
+)
 from evenhand.model.problem import Problem
-from evenhand.model.requirements import Floors
+from evenhand.model.requirements import (
+    All,
+    Caps,
+    Constraint,
+    Dispersion,
+    Floors,
+    Gap,
+    NoConstraint,
+    Penalty,
+    Quota,
+)
 from evenhand.procedure.spec import Procedure
 
 PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
-# simulations enter the compiled code here: where this is cached, somebody has warmed up or run one
-ENTRANCE = "simulation/engine.py"
 # SQLite's WAL-reset bug: in 3.7.0 to 3.51.2; fixed since, and in two older lines
 FIXED, FIXED_LINES = (3, 51, 3), {(3, 44): 6, (3, 50): 7}
 WAL_RESET = (
@@ -62,6 +79,11 @@ def examine() -> dict[str, Any]:
             f"{cache['path']} cannot be written, so every process compiles the kernels anew. Name another "
             "place in EVENHAND_CACHE."
         )
+    if cache["damaged"]:
+        notes.append(
+            f"{cache['damaged']} of the files in {cache['path']} are damaged. What they held is compiled "
+            "again when it is needed."
+        )
     if not sqlite["wal_reset_fixed"]:
         notes.append(WAL_RESET.format(version=sqlite["version"]))
     return {
@@ -77,16 +99,15 @@ def examine() -> dict[str, Any]:
 
 
 def kernel_cache() -> dict[str, Any]:
-    """Where compiled kernels lie, how much they take, and whether those of this version are among them."""
-    import evenhand
-    from evenhand._kernel import cache_directory, fingerprint
+    """Where compiled kernels lie, how much they take, whether those of this version are there and intact."""
+    from evenhand.compile.cache import cache_directory, damaged_files
 
     place = cache_directory()
-    entrance = place / fingerprint(Path(evenhand.__file__).parent / ENTRANCE)
     return {
         "path": str(place),
         "bytes": sum(map(_size, place.rglob("*"))),
-        "warm": any(entrance.rglob("*.nbc")),
+        "damaged": len(damaged_files()),
+        "warm": are_compiled(),
         "writable": _writable(place),
     }
 
@@ -156,44 +177,82 @@ def _writable(place: Path) -> bool:
 def warmup_command() -> None:
     """Compile and cache the kernels.
 
-    Every command compiles what it needs when it first needs it. This compiles all of it now, in a minute or
-    two; every later command loads it from disk.
+    Every command compiles what it needs when it first needs it. This compiles now what the default procedure
+    needs, for every family and every requirement; other procedures then compile little more.
     """
     from rich.console import Console
 
     from evenhand.cli.extras import installed_extras
 
     started = time.perf_counter()
-    with Console(stderr=True).status("compiling"):
-        load_all_kernels()
-        if installed_extras()["live"]["installed"]:
-            load_live_kernels()
+    with Console(stderr=True).status("compiling") as line:
+        for problem in common_problems():
+            line.update(f"compiling for {problem.family.name} outcomes and {problem.constraint.kind}")
+            load_kernels(problem)
+            if installed_extras()["live"]["installed"]:
+                load_live_kernels(problem)
     click.echo(f"The kernels are compiled and cached ({time.perf_counter() - started:.1f} s).")
     click.echo("Next: evenhand plan STUDY.toml")
 
 
-SMALL = Problem(["a", "b"], {"x": 0.5, "y": 0.5}, Bernoulli(), Floors(0.3))
+NAMES, GROUPS = ["a", "b"], {"x": 0.5, "y": 0.5}
 MEANS = [[0.8, 0.7], [0.5, 0.6]]
+SMALL = Problem(NAMES, GROUPS, Bernoulli(), Floors(0.3))
 
 
-def load_all_kernels() -> None:
-    """Planning and simulation with all they may ever call: each family, region and rule is a branch of it."""
-    from evenhand._apart import fill_all
+def common_problems() -> Iterator[Problem]:
+    """Every unit family with floors, and every kind of requirement with coins."""
+    families: list[Family] = [Gaussian(0.5), GaussianUnknown(), Poisson(), Exponential(), Bounded()]
+    requirements: list[Constraint] = [
+        NoConstraint(), Caps(0.9), Gap(0.4), Quota(0.3, 1), Dispersion(0.1), Penalty(0.3, 1.0),
+        All((Floors(0.3), Gap(0.4))),
+    ]  # fmt: skip
+    yield SMALL
+    yield from (Problem(NAMES, GROUPS, family, Floors(0.3)) for family in families)
+    yield from (Problem(NAMES, GROUPS, Bernoulli(), requirement) for requirement in requirements)
+
+
+def load_kernels(problem: Problem) -> None:
+    """Planning, simulation and judging, with the default procedure."""
     from evenhand.simulation.simulate import simulate
     from evenhand.theory.plan import plan
+    from evenhand.verdicts.judge import judge
 
-    plan(SMALL, MEANS)
-    simulate(SMALL, MEANS, Procedure(max_samples=100), replications=1, seed=1)
-    fill_all()
+    plan(problem, MEANS)
+    simulate(problem, MEANS, Procedure(max_samples=100), replications=1, seed=1, workers=1)
+    rows = [
+        {"policy": name, "group": group, "outcome": _outcome(problem, number)}
+        for name in NAMES
+        for group in GROUPS
+        for number in range(3)
+    ]
+    judge(problem, rows, replications=2)
 
 
-def load_live_kernels() -> None:
+def load_live_kernels(problem: Problem = SMALL) -> None:
     """A small experiment in memory, from asking to status."""
     from evenhand.live.experiment import Experiment
 
-    with Experiment.create(":memory:", SMALL, Procedure(initial=1), seed=1) as trial:
+    with Experiment.create(":memory:", problem, Procedure(initial=1), seed=1) as trial:
         for number in range(8):
             ask = trial.ask()
             assert ask is not None
-            trial.tell(ask, number % 2)
+            trial.tell(ask, _outcome(problem, number))
         trial.status()
+
+
+def _outcome(problem: Problem, number: int) -> float:
+    """Something that may come of a sample."""
+    return 1.0 if number % 2 or problem.family.open_below else 0.0
+
+
+def are_compiled() -> bool:
+    """Has somebody warmed up? Then the smallest simulation is in the cache."""
+    from evenhand.compile.calling import is_compiled
+    from evenhand.simulation.engine import run_block
+    from evenhand.simulation.shards import arguments_of, prepare
+    from evenhand.study import Study, Truth
+
+    truth = Truth(means=tuple(map(tuple, MEANS)))
+    job = prepare(Study(SMALL, Procedure(max_samples=100), truth), 1)
+    return is_compiled(run_block, *arguments_of(job))

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX, Region
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
 from evenhand.theory import inner
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 FEW = 8  # groups up to which L steps over L groups beat a walk
 
 
-@kernel(apart=True)
+@kernel
 def beat_all(
     code: int, r: Region, q: Array, i: int, v: Array, mu: Array,
     lower: Array, lam_i: Array, lam_k: Array, work: Array,
@@ -40,7 +40,7 @@ def beat_all(
     lower[i] = math.inf
 
 
-@kernel(apart=True)
+@kernel
 def beat_some(
     code: int, r: Region, q: Array, i: int, start: int, stop: int, v: Array, mu: Array,
     lower: Array, lam_i: Array, lam_k: Array, work: Array,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.compile import uncompiled
 from evenhand.errors import Undecidable
 from evenhand.model import region as regions
 from evenhand.model import unit_families
@@ -233,5 +234,5 @@ def _spread(problem: Problem, means: Array) -> Array:
     """Standard deviation of one outcome in every cell, K x L, in unit scale."""
     code, _, phi, _ = problem.standard
     unit = problem.unit_means(means)
-    variance = np.vectorize(lambda mu: unit_families.variance(code, mu), otypes=[float])(unit)
+    variance = np.vectorize(lambda mu: uncompiled(unit_families.variance)(code, mu), otypes=[float])(unit)
     return np.asarray(np.sqrt(variance * phi).T)
