@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 
 import evenhand as eh
 from benchmarks.rows import Row, less, seconds
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import region as regions
 from evenhand.model.region import Region
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN

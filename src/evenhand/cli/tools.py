@@ -18,8 +18,6 @@ from evenhand.cli.extras import installed_extras, version_of
 from evenhand.cli.options import json_option, print_json
 
 PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
-# simulations enter the compiled code here: where this is cached, somebody has warmed up or run one
-ENTRANCE = "simulation/engine.py"
 # SQLite's WAL-reset bug: in 3.7.0 to 3.51.2; fixed since, and in two older lines
 FIXED, FIXED_LINES = (3, 51, 3), {(3, 44): 6, (3, 50): 7}
 WAL_RESET = (
@@ -56,6 +54,11 @@ def examine() -> dict[str, Any]:
             f"{cache['path']} cannot be written, so every process compiles the kernels anew. Name another "
             "place in EVENHAND_CACHE."
         )
+    if cache["damaged"]:
+        notes.append(
+            f"{cache['damaged']} of the files in {cache['path']} are damaged. What they held is compiled "
+            "again when it is needed."
+        )
     if not sqlite["wal_reset_fixed"]:
         notes.append(WAL_RESET.format(version=sqlite["version"]))
     return {
@@ -71,16 +74,16 @@ def examine() -> dict[str, Any]:
 
 
 def kernel_cache() -> dict[str, Any]:
-    """Where compiled kernels lie, how much they take, and whether those of this version are among them."""
-    import evenhand
-    from evenhand._kernel import cache_directory, fingerprint
+    """Where compiled kernels lie, how much they take, whether those of this version are there and intact."""
+    from evenhand.compile.cache import cache_directory, damaged_files
+    from evenhand.warm_up import are_compiled
 
     place = cache_directory()
-    entrance = place / fingerprint(Path(evenhand.__file__).parent / ENTRANCE)
     return {
         "path": str(place),
         "bytes": sum(map(_size, place.rglob("*"))),
-        "warm": any(entrance.rglob("*.nbc")),
+        "damaged": len(damaged_files()),
+        "warm": are_compiled(),
         "writable": _writable(place),
     }
 
@@ -150,18 +153,20 @@ def _writable(place: Path) -> bool:
 def warmup_command() -> None:
     """Compile and cache the kernels.
 
-    Every command compiles what it needs when it first needs it. This compiles all of it now, in a minute or
-    two; every later command loads it from disk.
+    Every command compiles what it needs when it first needs it. This compiles now what the default procedure
+    needs, for every family and every requirement; other procedures then compile little more.
     """
     from rich.console import Console
 
     from evenhand.cli.extras import installed_extras
-    from evenhand.warm_up import load_all_kernels, load_live_kernels
+    from evenhand.warm_up import common_problems, load_kernels, load_live_kernels
 
     started = time.perf_counter()
-    with Console(stderr=True).status("compiling"):
-        load_all_kernels()
-        if installed_extras()["live"]["installed"]:
-            load_live_kernels()
+    with Console(stderr=True).status("compiling") as line:
+        for problem in common_problems():
+            line.update(f"compiling for {problem.family.name} outcomes and {problem.constraint.kind}")
+            load_kernels(problem)
+            if installed_extras()["live"]["installed"]:
+                load_live_kernels(problem)
     click.echo(f"The kernels are compiled and cached ({time.perf_counter() - started:.1f} s).")
     click.echo("Next: evenhand plan STUDY.toml")

@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import Axes, Static, kernel
 from evenhand.errors import BadInput
 from evenhand.model.bounds import Scale
 
 Array = NDArray[np.float64]
+# a number for each cell, policy or group
+PerCell = Annotated[Array, Axes("L", "K")]
+PerPolicy = Annotated[Array, Axes("K")]
+PerGroup = Annotated[Array, Axes("L")]
 
 BOX = 0  # lo <= m <= hi, cell by cell: none, floors, caps
 SPREAD = 1  # m_l >= rho m_l' - slack for every pair: gap (rho = 1), ratio
@@ -42,25 +46,26 @@ FAR = 1024.0
 class Region(NamedTuple):
     """One requirement for all policies, in unit scale."""
 
-    kind: int
-    lo: Array  # (L, K) floors, -inf where there is none
-    hi: Array  # (L, K) caps, +inf where there is none
+    kind: Static[int]
+    lo: PerCell  # (L, K) floors, -inf where there is none
+    hi: PerCell  # (L, K) caps, +inf where there is none
     rho: float
     slack: float
-    need: int
-    quad: Array  # (L, L); its rows sum to 0, so that shifting all means by the same changes nothing
+    need: Static[int]
+    # (L, L); its rows sum to 0, so that shifting all means by the same changes nothing
+    quad: Annotated[Array, Axes("L", "L")]
     limit: float  # +inf where there is no quadratic
-    rows: Array  # (m, L)
-    rhs: Array  # (m, K)
-    gamma: Array  # (L,)
+    rows: Annotated[Array, Axes("rows", "L")]  # (m, L)
+    rhs: Annotated[Array, Axes("rows", "K")]  # (m, K)
+    gamma: PerGroup  # (L,)
     control: int  # the policy that relative bounds refer to; -1 where there are none
     # every policy but the control has floor_ratio c - floor_margin <= m <= cap_ratio c + cap_margin, c the
     # control's mean
-    floor_ratio: Array  # (L,)
-    floor_margin: Array  # (L,) +inf where there is no relative floor
-    cap_ratio: Array  # (L,)
-    cap_margin: Array  # (L,) +inf where there is no relative cap
-    resolution: Array  # (L, K) what two means may differ by through rounding, however small they are
+    floor_ratio: PerGroup  # (L,)
+    floor_margin: PerGroup  # (L,) +inf where there is no relative floor
+    cap_ratio: PerGroup  # (L,)
+    cap_margin: PerGroup  # (L,) +inf where there is no relative cap
+    resolution: PerCell  # (L, K) what two means may differ by through rounding, however small they are
 
 
 def region(kind: int, groups: int, policies: int, **parts: object) -> Region:

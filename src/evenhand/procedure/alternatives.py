@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.likelihood_bounds import OWNER, at_least, begin, remember
-from evenhand.procedure.log_space import NOT_COMPUTED
+from evenhand.procedure.log_space import NOT_COMPUTED, add
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
@@ -28,7 +26,7 @@ from evenhand.theory.beat_bulk import beat_all, beat_some
 MANY = 256
 
 
-@kernel(apart=True)
+@kernel
 def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     """eq:stopping_statistics: the smallest generalised likelihood ratio, and the alternative it is of."""
     policies = spec.phi.shape[1]
@@ -92,7 +90,7 @@ def _least(work: Work, leader: int) -> tuple[float, int]:
     return value, piece
 
 
-@kernel(apart=True)
+@kernel
 def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
     """Bring all of work.glr up to date, solving only the pieces whose policies were touched."""
     policies = spec.phi.shape[1]
@@ -150,7 +148,7 @@ def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
     )
 
 
-@kernel(apart=True)
+@kernel
 def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """The smallest certified evidence (ln e-value) over the pieces, and which piece it is.
 
@@ -188,7 +186,7 @@ def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int,
     found = failing(spec, state, work, k)
     if leader != NONE and found <= enough:
         ahead = ahead_of(spec, state, work, leader, k, enough)
-        both = float(np.logaddexp(ahead, found))
+        both = add(ahead, found)
         unknown = min(ahead, found) == NOT_COMPUTED and not both >= certified.threshold(spec)
         found = NOT_COMPUTED if unknown else both
     work.against[k] = found
@@ -219,7 +217,7 @@ def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: 
     return work.ahead[k]
 
 
-@kernel(apart=True)
+@kernel
 def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """The certified evidence of the piece that is weakest by likelihood: never below the weakest."""
     policies = spec.phi.shape[1]
@@ -230,7 +228,7 @@ def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) ->
     return met, policies + which
 
 
-@kernel(apart=True)
+@kernel
 def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
     """The piece whose likelihood ratio exceeds its threshold least: the ratio, the threshold, and which."""
     policies = spec.phi.shape[1]

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.compile import Static
 from evenhand.errors import BadInput, nearest
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.labels import written
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
-from evenhand.model.region import CUSTOM, RELATIVE, Region
+from evenhand.model.region import CUSTOM, RELATIVE, PerCell, PerGroup, Region
 from evenhand.model.tolerance import checked_indifference, checked_tolerance
 
 Array = NDArray[np.float64]
@@ -196,15 +197,15 @@ class Procedure:
 class Spec(NamedTuple):
     """Problem and procedure as the kernels see them. Arrays are (L, K), in unit scale."""
 
-    code: int
-    shares: Array  # (L,)
-    phi: Array  # (L, K); all ones where the variance is unknown
+    code: Static[int]
+    shares: PerGroup  # (L,)
+    phi: PerCell  # (L, K); all ones where the variance is unknown
     region: Region
-    mode: int
-    arrivals: Array  # (L,)
-    unknown_variance: bool
-    sampling: int
-    stopping: int
+    mode: Static[int]
+    arrivals: PerGroup  # (L,)
+    unknown_variance: Static[bool]
+    sampling: Static[int]
+    stopping: Static[int]
     delta: float
     initial: int
     batch: int
@@ -213,10 +214,10 @@ class Spec(NamedTuple):
     leader: float  # chance that the leader is drawn from the posterior
     step: float
     steps: int
-    diminishing: bool
-    c_tracking: bool
-    weights: Array  # (L, K) allocation to follow (oracle), else zeros
-    evidence: int  # version of the bounds: FIRST_EVIDENCE where an experiment was begun with those
+    diminishing: Static[bool]
+    c_tracking: Static[bool]
+    weights: PerCell  # (L, K) allocation to follow (oracle), else zeros
+    evidence: Static[int]  # version of the bounds: FIRST_EVIDENCE where an experiment was begun with those
     indifference: float  # by how much a rival must be ahead to count, in unit scale
 
 

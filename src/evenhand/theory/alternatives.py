@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.problem import Problem, Standard
 from evenhand.model.region import CUSTOM, Region

@@ -21,7 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import GAUSSIAN
 from evenhand.theory.gaussian_exact import walk
 from evenhand.theory.tilted_means import (
@@ -43,7 +43,7 @@ CLOSE = 1e-13  # what may remain of the gap between the overall means
 NOISE = 4e-16  # relative rounding error of an overall mean
 
 
-@kernel(apart=True)
+@kernel
 def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float, int]:
     """The cheapest meeting without penalties: value, lower bound, and the rival's cell that jumps or -1."""
     q, mu = duel.q, duel.mu
@@ -97,7 +97,7 @@ def root(duel: Duel, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
     return below, above, surplus
 
 
-@kernel(apart=True)
+@kernel
 def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -> tuple[float, float]:
     """Move both policies to their answer to the pull eta; the surplus there, and its slope in eta.
 
@@ -132,7 +132,7 @@ def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -
     return surplus, slope
 
 
-@kernel(apart=True)
+@kernel
 def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
     """eq:bernoulli_opt_subproblem: the pulls on either side of the surplus's root, by Newton's steps.
 
@@ -170,7 +170,7 @@ def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[flo
     return eta, above if last else eta, surplus
 
 
-@kernel(apart=True)
+@kernel
 def between(
     duel: Duel, only_free: bool, surplus: float, above: float, lam_i: Array, lam_k: Array, work: Array
 ) -> int:

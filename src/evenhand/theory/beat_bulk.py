@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX, RELATIVE, Region
 from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN
 from evenhand.theory import inner
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 FEW = 8  # groups up to which L steps over L groups beat a walk
 
 
-@kernel(apart=True)
+@kernel
 def beat_all(
     code: int, r: Region, q: Array, eps: float, i: int, v: Array, mu: Array,
     lower: Array, lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
@@ -42,7 +42,7 @@ def beat_all(
     lower[i] = math.inf
 
 
-@kernel(apart=True)
+@kernel
 def beat_some(
     code: int, r: Region, q: Array, eps: float, i: int, start: int, stop: int, v: Array, mu: Array,
     lower: Array, lam_i: Array, lam_k: Array, lam_0: Array, work: Array,

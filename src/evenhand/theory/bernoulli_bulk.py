@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import BERNOULLI, divergence
 
 Array = NDArray[np.float64]
@@ -25,7 +25,7 @@ NOISE = 8e-16  # rounding error of the difference of two overall means
 ETA, BELOW, ABOVE, SURPLUS, SLOPE, TOLERANCE, MEANS = range(0, 7 * BLOCK, BLOCK)
 
 
-@kernel(apart=True)
+@kernel
 def meet_abreast(
     lo: Array, q: Array, eps: float, i: int, v: Array, mu: Array, start: int, stop: int,
     lower: Array, work: Array,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.theory.tilted_means import EITHER, PLAIN, Duel, switch
 
 BESIDE = 4e-16  # relative distance to either side of a jump

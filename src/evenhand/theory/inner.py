@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, RELATIVE, SPREAD, Region, inside
 from evenhand.model.unit_families import edge_high, edge_low
 from evenhand.theory.regions import box, dispersion, gap_ratio, intersection, penalty, quota, relative
@@ -40,7 +40,7 @@ def work_size(groups: int, rows: int) -> int:
     return max(plain, *sizes)
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float]:
@@ -62,7 +62,7 @@ def enter(
     return math.nan, -math.inf
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -84,7 +84,7 @@ def leave(
     return math.nan, -math.inf, -1
 
 
-@kernel(apart=True)
+@kernel
 def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
@@ -120,7 +120,7 @@ def score(r: Region, q: Array, k: int, mu: Array) -> float:
     return total
 
 
-@kernel(apart=True)
+@kernel
 def best(r: Region, q: Array, mu: Array) -> int:
     """def:goal, eq:relaxed_goal: the best policy inside its region, the first on ties; -1 for none."""
     found, top = -1, -math.inf

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.compile import uncompiled
 from evenhand.model import unit_families
 from evenhand.model.problem import Problem, Standard
 from evenhand.model.region import BOX, RELATIVE
@@ -47,7 +48,9 @@ def metrics_of(problem: Problem, means: Array, guardrails: Sequence[Array]) -> t
 def spread_of(metric: Metric) -> Array:
     """Standard deviation of one outcome in every cell, K x L, in unit scale."""
     code, _, phi, _ = metric.standard
-    variance = np.vectorize(lambda mu: unit_families.variance(code, mu), otypes=[float])(metric.mu)
+    variance = np.vectorize(lambda mu: uncompiled(unit_families.variance)(code, mu), otypes=[float])(
+        metric.mu
+    )
     return np.asarray(np.sqrt(variance * phi).T)
 
 

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.theory.beat import meet
 from evenhand.theory.tilted_means import Duel
 
@@ -24,7 +24,7 @@ LOOKS = 2000  # at most; tens are usual
 ENOUGH = 1e-10  # relative distance of the bounds that closes a part
 
 
-@kernel(apart=True)
+@kernel
 def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
     """The cheapest meeting where the rival's divergence is not convex: its value and a lower bound."""
     groups = duel.q.size

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import BERNOULLI, divergence
 from evenhand.theory.relative_blocks import (
@@ -55,7 +55,7 @@ def is_plain(r: Region, q: Array, v: Array, i: int) -> bool:
     return True
 
 
-@kernel(apart=True)
+@kernel
 def beat_block(
     code: int, r: Region, q: Array, eps: float, i: int, start: int, stop: int, v: Array, mu: Array,
     lower: Array, work: Array,

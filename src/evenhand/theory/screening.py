@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import BOX, PENALTY, RELATIVE, Region
 from evenhand.theory import inner

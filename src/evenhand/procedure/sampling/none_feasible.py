@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.estimates import dispersion
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 ROUNDS = 30
 
 
-@kernel(apart=True)
+@kernel
 def weigh(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
     """w_k = split_k / cost_k, normalised; v is scratch. Active and agnostic mode. lemma:weight_infeas."""
     groups, policies = w.shape

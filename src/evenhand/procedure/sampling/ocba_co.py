@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import PENALTY
 from evenhand.model.unit_families import BERNOULLI, POISSON, divergence, variance
 from evenhand.procedure.estimates import dispersion, refresh
@@ -27,7 +27,7 @@ from evenhand.theory import inner
 Array = NDArray[np.float64]
 
 
-@kernel(apart=True)
+@kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     leader = refresh(spec, state, work, True)

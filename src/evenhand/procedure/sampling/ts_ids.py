@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import PENALTY, ROUNDING
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
 from evenhand.procedure.alternatives import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
@@ -31,7 +31,7 @@ from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
 
 
-@kernel(apart=True)
+@kernel
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:

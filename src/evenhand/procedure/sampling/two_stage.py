@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import PENALTY
 from evenhand.procedure.alternatives import (
     ahead_of,
@@ -38,7 +38,7 @@ from evenhand.procedure.stopping import stylised
 from evenhand.theory import inner
 
 
-@kernel(apart=True)
+@kernel
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import PENALTY
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.estimates import dispersion
@@ -41,7 +41,7 @@ def effective(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
             v[g, k] = max(w[g, k], CRUMB) / dispersion(spec, state, work.pooled[0], g, k)
 
 
-@kernel(apart=True)
+@kernel
 def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> int:
     """The cost of every piece at weights v, into values (K,); returns the cheapest. alg:internal.
 
@@ -132,7 +132,7 @@ def _fill(spec: Spec, state: State, work: Work, k: int, lam: Array, c: Array) ->
         c[g, k] = slope if math.isfinite(slope) else 0.0
 
 
-@kernel(apart=True)
+@kernel
 def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
     """lemma:optimization_convergence: w <- P(w + alpha c), P projects onto the weights of the mode."""
     groups, policies = w.shape
@@ -175,7 +175,7 @@ def project(x: Array, total: float) -> None:
         x[j] = max(x[j] - cut, 0.0)
 
 
-@kernel(apart=True)
+@kernel
 def climb_directed(spec: Spec, w: Array, c: Array, share: float) -> None:
     """w <- (1 - share) w + share h, h = w c / w.c: cells gain in proportion to the evidence they carry.
 

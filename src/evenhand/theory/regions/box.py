@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import EXPONENTIAL, edge_high, edge_low
 from evenhand.theory.beat import meet

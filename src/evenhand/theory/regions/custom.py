@@ -22,6 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.compile import uncompiled
 from evenhand.errors import BadInput
 from evenhand.model import region as regions
 from evenhand.model import unit_families
@@ -71,7 +72,10 @@ class Custom:
             )
         self.code = problem.family.code
         self.shares = problem.shares
-        self.edges = float(unit_families.edge_low(self.code)), float(unit_families.edge_high(self.code))
+        self.edges = (
+            uncompiled(unit_families.edge_low)(self.code),
+            uncompiled(unit_families.edge_high)(self.code),
+        )
         size = problem.family.width * unit
         if not 1.0 / EXTREME <= size <= EXTREME:
             raise BadInput(

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import Region, centre_of
 from evenhand.theory.regions import intersection_enter, leave_quadratic, trust_region
@@ -39,7 +39,7 @@ def work_size(groups: int) -> int:
     )
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -60,7 +60,7 @@ def enter(
     return value, min(max(lower, 0.0), value)
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -76,7 +76,7 @@ def leave(
     return value, lower, 0 if value < math.inf else -1
 
 
-@kernel(apart=True)
+@kernel
 def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,

@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import Region
 from evenhand.theory.regions.convex_envelope import nearest
@@ -51,7 +51,7 @@ def work_size(groups: int) -> int:
     return max(16 * groups, 12 + reach_size(2), programme)
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -71,7 +71,7 @@ def enter(
     return value, min(max(lower, 0.0), value)
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -98,7 +98,7 @@ def leave(
     return best, min(lower, best), which
 
 
-@kernel(apart=True)
+@kernel
 def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,

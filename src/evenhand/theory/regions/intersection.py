@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.theory.regions import dispersion, halfspace, intersection_enter, quota
 from evenhand.theory.regions.single_cell import copy
@@ -27,7 +27,7 @@ def work_size(groups: int, rows: int) -> int:
     return 2 * groups + max(intersection_enter.work_size(groups, rows), part)
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -35,7 +35,7 @@ def enter(
     return intersection_enter.approach(code, r, lam_k, 0.0, k, k, v, mu, lam_k, work)
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -66,7 +66,7 @@ def leave(
     return best, min(lower, best), which
 
 
-@kernel(apart=True)
+@kernel
 def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import Region, centre_of
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
@@ -35,7 +35,7 @@ def work_size(groups: int, rows: int) -> int:
     return (12 + ENTRY) * groups + 6 * cells + most * (cells + 1) + envelope_size(cells, most)
 
 
-@kernel(apart=True)
+@kernel
 def approach(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, x: Array, work: Array
 ) -> tuple[float, float]:

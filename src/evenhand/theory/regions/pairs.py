@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import GAUSSIAN, POISSON, curvature, edge_high, edge_low, slope
 from evenhand.theory.regions.single_cell import bargain, settle
 from evenhand.theory.tilted_means import JUST_BELOW_ONE, lifted, lowered, response

@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
 from evenhand.theory.beat import between, cost, place, search, within_reach
@@ -49,7 +49,7 @@ def leave(
     return math.inf, math.inf, -1
 
 
-@kernel(apart=True)
+@kernel
 def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     enough: float, lam_i: Array, lam_k: Array, work: Array,

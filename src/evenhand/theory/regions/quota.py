@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import Region
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
@@ -39,7 +39,7 @@ def work_size(groups: int) -> int:
     return (23 + ENTRY) * groups + reach_size(2 * groups)
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def enter(
     return total, total
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -95,7 +95,7 @@ def _cheapest(price: Array, many: int, r: Region, k: int, lam_k: Array) -> tuple
     return total, last
 
 
-@kernel(apart=True)
+@kernel
 def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,

@@ -24,7 +24,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import edge_high, edge_low
 from evenhand.theory.regions import box
@@ -49,7 +49,7 @@ def work_size(groups: int) -> int:
     return ROWS * groups + 12 + reach_size(2)
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float]:
@@ -70,7 +70,7 @@ def enter(
     return value, min(max(lower, 0.0), value)
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -91,7 +91,7 @@ def leave(
     return best, min(lower, best), which
 
 
-@kernel(apart=True)
+@kernel
 def leave_by(
     code: int, r: Region, k: int, which: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float]:
@@ -126,7 +126,7 @@ def leave_by(
     return value, lower
 
 
-@kernel(apart=True)
+@kernel
 def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
