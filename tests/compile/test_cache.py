@@ -130,6 +130,25 @@ def test_two_processes_at_once_compile_once_and_agree(tmp_path: Path) -> None:
     assert sorted(len(did) for _, _, did, _ in found) == [0, 2]
 
 
+def test_every_process_finds_the_same_fingerprint() -> None:
+    program = """
+import sys
+if len(sys.argv) > 1:  # other objects in memory, and other modules
+    import evenhand.verdicts.forecast, evenhand.live.experiment
+    kept = [object() for _ in range(int(sys.argv[1]))]
+from evenhand.compile.fingerprint import fingerprint
+from evenhand.simulation.engine import run_block
+print(fingerprint(run_block))
+"""
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program, *more], check=True, capture_output=True, text=True, cwd=ROOT
+        ).stdout
+        for more in ([], ["1"], ["1001"], ["100003"])
+    }
+    assert len(found) == 1
+
+
 def test_what_is_stored_is_what_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path))
     assert lookup(UNITS, "key") is None

@@ -29,13 +29,16 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 def fingerprint(kernel: Any) -> str:
     """A hash of a kernel, of everything it calls, and of the compiler; the same on every machine."""
     digest = hashlib.sha256(compiler().encode())
-    seen: set[int] = set()
+    seen: set[Any] = (
+        set()
+    )  # kernels and named tuples only: values are equal or not, whatever object holds them
     waiting: list[Any] = [kernel]
     while waiting:
         thing = waiting.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
+        if isinstance(thing, (Kernel, type)):
+            if thing in seen:
+                continue
+            seen.add(thing)
         if isinstance(thing, Kernel):
             code = thing.py_func.__code__
             constants = [part for part in code.co_consts if part is None or part != thing.py_func.__doc__]
