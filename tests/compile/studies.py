@@ -91,7 +91,7 @@ def study(
 
 
 def quick() -> dict[str, Study]:
-    """A dozen studies in which every member of every set occurs."""
+    """Studies in which every member of every set occurs."""
     found = {}
     for number, sampling in enumerate(SAMPLING):
         parts = {
@@ -103,6 +103,8 @@ def quick() -> dict[str, Study]:
             "pending": PENDING[number % len(PENDING)],
         }
         found[" ".join(str(part) for part in parts.values())] = _possible(parts)
+    found["indifference and tolerance"] = study(indifference=0.2, tolerance=0.1)
+    found["indifference, bernoulli"] = study("bernoulli", stopping="stylised", indifference=0.2)
     return found
 
 

@@ -133,8 +133,11 @@ def sentences(runs: Runs) -> list[str]:
     risk = runs.study.procedure.delta
     decided = float(runs.stopped.mean())
     answer = "The answer" if decided == 1.0 else "The answer, or who led where none was reached,"
-    right = f"{answer} was right in {correct.rate:.1%} of {runs.replications:,} runs"
-    said = [f"{right} (95% interval {correct.low:.1%} to {correct.high:.1%})."]
+    several = runs.study.procedure.indifference > 0 or bool(runs.study.procedure.tolerance)
+    right = f"{answer} was {'acceptable' if several else 'right'} in {correct.rate:.1%}"
+    said = [f"{right} of {runs.replications:,} runs (95% interval {correct.low:.1%} to {correct.high:.1%})."]
+    if several:
+        said.append(f"It was exactly the best in {float(runs.exactly_best.mean()):.1%}.")
     if runs.study.procedure.stopping_name != "budget":
         said.append(
             f"{wrong.rate:.2%} decided wrongly (95% interval {wrong.low:.2%} to {wrong.high:.2%}); "

@@ -66,7 +66,7 @@ def _result(study: Study, seed: int, replication: int, rows: Rows) -> dict[str, 
         "replication": replication,
         "seed": seed,
         "answer": study.problem.policies[answer] if answer >= 0 else None,
-        "correct": bool(rows.answer[0] == rows.truth[0]),
+        "correct": bool(rows.right[0]),
         "stopped": bool(rows.stopped[0]),
         "samples": int(rows.samples[0]),
     }

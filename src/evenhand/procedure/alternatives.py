@@ -37,7 +37,7 @@ def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, i
         value, piece = _weakest_rival(spec, work, leader)
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
-            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+            spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         if lower < value:
             value, piece = lower, policies + which
@@ -186,11 +186,17 @@ def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int,
     found = failing(spec, state, work, k)
     if leader != NONE and found <= enough:
         ahead = ahead_of(spec, state, work, leader, k, enough)
-        both = add(ahead, found)
-        unknown = min(ahead, found) == NOT_COMPUTED and not both >= certified.threshold(spec)
-        found = NOT_COMPUTED if unknown else both
+        found = joined(spec, ahead, found)
     work.against[k] = found
     return found
+
+
+@kernel
+def joined(spec: Spec, ahead: float, fails: float) -> float:
+    """The sum of both e-values, in logs; not computed where one was not and the other does not suffice."""
+    both = add(ahead, fails)
+    unknown = min(ahead, fails) == NOT_COMPUTED and not both >= certified.threshold(spec)
+    return NOT_COMPUTED if unknown else both
 
 
 @kernel
@@ -241,7 +247,7 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
                 value, needed, piece = work.glr[k], mine, k
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
-            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+            spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         mine = kaufmann_koolen.piece_threshold(spec, state, leader, NONE)
         if lower - mine < value - needed:
@@ -284,7 +290,7 @@ def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
         g = (piece - policies) % spec.phi.shape[0]
         work.lam_k[g] = 1.0
         return leader, NONE
-    inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
+    inner.leave(spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
     _masses(spec, work, leader, work.lam_k)
     return leader, NONE
 

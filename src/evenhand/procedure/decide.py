@@ -20,6 +20,7 @@ from evenhand.procedure.alternatives import (
     weakest_by_excess,
     weakest_by_likelihood,
 )
+from evenhand.procedure.candidates import strongest
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.log_space import NOT_COMPUTED
@@ -189,7 +190,11 @@ def check(spec: Spec, state: State, work: Work) -> None:
         _touch_pending(state, work)
     leader = refresh(spec, state, work, not told_only)
     at_cap = state.clock[TOLD] >= spec.cap
+    if spec.several and spec.stopping == BUDGET:
+        leader = work.lead[0]
     value, needed, piece = _weigh(spec, state, work, leader, at_cap)
+    if spec.several and spec.stopping != BUDGET:
+        leader, value, needed, piece = strongest(spec, state, work, leader, value, needed, piece)
     if told_only:
         _touch_pending(state, work)
     state.level[EVIDENCE], state.level[NEEDED], state.level[WEAKEST] = value, needed, float(piece)

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.region import margin
-from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
+from evenhand.model.unit_families import variance as unit_variance
+from evenhand.procedure.acceptable import by_estimates, easiest, note_standing
 from evenhand.procedure.likelihood_bounds import OWNER, sink
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work, touch
@@ -25,6 +27,8 @@ LEAST_VARIANCE = 1e-12
 def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     """def:goal at eq:est_performance: update the estimates of touched policies, return the leader or NONE.
 
+    Where several answers may be acceptable, that is the one that seems easiest to certify; the best is
+    work.lead[0].
     `pending_counts`: samples asked and not yet told count in the weights v (they do for the allocation, not
     for the evidence).
     """
@@ -36,7 +40,7 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
         for k in range(spec.phi.shape[1]):
             _estimate(spec, state, work, k, pending_counts)
         work.lead[0] = _first_best(work.margin, work.score)
-        return work.lead[0]
+        return easiest(spec, work, by_estimates(work), work.lead[0]) if spec.several else work.lead[0]
     for j in range(1, waiting + 1):
         k = work.queue[j]
         _estimate(spec, state, work, k, pending_counts)
@@ -44,7 +48,7 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
             work.lead[0] = _first_best(work.margin, work.score)
         elif work.margin[k] >= 0.0 and _goes_before(work, k, work.lead[0]):
             work.lead[0] = k
-    return work.lead[0]
+    return easiest(spec, work, by_estimates(work), work.lead[0]) if spec.several else work.lead[0]
 
 
 @kernel
@@ -71,6 +75,20 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
         work.middle[g, k], work.spread[g, k] = _reach(spec.code, mean, max(n, 1.0) / phi)
     work.margin[k] = margin(spec.region, k, work.mean)
     work.score[k] = score(spec.region, spec.shares, k, work.mean)
+    if spec.several:
+        _note_noise(spec, state, work, k)
+        note_standing(spec, work, by_estimates(work), k)
+
+
+@kernel
+def _note_noise(spec: Spec, state: State, work: Work, k: int) -> None:
+    """The variance of single outcomes of policy k, and what they make of its score's spread."""
+    work.score_sd[k] = 0.0
+    for g in range(spec.phi.shape[0]):
+        phi = dispersion(spec, state, work.pooled[0], g, k)
+        one = _variance_of_one(spec.code, work.mean[g, k], max(state.n[g, k], 1.0) / phi)
+        work.noise[g, k] = phi * one
+        work.score_sd[k] += spec.shares[g] * math.sqrt(phi * one)
 
 
 @kernel
@@ -81,6 +99,16 @@ def _reach(code: int, mean: float, n: float) -> tuple[float, float]:
     if code == BERNOULLI:
         return (n * mean + 0.375) / (n + 0.75), 0.5 / math.sqrt(n + 0.5)
     return mean, 0.0
+
+
+@kernel
+def _variance_of_one(code: int, mean: float, n: float) -> float:
+    """The variance function at the estimate, pulled off the edges of the domain, where it would be 0."""
+    if code == BERNOULLI:
+        mean = (n * mean + 0.5) / (n + 1.0)
+    elif code == POISSON:
+        mean += 0.5 / n
+    return unit_variance(code, mean)
 
 
 @kernel

@@ -14,6 +14,7 @@ import numpy as np
 from evenhand.compile import kernel, uncompiled
 from evenhand.model.region import BOX, ROUNDING, inside
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
+from evenhand.procedure.acceptable import by_draw, by_estimates, easiest, is_acceptable, note_standing
 from evenhand.procedure.estimates import dispersion
 from evenhand.procedure.randomness import DECISIONS, fill_words, normal
 from evenhand.procedure.spec import Spec
@@ -44,6 +45,45 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
             if drawn > best or (drawn == best and k < leader):
                 leader, best = k, drawn
     return leader if best > -math.inf else NONE
+
+
+@kernel
+def posterior_answer(
+    spec: Spec, state: State, work: Work, leader: int, seed: int, replication: int, decision: int
+) -> int:
+    """Where several answers may be acceptable: an answer by a posterior draw that speaks against the leader.
+
+    The best by the draw where the leader is not acceptable by it; else the easiest by the draw where that is
+    not acceptable by the estimates; else the leader itself.
+    """
+    if spec.phi.shape[1] > DRAWN_AT_ONCE:
+        best = _rolling_leader(spec, state, work, seed, replication, decision)
+        return leader if leader != NONE and _is_good_draw(spec, state, leader, best) else best
+    at = by_draw(state, work)
+    fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
+    best = NONE
+    for k in range(spec.phi.shape[1]):
+        _drawn_score(spec, state, work, k, k)
+    for k in range(spec.phi.shape[1]):
+        note_standing(spec, work, at, k)
+        if at.margin[k] >= 0.0 and (best == NONE or at.score[k] > at.score[best]):
+            best = k
+    found = easiest(spec, work, at, best)
+    if leader == NONE:
+        return found
+    if not is_acceptable(spec, at, best, leader):
+        return best
+    doubtful = found != NONE and not is_acceptable(spec, by_estimates(work), work.lead[0], found)
+    return found if doubtful else leader
+
+
+@kernel
+def _is_good_draw(spec: Spec, state: State, i: int, best: int) -> bool:
+    """Is policy i an acceptable answer by its latest draw, where `best` leads by theirs?"""
+    if not inside(spec.kept, i, state.theta) or best == NONE:
+        return inside(spec.kept, i, state.theta)
+    lead = score(spec.region, spec.shares, i, state.theta) + spec.indifference
+    return lead >= score(spec.region, spec.shares, best, state.theta)
 
 
 @kernel

@@ -219,6 +219,8 @@ class Spec(NamedTuple):
     weights: PerCell  # (L, K) allocation to follow (oracle), else zeros
     evidence: Static[int]  # version of the bounds: FIRST_EVIDENCE where an experiment was begun with those
     indifference: float  # by how much a rival must be ahead to count, in unit scale
+    kept: Region  # what an answer itself must lie in: the region, loosened by the tolerance
+    several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
 
 
 def is_unproven(problem: Problem, procedure: Procedure) -> bool:
@@ -241,7 +243,7 @@ def compile_spec(
 
     `recorded`: of an experiment that was begun with them, so that its log can be read whatever they prove.
     """
-    _refuse_what_can_only_be_planned(problem, procedure)
+    _refuse_what_can_only_be_planned(problem)
     if is_unproven(problem, procedure) and not recorded:
         raise BadInput(UNPROVEN)
     standard = problem.standard
@@ -280,21 +282,30 @@ def compile_spec(
         c_tracking=procedure.tracking == "c",
         weights=follow,
         evidence=EVIDENCE_VERSION,
-        indifference=procedure.indifference / problem.family.width,
+        indifference=problem.check_indifference(procedure.indifference) / problem.family.width,
+        kept=problem.loosened(procedure.tolerance),
+        several=procedure.indifference > 0 or bool(procedure.tolerance),
     )
 
 
-def _refuse_what_can_only_be_planned(problem: Problem, procedure: Procedure) -> None:
-    """Refuse the parts of the wider question that no procedure answers so far; plans know them all.
+def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) -> None:
+    """Refuse the parts of the wider question that live experiments and verdicts do not answer so far."""
+    _refuse_what_can_only_be_planned(problem)
+    only_simulated = {
+        "an indifference": procedure.indifference > 0,
+        "a tolerance": bool(procedure.tolerance),
+    }
+    for what, asked in only_simulated.items():
+        if asked:
+            raise BadInput(f"{what} can be planned and simulated but not yet run or judged.")
 
-    Whoever teaches the procedures one of these removes its line here; with the last the function goes.
-    """
+
+def _refuse_what_can_only_be_planned(problem: Problem) -> None:
+    """Refuse the parts of the wider question that no procedure answers so far; plans know them all."""
     only_planned = {
         "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
         "guard-rails": bool(problem.guardrails),
         'goal = "screen"': problem.goal == "screen",
-        "an indifference": procedure.indifference > 0,
-        "a tolerance": bool(procedure.tolerance),
         "max_policies": problem.max_policies is not None,
     }
     for what, asked in only_planned.items():

@@ -48,7 +48,7 @@ from evenhand.simulation.buffers import (
     Trace,
 )
 from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome
-from evenhand.theory.inner import best
+from evenhand.theory.inner import best, is_acceptable
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -76,7 +76,7 @@ def run_block(
         replication = first + row
         mean = source.means[row if source.means.shape[0] > 1 else 0]
         _clear(body)
-        truth = _right_answer(spec, source, mean, desk.mean)
+        truth = _best_answer(spec, source, mean, desk.truth)
         while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap:
             for _ in range(_batch(spec, state)):
                 came = _arrived(spec, state, seed, replication)
@@ -91,13 +91,13 @@ def run_block(
                     if is_due(spec, state):
                         check(spec, state, work)
                         if state.clock[EMPTY] == 0:
-                            _note_peak(state, desk, truth)
+                            _note_peak(spec, state, desk, truth)
                     _note_sample(trace, state, desk, slot)
                     _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
                 if state.clock[STOPPED] != RUNNING or state.clock[TOLD] >= spec.cap:
                     break
                 slot = _next_due(desk, state.clock[ASKED])
-        _finish(body, truth, rows, row)
+        _finish(spec, body, truth, rows, row)
 
 
 @kernel
@@ -169,12 +169,12 @@ def _settle(spec: Spec, source: Source, body: Body, slot: int) -> bool:
 
 
 @kernel
-def _note_peak(state: State, desk: Desk, truth: int) -> None:
+def _note_peak(spec: Spec, state: State, desk: Desk, truth: int) -> None:
     """How near the evidence came to what is needed, and how near with a wrong answer."""
     margin = state.level[EVIDENCE] - state.level[NEEDED]
     if margin > desk.peak[PEAK]:
         desk.peak[PEAK] = margin
-        if state.clock[ANSWER] != truth:
+        if not _is_right(spec, desk, truth, state.clock[ANSWER]):
             desk.peak[NEAR] = margin
 
 
@@ -208,15 +208,18 @@ def _note_checkpoint(spec: Spec, body: Body, checkpoints: Ints, at: Ints) -> Non
 
 
 @kernel
-def _finish(body: Body, truth: int, rows: Rows, row: int) -> None:
+def _finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
     """Write down what came of the replication; checkpoints it did not reach keep its answer."""
     state, desk = body.state, body.desk
     while desk.clock[REACHED] < rows.checkpoints.shape[1]:
         rows.checkpoints[row, desk.clock[REACHED]] = state.clock[ANSWER]
         desk.clock[REACHED] += 1
+    for j in range(rows.checkpoints.shape[1]):
+        rows.right_at[row, j] = _is_right(spec, desk, truth, rows.checkpoints[row, j])
     rows.samples[row], rows.asked[row] = state.clock[TOLD], state.clock[ASKED]
     rows.stopped[row] = state.clock[STOPPED] == DECIDED
     rows.answer[row], rows.truth[row] = state.clock[ANSWER], truth
+    rows.right[row] = _is_right(spec, desk, truth, state.clock[ANSWER])
     rows.evidence[row], rows.near[row] = state.level[EVIDENCE], desk.peak[NEAR]
     if state.level[NOT_COMPUTED_TIMES] > 0.0:
         rows.evidence[row] = math.nan  # `jobs` says so
@@ -226,7 +229,15 @@ def _finish(body: Body, truth: int, rows: Rows, row: int) -> None:
 
 
 @kernel
-def _right_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
+def _is_right(spec: Spec, desk: Desk, truth: int, answer: int) -> bool:
+    """Is this answer the best, or acceptable beside it?"""
+    if not spec.several or answer < 0:
+        return answer == truth
+    return is_acceptable(spec.region, spec.kept, spec.shares, spec.indifference, answer, truth, desk.truth)
+
+
+@kernel
+def _best_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
     for g in range(mean.shape[0]):
         for k in range(mean.shape[1]):
             unit[g, k] = (mean[g, k] - source.low) / source.width

@@ -67,7 +67,12 @@ class Runs:
 
     @property
     def correct(self) -> Flags:
-        """Which runs ended with the right answer."""
+        """Which runs ended with an acceptable answer: the best one, where nothing else is acceptable."""
+        return self.rows.right
+
+    @property
+    def exactly_best(self) -> Flags:
+        """Which runs ended with the best answer."""
         return self.rows.answer == self.rows.truth
 
     @property
@@ -98,7 +103,7 @@ class Runs:
 
     def at_checkpoint(self, number: int) -> Rate:
         """How often the best feasible estimate was right then; a run that ended before keeps its answer."""
-        return rate(self.rows.checkpoints[:, number] == self.rows.truth)
+        return rate(self.rows.right_at[:, number])
 
     def to_dict(self) -> dict[str, Any]:
         """What `evenhand simulate --json` prints."""
@@ -107,6 +112,7 @@ class Runs:
             "replications": self.replications,
             "seed": self.seed,
             "correct": rate(self.correct)._asdict(),
+            "exactly_best": float(self.exactly_best.mean()),
             "wrong": rate(self.wrong)._asdict(),
             "stopped": float(self.stopped.mean()),
             "samples": {
@@ -186,13 +192,24 @@ def write_npz(path: Path, header: dict[str, Any], rows: Rows) -> None:
         raise
 
 
+def _only_the_best_is_right(file: Any) -> dict[str, Any]:
+    """What runs say that were saved before several answers could be acceptable."""
+    right_at = file["checkpoints"] == file["truth"][:, np.newaxis]
+    return {"right": file["answer"] == file["truth"], "right_at": right_at}
+
+
 def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:
     """What `write_npz` wrote."""
     try:
         # opened here: where the content is no archive, np.load would leave its own file open
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes())
-            rows = Rows(*(file[name] for name in Rows._fields))
+            rows = Rows(
+                **(
+                    _only_the_best_is_right(file)
+                    | {name: file[name] for name in file.files if name != "header"}
+                )
+            )
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; give one that `simulate --save` wrote.") from None
     except OSError as problem:

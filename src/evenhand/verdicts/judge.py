@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors
 from evenhand.procedure.outcome_order import depends_on_order, refuse_sorted
-from evenhand.procedure.spec import Procedure, Spec, compile_spec, is_unproven
+from evenhand.procedure.spec import (
+    Procedure,
+    Spec,
+    compile_spec,
+    is_unproven,
+    refuse_what_can_only_be_simulated,
+)
 from evenhand.procedure.state import NONE, State
 from evenhand.verdicts.apply_rule import copied, judge_cells, weigh
 from evenhand.verdicts.counts import ready
@@ -163,6 +169,7 @@ def judge(
     chosen = procedure or Procedure()
     if delta is not None:
         chosen = replace(chosen, delta=delta)
+    refuse_what_can_only_be_simulated(problem, chosen)
     spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample asks nothing of the stopping rule
     found = read(problem, data, missing, columns)
     if depends_on_order(problem, chosen) and not fixed:
@@ -187,6 +194,7 @@ def judge_state(
     `ahead` is the forecast where there is one already. An experiment that was begun with a pair of rule and
     family that is refused today is judged, and said to have no guarantee.
     """
+    refuse_what_can_only_be_simulated(problem, procedure)
     spec = compile_spec(problem, procedure, recorded=True)
     state = copied(state)
     cells, weight = (

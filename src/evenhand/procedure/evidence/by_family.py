@@ -77,7 +77,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound.
+    """ln e-value against {q.mu_k >= q.mu_i + indifference}: i is ahead, or nearly. A lower bound.
 
     More than `enough` is never needed.
     """

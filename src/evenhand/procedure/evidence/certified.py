@@ -1,7 +1,8 @@
 """Certified evidence, whatever the family and the requirement: lower bounds of ln e-values from told data.
 
-With E1_ik against {q.mu_k >= q.mu_i} (`ahead`), E2_k against {k meets its requirement} (`fails`) and, for
-each atom a of the requirement, E_ia against {i violates a} (`meets` is the least of them), stop
+With E1_ik against {q.mu_k >= q.mu_i + indifference} (`ahead`), E2_k against {k meets its requirement}
+(`fails`) and, for each atom a of the requirement, E_ia against {i violates a} (`meets` is the least of them),
+stop
 
     with i      when E_ia >= K/delta for every atom, and E1_ik + E2_k >= K/delta for every rival k
     with none   when E2_k >= K/delta for every k.
@@ -9,7 +10,8 @@ each atom a of the requirement, E_ia against {i violates a} (`meets` is the leas
 Were k0 right, E2_k0 and one process for each wrong i (that of an atom it violates, or E1_ik0) would be K
 e-processes, and every wrong stop pushes their mean to 1/delta or more.
 
-An atom is one condition: a floor, a cap, a row, an ordered pair of groups, the quota, the quadratic.
+With a tolerance, i's own atoms are those of its loosened requirement. An atom is one condition: a floor, a
+cap, a row, an ordered pair of groups, the quota, the quadratic.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ Array = NDArray[np.float64]
 
 @kernel
 def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -> float:
-    """Against {k scores at least what i does}: the leader i is ahead of its rival k.
+    """Against {k scores at least what i does, and the indifference}: i is ahead of k, or nearly.
 
     Once it is known to exceed `enough`, how far does not matter.
     """
@@ -58,7 +60,7 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     elif r.kind == CONVEX:
         total, atoms = _rows_broken(spec, state, work, k)
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
-        total, atoms = _added(total, _quota(spec, state, work, k, -1.0, r.need)[0]), atoms + 1
+        total, atoms = _added(total, _quota(spec, state, work, r, k, -1.0, r.need)[0]), atoms + 1
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
         total, atoms = (
             _added(total, likelihood_mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
@@ -76,7 +78,7 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
     g for a floor, L + g for a cap, g L + h for the pair "g is too far below h", the row's number for a row;
     after the rows the quadratic, then the quota with its weakest group.
     """
-    r, groups = spec.region, spec.phi.shape[0]
+    r, groups = spec.kept, spec.phi.shape[0]
     least, which = math.inf, 0
     if r.kind == BOX:
         least, which = _bounds_kept(spec, state, i)
@@ -90,7 +92,7 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
         if value < least:
             least, which = value, rows
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
-        value, weakest = _quota(spec, state, work, i, 1.0, groups - r.need + 1)
+        value, weakest = _quota(spec, state, work, r, i, 1.0, groups - r.need + 1)
         if value < least:
             least, which = value, weakest + (rows + 1 if r.kind == CONVEX else 0)
     return least, which
@@ -131,7 +133,7 @@ def _bounds_kept(spec: Spec, state: State, i: int) -> tuple[float, int]:
     groups = spec.phi.shape[0]
     least, which = math.inf, 0
     for g in range(groups):
-        low, high = spec.region.lo[g, i], spec.region.hi[g, i]
+        low, high = spec.kept.lo[g, i], spec.kept.hi[g, i]
         if low > -math.inf:
             value = cell_above(spec, state, g, i, low)
             if value < least:
@@ -214,7 +216,9 @@ def _broken(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -
 
 
 @kernel
-def _quota(spec: Spec, state: State, work: Work, k: int, sign: float, take: int) -> tuple[float, int]:
+def _quota(
+    spec: Spec, state: State, work: Work, r: Region, k: int, sign: float, take: int
+) -> tuple[float, int]:
     """The mean of the `take` smallest one-cell e-values at the quota's floors, and the smallest one's group.
 
     The null is a union over sets of groups: `take` groups reach theirs (sign -1), or miss theirs (sign 1).
@@ -222,7 +226,7 @@ def _quota(spec: Spec, state: State, work: Work, k: int, sign: float, take: int)
     """
     groups, values = spec.phi.shape[0], work.lam_i
     for g in range(groups):
-        floor = spec.region.lo[g, k]
+        floor = r.lo[g, k]
         values[g] = (
             cell_above(spec, state, g, k, floor) if sign > 0.0 else cell_below(spec, state, g, k, floor)
         )

@@ -58,10 +58,10 @@ class Block(NamedTuple):
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
+    """ln e-value against {q.mu_k >= q.mu_i + indifference}: i is ahead, or nearly. A lower bound."""
     leader = block(state.n[:, i], state.s[:, i], spec.phi[:, i], spec.shares)
     rival = block(state.n[:, k], state.s[:, k], spec.phi[:, k], spec.shares)
-    return _bound(leader.dot - rival.dot, leader, rival)
+    return _bound(leader.dot - rival.dot + spec.indifference, leader, rival)
 
 
 @kernel

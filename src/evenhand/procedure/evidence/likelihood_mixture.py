@@ -54,18 +54,18 @@ def leaves(spec: Spec, state: State, work: Work, r: Region, i: int, ceiling: flo
 
 @kernel
 def beats(spec: Spec, state: State, work: Work, r: Region, i: int, k: int, ceiling: float) -> float:
-    """ln e-value against {rival k, inside r, scores at least what policy i does}. A lower bound."""
+    """ln e-value against {rival k, inside r, scores what policy i does + indifference}. A lower bound."""
     return _against(spec, state, work, r, BEAT, i, k, ceiling)
 
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
+    """ln e-value against {q.mu_k >= q.mu_i + indifference}: i is ahead, or nearly. A lower bound."""
     groups = spec.shares.size
     table, rest = work[: 12 * groups].reshape((6, 2 * groups)), work[12 * groups :]
     regret = _line(spec, state, i, spec.shares, -1.0, 0, table)
     regret += _line(spec, state, k, spec.shares, 1.0, groups, table)
-    return _half_space(spec, regret, table, 0.0, rest)
+    return _half_space(spec, regret, table, spec.indifference, rest)
 
 
 @kernel

@@ -50,7 +50,7 @@ MIXTURE_COST = 37.5  # what the mixture over means loses by its small weight
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound.
+    """ln e-value against {q.mu_k >= q.mu_i + indifference}: i is ahead, or nearly. A lower bound.
 
     More than `enough` is never needed.
     """
@@ -58,7 +58,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) 
     m = _gather(spec, state, i, spec.shares, -1.0, 0, work)
     m = _gather(spec, state, k, spec.shares, 1.0, m, work)
     cells = _cells(spec.code, m // 2, m, work, 2 * groups)
-    bound, most = half_space(cells, 0.0, enough, spec.evidence, work[6 * groups :])
+    bound, most = half_space(cells, spec.indifference, enough, spec.evidence, work[6 * groups :])
     ceiling = atom_ceiling(spec)
     if bound >= min(enough, ceiling) or most - MIXTURE_COST <= max(bound, 0.0):
         return bound

@@ -80,9 +80,7 @@ def _leading(
     """(w_i / sd_i)^2 = sum (w_k / sd_k)^2 balances the comparisons; its requirement may ask for more."""
     total, cost = 0.0, math.inf
     if spec.region.kind != PENALTY:
-        cost, _, _ = inner.leave(
-            spec.code, spec.region, i, v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+        cost, _, _ = inner.leave(spec.code, spec.kept, i, v, work.mean, work.lam_k, work.lam_0, work.scratch)
     if cost < math.inf:
         rate = max(_split(spec, work, i, v, w), least)
         for g in range(w.shape[0]):

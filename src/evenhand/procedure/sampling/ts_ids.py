@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import PENALTY, ROUNDING
+from evenhand.model.region import BOX, PENALTY, ROUNDING, inside
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
 from evenhand.procedure.alternatives import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
-from evenhand.procedure.posterior import posterior_leader
+from evenhand.procedure.posterior import posterior_answer, posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import (
+    GUARD,
     count,
     from_masses,
     guarded,
@@ -30,6 +31,8 @@ from evenhand.procedure.spec import ACTIVE, CERTIFIED, Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
 
+PLAUSIBLE = 4.0  # standard errors by which a policy's score may be misjudged
+
 
 @kernel
 def choose(
@@ -40,7 +43,10 @@ def choose(
     coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     challenger = leader
     if coin < spec.leader:
-        challenger = posterior_leader(spec, state, work, seed, replication, decision)
+        if spec.several:
+            challenger = posterior_answer(spec, state, work, leader, seed, replication, decision)
+        else:
+            challenger = posterior_leader(spec, state, work, seed, replication, decision)
     if challenger == leader:
         k, g = from_weakest_piece(spec, state, work, leader, group, u)
     else:
@@ -59,6 +65,10 @@ def from_weakest_piece(
         _, piece = weakest_by_evidence(spec, state, work, leader)
     else:
         _, piece = weakest_by_likelihood(spec, work, leader)
+    if spec.several and leader != NONE and piece >= spec.phi.shape[1]:
+        k, g = _neglected(spec, state, work, leader, group)
+        if k != NONE:
+            return surely(spec, work, k, g)
     i, k = open_up(spec, work, leader, piece)
     cell = from_masses(spec, work, i, k, group, u)
     if cell[0] >= 0 or spec.mode != ACTIVE:
@@ -72,13 +82,43 @@ def from_weakest_piece(
 
 
 @kernel
+def _neglected(spec: Spec, state: State, work: Work, leader: int, group: int) -> tuple[int, int]:
+    """A cell that lags far behind the leader's, of a policy that may be acceptable; NONE for none.
+
+    A leader close to its own bound could absorb all samples while an easier answer was unlucky at first.
+    """
+    groups, policies = spec.phi.shape
+    most = 0.0
+    for g in range(groups):
+        most = max(most, count(state, leader, g))
+    for k in range(policies):
+        g = group if group >= 0 else least_sampled_cell(state, k)
+        if k != leader and count(state, k, g) < GUARD * math.sqrt(most):
+            short = work.score[leader] - work.score[k] - spec.indifference
+            apart = _variation_of_score(spec, state, work, k) + _variation_of_score(spec, state, work, leader)
+            if short <= 0.0 or short * short <= PLAUSIBLE * PLAUSIBLE * apart:
+                return k, g
+    return NONE, NONE
+
+
+@kernel
+def _variation_of_score(spec: Spec, state: State, work: Work, k: int) -> float:
+    total = 0.0
+    for g in range(spec.phi.shape[0]):
+        total += spec.shares[g] * spec.shares[g] * work.noise[g, k] / max(count(state, k, g), 1.0)
+    return total
+
+
+@kernel
 def from_disagreement(
     spec: Spec, state: State, work: Work, leader: int, challenger: int, group: int, u: float
 ) -> tuple[int, int]:
     """A cell that can settle whether the challenger or the leader is right."""
+    if spec.several and leader != NONE and not inside(spec.kept, leader, state.theta):
+        return from_broken_bounds(spec, state, work, leader, group, u)
     if challenger == NONE:
         # the draw found nobody feasible: look at where the leader is nearest to failing
-        inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
+        inner.leave(spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _displaced(spec, state, work, leader)
         return from_masses(spec, work, leader, NONE, group, u)
     if work.margin[challenger] < 0.0 and spec.region.kind != PENALTY:
@@ -94,6 +134,20 @@ def from_disagreement(
         work.lam_k[g] = _variation(spec, state, work, challenger, g)
         work.lam_i[g] = _variation(spec, state, work, leader, g) if leader != NONE else 0.0
     return from_masses(spec, work, leader, challenger, group, u)
+
+
+@kernel
+def from_broken_bounds(
+    spec: Spec, state: State, work: Work, leader: int, group: int, u: float
+) -> tuple[int, int]:
+    """A cell where the draw breaks one of the leader's own bounds, in proportion to its variance."""
+    for g in range(spec.phi.shape[0]):
+        drawn, noise = state.theta[g, leader], dispersion(spec, state, work.pooled[0], g, leader)
+        broken = drawn < spec.kept.lo[g, leader] or drawn > spec.kept.hi[g, leader]
+        if spec.region.kind != BOX:
+            broken = True
+        work.lam_k[g] = noise / max(count(state, leader, g), 1.0) if broken else 0.0
+    return from_masses(spec, work, leader, NONE, group, u)
 
 
 @kernel

@@ -60,7 +60,7 @@ def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, value
             work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
         values[leader], _, _ = inner.leave(
-            spec.code, r, leader, v, mean, work.lam_k, work.lam_0, work.scratch
+            spec.code, spec.kept, leader, v, mean, work.lam_k, work.lam_0, work.scratch
         )
     return _cheapest(values)
 
@@ -100,7 +100,7 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Arr
     if leader == NONE:
         inner.enter(spec.code, r, piece, v, mean, work.lam_k, work.lam_0, work.scratch)
     elif piece == leader:
-        inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.lam_0, work.scratch)
+        inner.leave(spec.code, spec.kept, leader, v, mean, work.lam_k, work.lam_0, work.scratch)
     else:
         inner.beat(
             spec.code, r, spec.shares, spec.indifference, leader, piece, v, mean,
