@@ -38,6 +38,17 @@ REQUIREMENTS: dict[str, dict[str, Any]] = {
         ],
     },
 }
+# not with every family: the wider questions
+WIDER: dict[str, dict[str, Any]] = {
+    "beside a control": {
+        "kind": "all",
+        "of": [
+            {"kind": "floors", "relative_to": "p1", "margin": 0.05},
+            {"kind": "caps", "relative_to": "p1", "margin": 0.4},
+            {"kind": "floors", "at_least": 0.2},
+        ],
+    }
+}
 STOPPING: dict[str, Any] = {
     "certified": "certified",
     "stylised": "stylised",
@@ -76,7 +87,7 @@ def study(
                 "policies": [f"p{k}" for k in range(len(table))],
                 "groups": {f"g{g}": 1 / groups for g in range(groups)},
                 "family": {"name": family, **FAMILIES[family]},
-                "constraint": _scaled(REQUIREMENTS[requirement], scale),
+                "constraint": _scaled((REQUIREMENTS | WIDER)[requirement], scale),
                 "mode": mode,
             },
             "procedure": {
@@ -104,6 +115,12 @@ def quick() -> dict[str, Study]:
         }
         found[" ".join(str(part) for part in parts.values())] = _possible(parts)
     found["indifference and tolerance"] = study(indifference=0.2, tolerance=0.1)
+    for number, family in enumerate(("gaussian", "gaussian-unknown", "bernoulli", "poisson")):
+        parts = {"stopping": list(STOPPING)[number], "mode": MODES[number % len(MODES)]}
+        more = {"indifference": 0.2, "tolerance": 0.1} if family == "poisson" else {}
+        found[f"beside a control, {family}"] = study(family, "beside a control", **parts, **more)
+    for sampling in ("top-two", "exact-tracking", "two-stage", "sequential-halving"):
+        found[f"beside a control, {sampling}"] = study("gaussian", "beside a control", sampling)
     found["indifference, bernoulli"] = study("bernoulli", stopping="stylised", indifference=0.2)
     return found
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, PENALTY, margin
+from evenhand.model.region import BOX, PENALTY, RELATIVE, Region, margin
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory.inner import score
@@ -86,7 +86,7 @@ def note_standing(spec: Spec, work: Work, at: Standing, k: int) -> None:
     at.kept_margin[k] = margin(spec.kept, k, at.mean)
     if spec.region.kind == PENALTY:
         at.keep_time[k], at.fail_time[k] = 0.0, math.inf
-    elif spec.region.kind == BOX:
+    elif spec.region.kind in (BOX, RELATIVE):
         _time_of_bounds(spec, work, at, k)
     else:
         _time_of_margin(spec, work, at, k)
@@ -100,9 +100,24 @@ def _time_of_bounds(spec: Spec, work: Work, at: Standing, k: int) -> None:
         mean, noise = at.mean[g, k], work.noise[g, k]
         slack = min(mean - spec.kept.lo[g, k], spec.kept.hi[g, k] - mean)
         short = max(spec.region.lo[g, k] - mean, mean - spec.region.hi[g, k])
-        kept += samples_for(noise, slack)
-        failed = min(failed, samples_for(noise, short))
+        keep, fail = samples_for(noise, slack), samples_for(noise, short)
+        if spec.region.kind == RELATIVE and k != spec.region.control:
+            keep = max(keep, _time_beside_control(work, at, spec.kept, g, k, 1.0))
+            fail = min(fail, _time_beside_control(work, at, spec.region, g, k, -1.0))
+        kept, failed = kept + keep, min(failed, fail)
     at.keep_time[k], at.fail_time[k] = kept, failed
+
+
+@kernel
+def _time_beside_control(work: Work, at: Standing, r: Region, g: int, k: int, sign: float) -> float:
+    """What it takes to show that k keeps its bounds beside the control in group g (sign 1), or breaks one."""
+    own, control = at.mean[g, k], at.mean[g, r.control]
+    sd, sd_0 = math.sqrt(work.noise[g, k]), math.sqrt(work.noise[g, r.control])
+    floor = own - r.floor_ratio[g] * control + r.floor_margin[g]
+    cap = r.cap_ratio[g] * control + r.cap_margin[g] - own
+    by_floor = samples_for((sd + r.floor_ratio[g] * sd_0) ** 2, sign * floor)
+    by_cap = samples_for((sd + r.cap_ratio[g] * sd_0) ** 2, sign * cap)
+    return max(by_floor, by_cap) if sign > 0.0 else min(by_floor, by_cap)
 
 
 @kernel

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, PENALTY
+from evenhand.model.region import BOX, PENALTY, RELATIVE
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.likelihood_bounds import OWNER, at_least, begin, remember
@@ -21,6 +21,7 @@ from evenhand.procedure.state import NONE, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
 from evenhand.theory import inner
 from evenhand.theory.beat_bulk import beat_all, beat_some
+from evenhand.theory.regions import relative
 
 # beyond so many policies a look costs too much to weigh every piece of evidence each time
 MANY = 256
@@ -74,9 +75,9 @@ def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
 def _solved(spec: Spec, work: Work, leader: int, k: int) -> float:
     """The piece of rival k, solved unless it has been since anything it touches changed."""
     owner = work.touched[leader]
-    if not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
+    if not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
         _solve_one(spec, work, leader, k)
-        _stamp(work.stamp_glr, work.touched, k, owner, leader)
+        _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
     remember(work, k)
     return work.glr[k]
 
@@ -97,7 +98,7 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
     owner = work.touched[leader] if leader != NONE else 0
     stale = 0
     for k in range(policies):
-        if k != leader and not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
+        if k != leader and not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
             stale += 1
     if leader != NONE and 2 * stale > policies:
         beat_all(
@@ -115,12 +116,12 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
             work.scratch,
         )
         for k in range(policies):
-            _stamp(work.stamp_glr, work.touched, k, owner, leader)
+            _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
         return
     for k in range(policies):
-        if k != leader and not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
+        if k != leader and not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
             _solve_one(spec, work, leader, k)
-            _stamp(work.stamp_glr, work.touched, k, owner, leader)
+            _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
 
 
 @kernel
@@ -202,9 +203,10 @@ def joined(spec: Spec, ahead: float, fails: float) -> float:
 @kernel
 def failing(spec: Spec, state: State, work: Work, k: int) -> float:
     """That k fails its requirement: weighed unless it has been since k's outcomes changed."""
-    if work.stamp_fails[k] != work.heard[k]:
+    changes = changes_of(spec, work.heard, k)
+    if work.stamp_fails[k] != changes:
         work.fails[k] = certified.fails(spec, state, work, k)
-        work.stamp_fails[k] = work.heard[k]
+        work.stamp_fails[k] = changes
     return work.fails[k]
 
 
@@ -214,12 +216,12 @@ def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: 
     that it is known to exceed `enough`.
     """
     owner = work.heard[leader]
-    if not _is_fresh(work.stamp_ahead, work.heard, k, owner, leader) or (
+    if not _is_fresh(work.stamp_ahead, work.heard[k], k, owner, leader) or (
         work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
     ):
         work.ahead[k] = certified.ahead(spec, state, work, leader, k, enough)
         work.up_to[k] = enough
-        _stamp(work.stamp_ahead, work.heard, k, owner, leader)
+        _stamp(work.stamp_ahead, work.heard[k], k, owner, leader)
     return work.ahead[k]
 
 
@@ -259,8 +261,8 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
 def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
     """Solve one piece and leave in lam_i, lam_k how much evidence each of its cells carries: v d(mean, lam).
 
-    Returns the two policies (the second is NONE where the piece touches one policy only; its masses are then
-    in lam_k).
+    In lam_0 that of the control's cells, where bounds are relative to one that is neither policy. Returns the
+    two policies (the second is NONE where the piece touches one policy only; its masses are then in lam_k).
     """
     policies = spec.phi.shape[1]
     if leader != NONE and piece < policies:
@@ -280,19 +282,35 @@ def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
         )
         _masses(spec, work, leader, work.lam_i)
         _masses(spec, work, piece, work.lam_k)
+        _masses_of_control(spec, work)
         return leader, piece
     if leader == NONE:
         inner.enter(spec.code, spec.region, piece, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _masses(spec, work, piece, work.lam_k)
+        _masses_of_control(spec, work)
         return piece, NONE
     if spec.region.kind == BOX:
         work.lam_k[:] = 0.0
         g = (piece - policies) % spec.phi.shape[0]
         work.lam_k[g] = 1.0
         return leader, NONE
+    if spec.region.kind == RELATIVE:
+        bound = piece - policies
+        relative.leave_by(
+            spec.code, spec.kept, leader, bound, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
+        _masses(spec, work, leader, work.lam_k)
+        _masses_of_control(spec, work)
+        return leader, NONE
     inner.leave(spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
     _masses(spec, work, leader, work.lam_k)
     return leader, NONE
+
+
+@kernel
+def _masses_of_control(spec: Spec, work: Work) -> None:
+    if spec.region.kind == RELATIVE:
+        _masses(spec, work, spec.region.control, work.lam_0)
 
 
 @kernel
@@ -303,12 +321,20 @@ def _masses(spec: Spec, work: Work, k: int, lam: Array) -> None:
 
 
 @kernel
-def _is_fresh(stamps: Ints, changes: Ints, k: int, owner: int, leader: int) -> bool:
-    return stamps[0, k] == changes[k] and stamps[1, k] == owner and stamps[2, k] == leader
+def changes_of(spec: Spec, changes: Ints, k: int) -> int:
+    """How often policy k changed, and the control where k's bounds are relative to it."""
+    if spec.region.kind == RELATIVE and k != spec.region.control:
+        return changes[k] + changes[spec.region.control]
+    return changes[k]
 
 
 @kernel
-def _stamp(stamps: Ints, changes: Ints, k: int, owner: int, leader: int) -> None:
-    stamps[0, k] = changes[k]
+def _is_fresh(stamps: Ints, changes: int, k: int, owner: int, leader: int) -> bool:
+    return stamps[0, k] == changes and stamps[1, k] == owner and stamps[2, k] == leader
+
+
+@kernel
+def _stamp(stamps: Ints, changes: int, k: int, owner: int, leader: int) -> None:
+    stamps[0, k] = changes
     stamps[1, k] = owner
     stamps[2, k] = leader

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import margin
+from evenhand.model.region import RELATIVE, margin
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.model.unit_families import variance as unit_variance
 from evenhand.procedure.acceptable import by_estimates, easiest, note_standing
@@ -39,16 +39,32 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     if waiting < 0:
         for k in range(spec.phi.shape[1]):
             _estimate(spec, state, work, k, pending_counts)
+        _place_all(spec, work)
         work.lead[0] = _first_best(work.margin, work.score)
         return easiest(spec, work, by_estimates(work), work.lead[0]) if spec.several else work.lead[0]
+    control_moved = False
     for j in range(1, waiting + 1):
         k = work.queue[j]
+        control_moved = control_moved or k == spec.region.control
         _estimate(spec, state, work, k, pending_counts)
         if k == work.lead[0]:
             work.lead[0] = _first_best(work.margin, work.score)
         elif work.margin[k] >= 0.0 and _goes_before(work, k, work.lead[0]):
             work.lead[0] = k
+    if spec.region.kind == RELATIVE and control_moved:
+        _place_all(spec, work)
+        work.lead[0] = _first_best(work.margin, work.score)
     return easiest(spec, work, by_estimates(work), work.lead[0]) if spec.several else work.lead[0]
+
+
+@kernel
+def _place_all(spec: Spec, work: Work) -> None:
+    """Where all policies stand, once the control's means are known that their bounds are relative to."""
+    if spec.region.kind == RELATIVE:
+        for k in range(spec.phi.shape[1]):
+            work.margin[k] = margin(spec.region, k, work.mean)
+            if spec.several:
+                note_standing(spec, work, by_estimates(work), k)
 
 
 @kernel

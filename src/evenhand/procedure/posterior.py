@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from evenhand.compile import kernel, uncompiled
-from evenhand.model.region import BOX, ROUNDING, inside
+from evenhand.model.region import BOX, RELATIVE, ROUNDING, inside
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.acceptable import by_draw, by_estimates, easiest, is_acceptable, note_standing
 from evenhand.procedure.estimates import dispersion
@@ -38,6 +38,8 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
     fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
     # whoever may score highest first: it sets a bar that most others cannot reach
     leader = _bound_all(spec, state, work)
+    if spec.region.kind == RELATIVE:
+        _drawn_score(spec, state, work, spec.region.control, spec.region.control)
     best = _drawn_score(spec, state, work, leader, leader)
     for k in range(policies):
         if k != leader and work.most[k] >= best:
@@ -113,10 +115,15 @@ def _draw_window(
     policies, blocks = spec.phi.shape[1], _blocks(spec)
     start = first % policies
     ahead = min(count, policies - start)
+    control_drawn = False
     for begin, end in ((start, start + ahead), (0, count - ahead)):
         fill_words(seed, decision, FIRST_BLOCK + begin * blocks, replication, DECISIONS, work.words)
         for k in range(begin, end):
             work.drawn[k] = _drawn_score(spec, state, work, k, k - begin)
+            if spec.region.kind == RELATIVE and k == spec.region.control:
+                control_drawn = True
+    if control_drawn:
+        work.drawn[:] = math.nan  # bounds are relative to the control: all draws are scored again
 
 
 @kernel

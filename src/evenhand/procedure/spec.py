@@ -292,6 +292,7 @@ def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) ->
     """Refuse the parts of the wider question that live experiments and verdicts do not answer so far."""
     _refuse_what_can_only_be_planned(problem)
     only_simulated = {
+        "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
         "an indifference": procedure.indifference > 0,
         "a tolerance": bool(procedure.tolerance),
     }
@@ -303,7 +304,6 @@ def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) ->
 def _refuse_what_can_only_be_planned(problem: Problem) -> None:
     """Refuse the parts of the wider question that no procedure answers so far; plans know them all."""
     only_planned = {
-        "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
         "guard-rails": bool(problem.guardrails),
         'goal = "screen"': problem.goal == "screen",
         "max_policies": problem.max_policies is not None,

@@ -64,6 +64,7 @@ def prepare(study: Study, seed: int, checkpoints: Sequence[int] = (), drawn: Dra
     if spec.sampling == ORACLE:
         spec = _with_oracle_weights(study, drawn)
     check_start(spec)
+    study.problem.check_truth(truth.cell_means(study.problem), truth.guardrails)
     source = compile_truth(study.problem, truth)
     draw = None if drawn is None else drawn.draw
     return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version())

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD, Region
+from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, RELATIVE, SPREAD, Region
 from evenhand.model.unit_families import GAUSSIAN
-from evenhand.procedure.evidence import by_family, likelihood_mixture, penalty
+from evenhand.procedure.evidence import by_family, control_pair, likelihood_mixture, penalty
 from evenhand.procedure.evidence.by_family import atom_ceiling, cell_above, cell_below, threshold
-from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING, add
+from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING, add, added
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
 
@@ -53,17 +53,19 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     """Against {policy k meets its requirement}: the average over its atoms."""
     r = spec.region
     total, atoms = -math.inf, 0
-    if r.kind == BOX:
+    if r.kind in (BOX, RELATIVE):
         total, atoms = _bounds_broken(spec, state, k)
     elif r.kind == SPREAD:
         total, atoms = _pairs_broken(spec, state, work, k)
     elif r.kind == CONVEX:
         total, atoms = _rows_broken(spec, state, work, k)
+    if r.kind == RELATIVE and k != r.control:
+        total, atoms = control_pair.broken(spec, state, r, k, total, atoms, work.scratch)
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
-        total, atoms = _added(total, _quota(spec, state, work, r, k, -1.0, r.need)[0]), atoms + 1
+        total, atoms = added(total, _quota(spec, state, work, r, k, -1.0, r.need)[0]), atoms + 1
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
         total, atoms = (
-            _added(total, likelihood_mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
+            added(total, likelihood_mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
             atoms + 1,
         )
     if math.isnan(total):
@@ -75,17 +77,20 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
 def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
     """Against each {policy i violates this atom}: the least of them, and which atom.
 
-    g for a floor, L + g for a cap, g L + h for the pair "g is too far below h", the row's number for a row;
-    after the rows the quadratic, then the quota with its weakest group.
+    g for a floor, L + g for a cap, 2 L + g and 3 L + g for those relative to the control, g L + h for the
+    pair "g is too far below h", the row's number for a row; after the rows the quadratic, then the quota with
+    its weakest group.
     """
     r, groups = spec.kept, spec.phi.shape[0]
     least, which = math.inf, 0
-    if r.kind == BOX:
+    if r.kind in (BOX, RELATIVE):
         least, which = _bounds_kept(spec, state, i)
     elif r.kind == SPREAD:
         least, which = _pairs_kept(spec, state, work, i)
     elif r.kind == CONVEX:
         least, which = _rows_kept(spec, state, work, i)
+    if r.kind == RELATIVE and i != r.control:
+        least, which = control_pair.kept(spec, state, r, i, least, which, work.scratch)
     rows = r.rows.shape[0]
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
         value = likelihood_mixture.leaves(spec, state, work, _quadratic(r), i, atom_ceiling(spec))
@@ -96,12 +101,6 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
         if value < least:
             least, which = value, weakest + (rows + 1 if r.kind == CONVEX else 0)
     return least, which
-
-
-@kernel
-def _added(total: float, value: float) -> float:
-    """ln(e^total + e^value); not a number from the first value on that was not computed."""
-    return math.nan if math.isnan(total) or value == NOT_COMPUTED else add(total, value)
 
 
 @kernel
@@ -121,9 +120,9 @@ def _bounds_broken(spec: Spec, state: State, k: int) -> tuple[float, int]:
     for g in range(spec.phi.shape[0]):
         low, high = spec.region.lo[g, k], spec.region.hi[g, k]
         if low > -math.inf:
-            total, atoms = _added(total, cell_below(spec, state, g, k, low)), atoms + 1
+            total, atoms = added(total, cell_below(spec, state, g, k, low)), atoms + 1
         if high < math.inf:
-            total, atoms = _added(total, cell_above(spec, state, g, k, high)), atoms + 1
+            total, atoms = added(total, cell_above(spec, state, g, k, high)), atoms + 1
     return total, atoms
 
 
@@ -154,7 +153,7 @@ def _pairs_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, 
             if g != h:
                 _pair(work.lam_i, g, h, 1.0, -spec.region.rho)
                 value = _broken(spec, state, k, work.lam_i, -spec.region.slack, work.scratch)
-                total = _added(total, value)
+                total = added(total, value)
     return total, groups * (groups - 1)
 
 
@@ -185,7 +184,7 @@ def _rows_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, i
     """The sum of the e-values against {row.m >= rhs}, and how many rows."""
     r, total = spec.region, -math.inf
     for j in range(r.rows.shape[0]):
-        total = _added(total, _broken(spec, state, k, r.rows[j], r.rhs[j, k], work.scratch))
+        total = added(total, _broken(spec, state, k, r.rows[j], r.rhs[j, k], work.scratch))
     return total, r.rows.shape[0]
 
 

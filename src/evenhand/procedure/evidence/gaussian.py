@@ -61,14 +61,14 @@ def ahead(spec: Spec, state: State, i: int, k: int) -> float:
     """ln e-value against {q.mu_k >= q.mu_i + indifference}: i is ahead, or nearly. A lower bound."""
     leader = block(state.n[:, i], state.s[:, i], spec.phi[:, i], spec.shares)
     rival = block(state.n[:, k], state.s[:, k], spec.phi[:, k], spec.shares)
-    return _bound(leader.dot - rival.dot + spec.indifference, leader, rival)
+    return bound(leader.dot - rival.dot + spec.indifference, leader, rival)
 
 
 @kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound."""
     cells = block(state.n[:, k], state.s[:, k], spec.phi[:, k], a)
-    return _bound(c - cells.dot, cells, Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False))
+    return bound(c - cells.dot, cells, Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False))
 
 
 @kernel
@@ -114,7 +114,7 @@ def block(counts: Array, sums: Array, phi: Array, a: Array) -> Block:
 
 
 @kernel
-def _bound(gap: float, one: Block, two: Block) -> float:
+def bound(gap: float, one: Block, two: Block) -> float:
     """The dual's value where the iteration ends."""
     if one.blind or two.blind:
         # a cell without samples goes anywhere for nothing: only eta = 0 is left, and z = 0 will do

@@ -77,6 +77,19 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
 
 
 @kernel
+def pair(
+    spec: Spec, state: State, g: int, k: int, a_k: float, j: int, a_j: float, c: float, work: Array
+) -> float:
+    """ln e-value against {a_k mu_k + a_j mu_j >= c} in group g, of two policies. A lower bound."""
+    table, rest = work[:12].reshape((6, 2)), work[12:]
+    v, mean, regret = _cell(spec, state, g, k)
+    table[0, 0], table[1, 0], table[2, 0] = a_k, v, mean
+    v, mean, other = _cell(spec, state, g, j)
+    table[0, 1], table[1, 1], table[2, 1] = a_j, v, mean
+    return _half_space(spec, regret + other, table, c, rest)
+
+
+@kernel
 def cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
     """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), exactly."""
     v, mean, regret = _cell(spec, state, g, k)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, PENALTY, Region
+from evenhand.model.region import BOX, PENALTY, RELATIVE, Region
 from evenhand.procedure.spec import Spec
 
 
@@ -32,4 +32,6 @@ def wrong_answers(region: Region, policies: int) -> int:
 def atom_ceiling(spec: Spec) -> float:
     """The most that is ever asked of one atom: the threshold, were it alone to carry an average over all."""
     groups = spec.phi.shape[0]
+    if spec.region.kind == RELATIVE:
+        return threshold(spec) + math.log(4.0 * groups)
     return threshold(spec) + math.log(float(groups * (groups + 1) + spec.region.rows.shape[0]))

@@ -78,6 +78,22 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
 
 
 @kernel
+def pair(
+    spec: Spec, state: State, g: int, k: int, a_k: float, j: int, a_j: float, c: float, work: Array
+) -> float:
+    """ln e-value against {a_k mu_k + a_j mu_j >= c} in group g, of two policies. A lower bound."""
+    for place, policy, a in ((0, k, a_k), (1, j, a_j)):
+        work[place] = a
+        work[2 + place] = state.n[g, policy] / spec.phi[g, policy]
+        work[4 + place] = state.s[g, policy] / spec.phi[g, policy]
+    bound, most = half_space(_cells(spec.code, 2, 2, work, 2), c, math.inf, spec.evidence, work[6:])
+    ceiling = atom_ceiling(spec)
+    if bound >= ceiling or most - MIXTURE_COST <= max(bound, 0.0):
+        return bound
+    return combined(bound, likelihood_mixture.pair(spec, state, g, k, a_k, j, a_j, c, work), ceiling)
+
+
+@kernel
 def cell(code: int, n: float, s: float, c: float, sign: float) -> float:
     """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), by tilts alone, exactly.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
+from evenhand.model.region import RELATIVE
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
 from evenhand.procedure.state import NONE, State, Work
 
@@ -52,6 +53,7 @@ def least_sampled_policy(state: State, g: int) -> int:
 def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) -> tuple[int, int]:
     """Draw a cell in proportion to the masses in lam_i (policy i) and lam_k (policy k; of i where k is NONE).
 
+    Those in lam_0 are of the control, where bounds are relative to one.
     In proportional mode only the arrived group's column counts; in agnostic mode a policy is drawn by its
     row's mass. Returns (-1, -1) where no mass is left.
     """
@@ -62,6 +64,8 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
         if spec.mode != ACTIVE and group >= 0 and g != group:
             continue
         total += work.lam_k[g] + (work.lam_i[g] if k != NONE else 0.0)
+        if spec.region.kind == RELATIVE:
+            total += work.lam_0[g]
     if not total > 0.0:
         return -1, -1
     _write_out(spec, work, i, k, group, total)
@@ -80,6 +84,13 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
                 left -= mass
                 if left <= 0.0:
                     return policy, g
+    if spec.region.kind == RELATIVE:
+        for g in range(groups):
+            if work.lam_0[g] > 0.0 and not (spec.mode != ACTIVE and group >= 0 and g != group):
+                last_k, last_g = spec.region.control, g
+                left -= work.lam_0[g]
+                if left <= 0.0:
+                    break
     return last_k, last_g  # u so close to 1 that rounding left a crumb
 
 
@@ -96,6 +107,8 @@ def _write_out(spec: Spec, work: Work, i: int, k: int, group: int, total: float)
         work.probability[g, second] += work.lam_k[g] / total
         if k != NONE:
             work.probability[g, i] += work.lam_i[g] / total
+        if spec.region.kind == RELATIVE:
+            work.probability[g, spec.region.control] += work.lam_0[g] / total
 
 
 @kernel
@@ -116,10 +129,14 @@ def surely(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
 
 @kernel
 def guarded(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[int, int]:
-    """Draw policy k's least-sampled cell instead where it lags too far behind.
+    """Draw policy k's least-sampled cell instead where it lags too far behind, or the control's cell.
 
-    No cell may absorb all sampling.
+    No cell may absorb all sampling, and what bounds are relative to must not starve.
     """
+    if spec.region.kind == RELATIVE and k != spec.region.control:
+        control = spec.region.control
+        if count(state, control, g) < GUARD * math.sqrt(count(state, k, g)):
+            return surely(spec, work, control, g)
     if spec.mode != ACTIVE:
         return k, g  # groups come by themselves, so no cell of a sampled policy starves
     low = least_sampled_cell(state, k)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, PENALTY, ROUNDING, inside
+from evenhand.model.region import BOX, PENALTY, RELATIVE, ROUNDING, inside
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
 from evenhand.procedure.alternatives import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
@@ -28,7 +28,7 @@ from evenhand.procedure.sampling.draw_cell import (
     surely,
 )
 from evenhand.procedure.spec import ACTIVE, CERTIFIED, Spec
-from evenhand.procedure.state import NONE, State, Work
+from evenhand.procedure.state import NONE, Array, State, Work
 from evenhand.theory import inner
 
 PLAUSIBLE = 4.0  # standard errors by which a policy's score may be misjudged
@@ -114,25 +114,29 @@ def from_disagreement(
     spec: Spec, state: State, work: Work, leader: int, challenger: int, group: int, u: float
 ) -> tuple[int, int]:
     """A cell that can settle whether the challenger or the leader is right."""
-    if spec.several and leader != NONE and not inside(spec.kept, leader, state.theta):
+    own_bounds = spec.several or spec.region.kind == RELATIVE
+    if own_bounds and leader != NONE and not inside(spec.kept, leader, state.theta):
         return from_broken_bounds(spec, state, work, leader, group, u)
     if challenger == NONE:
         # the draw found nobody feasible: look at where the leader is nearest to failing
         inner.leave(spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
-        _displaced(spec, state, work, leader)
+        _displaced(spec, state, work, leader, work.lam_k)
+        _displaced_control(spec, state, work)
         return from_masses(spec, work, leader, NONE, group, u)
     if work.margin[challenger] < 0.0 and spec.region.kind != PENALTY:
         # the challenger's estimates fail: look again at its least-sampled failing cell
         inner.enter(
             spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
-        _displaced(spec, state, work, challenger)
+        _displaced(spec, state, work, challenger, work.lam_k)
+        _displaced_control(spec, state, work)
         _keep_least_sampled(spec, state, work, challenger)
         return from_masses(spec, work, challenger, NONE, group, u)
     # both feasible: where does their difference vary most?
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] = _variation(spec, state, work, challenger, g)
         work.lam_i[g] = _variation(spec, state, work, leader, g) if leader != NONE else 0.0
+        work.lam_0[g] = 0.0
     return from_masses(spec, work, leader, challenger, group, u)
 
 
@@ -140,14 +144,29 @@ def from_disagreement(
 def from_broken_bounds(
     spec: Spec, state: State, work: Work, leader: int, group: int, u: float
 ) -> tuple[int, int]:
-    """A cell where the draw breaks one of the leader's own bounds, in proportion to its variance."""
+    """A cell where the draw breaks one of the leader's own bounds, in proportion to its mean's variance.
+
+    A bound relative to the control is broken by both together: the control's variance counts ratio^2 times.
+    """
+    r = spec.kept
     for g in range(spec.phi.shape[0]):
-        drawn, noise = state.theta[g, leader], dispersion(spec, state, work.pooled[0], g, leader)
-        broken = drawn < spec.kept.lo[g, leader] or drawn > spec.kept.hi[g, leader]
-        if spec.region.kind != BOX:
-            broken = True
-        work.lam_k[g] = noise / max(count(state, leader, g), 1.0) if broken else 0.0
+        drawn = state.theta[g, leader]
+        broken = drawn < r.lo[g, leader] or drawn > r.hi[g, leader] or spec.region.kind not in (BOX, RELATIVE)
+        work.lam_k[g] = _noise_of_mean(spec, state, work, leader, g) if broken else 0.0
+        work.lam_0[g] = 0.0
+        if spec.region.kind == RELATIVE and leader != r.control:
+            control, noise = state.theta[g, r.control], _noise_of_mean(spec, state, work, r.control, g)
+            below = drawn < r.floor_ratio[g] * control - r.floor_margin[g]
+            if below or drawn > r.cap_ratio[g] * control + r.cap_margin[g]:
+                ratio = r.floor_ratio[g] if below else r.cap_ratio[g]
+                work.lam_k[g] += _noise_of_mean(spec, state, work, leader, g)
+                work.lam_0[g] = ratio * ratio * noise
     return from_masses(spec, work, leader, NONE, group, u)
+
+
+@kernel
+def _noise_of_mean(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
+    return dispersion(spec, state, work.pooled[0], g, k) / max(count(state, k, g), 1.0)
 
 
 @kernel
@@ -157,11 +176,18 @@ def _variation(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
 
 
 @kernel
-def _displaced(spec: Spec, state: State, work: Work, k: int) -> None:
-    """Mass 1 for every cell that the alternative in lam_k moves, 0 for the others."""
+def _displaced_control(spec: Spec, state: State, work: Work) -> None:
+    """The same for the control, where bounds are relative to one."""
+    if spec.region.kind == RELATIVE:
+        _displaced(spec, state, work, spec.region.control, work.lam_0)
+
+
+@kernel
+def _displaced(spec: Spec, state: State, work: Work, k: int, lam: Array) -> None:
+    """Mass 1 for every cell of policy k that the alternative in `lam` moves, 0 for the others."""
     for g in range(spec.phi.shape[0]):
-        moved = abs(work.lam_k[g] - work.mean[g, k])
-        work.lam_k[g] = 1.0 if moved > ROUNDING * _scale(spec, state, work, k, g) else 0.0
+        moved = abs(lam[g] - work.mean[g, k])
+        lam[g] = 1.0 if moved > ROUNDING * _scale(spec, state, work, k, g) else 0.0
 
 
 @kernel
@@ -178,5 +204,23 @@ def _keep_least_sampled(spec: Spec, state: State, work: Work, k: int) -> None:
     for g in range(spec.phi.shape[0]):
         if work.lam_k[g] > 0.0 and (best < 0 or count(state, k, g) < count(state, k, best)):
             best = g
+    if spec.region.kind == RELATIVE:
+        best = _keep_least_sampled_of_both(spec, state, work, k, best)
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] = 1.0 if g == best else 0.0
+
+
+@kernel
+def _keep_least_sampled_of_both(spec: Spec, state: State, work: Work, k: int, best: int) -> int:
+    """Choose between policy k's least-sampled displaced cell, in group `best`, and the control's.
+
+    Returns `best`, or -1 where the control's has fewer samples, which is then all that is left in lam_0.
+    """
+    control, other = spec.region.control, -1
+    for g in range(spec.phi.shape[0]):
+        if work.lam_0[g] > 0.0 and (other < 0 or count(state, control, g) < count(state, control, other)):
+            other = g
+    keep = other >= 0 and (best < 0 or count(state, control, other) < count(state, k, best))
+    for g in range(spec.phi.shape[0]):
+        work.lam_0[g] = 1.0 if keep and g == other else 0.0
+    return -1 if keep else best

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import PENALTY
+from evenhand.model.region import PENALTY, RELATIVE
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.estimates import dispersion
 from evenhand.procedure.sampling.draw_cell import count
@@ -108,6 +108,8 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Arr
         )  # fmt: skip
         _fill(spec, state, work, leader, work.lam_i, c)
     _fill(spec, state, work, piece, work.lam_k, c)
+    if spec.region.kind == RELATIVE and spec.region.control not in (leader, piece):
+        _fill(spec, state, work, spec.region.control, work.lam_0, c)
 
 
 @kernel
