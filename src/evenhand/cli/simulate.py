@@ -147,6 +147,8 @@ def sentences(runs: Runs) -> list[str]:
         if half is not None:
             rest = "" if most is None else f", 90% by {most:,}"
             said.append(f"Half of the runs had decided by {half:,} samples{rest}.")
+    if runs.cost is not None:
+        said.append(f"A run cost {runs.cost.mean():,.6g} on average.")
     if decided < 1.0:
         cap = runs.study.procedure.max_samples
         said.append(f"{1.0 - decided:.1%} were still undecided at {cap:,} samples and count there.")

@@ -220,6 +220,8 @@ class Spec(NamedTuple):
     evidence: Static[int]  # version of the bounds: FIRST_EVIDENCE where an experiment was begun with those
     indifference: float  # by how much a rival must be ahead to count, in unit scale
     kept: Region  # what an answer itself must lie in: the region, loosened by the tolerance
+    costs: PerCell  # (L, K) what one sample costs
+    has_costs: Static[bool]  # do some samples cost more than others?
     several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
 
 
@@ -284,6 +286,8 @@ def compile_spec(
         evidence=EVIDENCE_VERSION,
         indifference=problem.check_indifference(procedure.indifference) / problem.family.width,
         kept=problem.loosened(procedure.tolerance),
+        costs=np.ascontiguousarray(problem.sampling_costs.T),
+        has_costs=bool(np.ptp(problem.sampling_costs) > 0),
         several=procedure.indifference > 0 or bool(procedure.tolerance),
     )
 

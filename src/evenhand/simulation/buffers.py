@@ -39,6 +39,7 @@ class Rows(NamedTuple):
     answer: RunInts  # policy, or NONE
     truth: RunInts  # the best answer
     right: RunFlags  # is the answer the best, or acceptable beside it?
+    cost: RunNumbers  # what the samples told cost
     evidence: RunNumbers  # of the weakest piece, at the end
     near: (
         RunNumbers  # largest evidence less what was needed, over new peaks with a wrong answer; -inf without
@@ -134,7 +135,8 @@ def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:
     whole = [np.zeros(count, dtype=np.int64) for _ in range(4)]
     return Rows(
         samples=whole[0], asked=whole[1], stopped=np.zeros(count, dtype=np.bool_), answer=whole[2],
-        truth=whole[3], right=np.zeros(count, dtype=np.bool_), evidence=np.zeros(count), near=np.zeros(count),
+        truth=whole[3], right=np.zeros(count, dtype=np.bool_),
+        cost=np.zeros(count), evidence=np.zeros(count), near=np.zeros(count),
         checkpoints=np.zeros((count, checkpoints), dtype=np.int64),
         right_at=np.zeros((count, checkpoints), dtype=np.bool_), shares=np.zeros(shape, dtype=np.int64),
     )  # fmt: skip

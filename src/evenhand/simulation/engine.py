@@ -223,8 +223,10 @@ def _finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
     rows.evidence[row], rows.near[row] = state.level[EVIDENCE], desk.peak[NEAR]
     if state.level[NOT_COMPUTED_TIMES] > 0.0:
         rows.evidence[row] = math.nan  # `jobs` says so
+    rows.cost[row] = 0.0
     for g in range(state.n.shape[0]):
         for k in range(state.n.shape[1]):
+            rows.cost[row] += spec.costs[g, k] * state.n[g, k]
             rows.shares[g, k] += int(state.n[g, k] / state.clock[TOLD] / SHARE_UNIT + 0.5)
 
 

@@ -81,6 +81,12 @@ class Runs:
         return self.rows.stopped & ~self.correct
 
     @property
+    def cost(self) -> Array | None:
+        """What the samples of each run cost; None where the problem has no costs, or older runs no record."""
+        known = self.study.problem.costs is not None and not np.isnan(self.rows.cost).any()
+        return self.rows.cost if known else None
+
+    @property
     def allocation(self) -> Array:
         """Mean share of samples of every cell, K x L."""
         return np.ascontiguousarray(self.rows.shares.T, dtype=np.float64) * (SHARE_UNIT / self.replications)
@@ -121,6 +127,7 @@ class Runs:
                 "sd": standard_error(samples) * self.replications**0.5,
                 "quantiles": {str(chance): self.quantile(chance) for chance in QUANTILES},
             },
+            **({} if self.cost is None else {"cost": _mean_and_error(self.cost)}),
             "answers": self.answers(),
             "allocation": self.allocation.tolist(),
             "checkpoints": [
@@ -151,6 +158,10 @@ class Runs:
             rows,
             header["seconds"],
         )
+
+
+def _mean_and_error(numbers: Array) -> dict[str, float]:
+    return {"mean": float(numbers.mean()), "se": standard_error(numbers)}
 
 
 def standard_error(numbers: ArrayLike) -> float:
@@ -195,7 +206,8 @@ def write_npz(path: Path, header: dict[str, Any], rows: Rows) -> None:
 def _only_the_best_is_right(file: Any) -> dict[str, Any]:
     """What runs say that were saved before several answers could be acceptable."""
     right_at = file["checkpoints"] == file["truth"][:, np.newaxis]
-    return {"right": file["answer"] == file["truth"], "right_at": right_at}
+    unknown = np.full(file["answer"].shape, np.nan)
+    return {"right": file["answer"] == file["truth"], "right_at": right_at, "cost": unknown}
 
 
 def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:

@@ -9,7 +9,7 @@ import math
 
 from evenhand.compile import kernel
 from evenhand.model.region import RELATIVE
-from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
+from evenhand.procedure.spec import ACTIVE, AGNOSTIC, CERTIFIED, Spec
 from evenhand.procedure.state import NONE, State, Work
 
 # a policy's least-sampled cell must have at least this times the root of the count of the cell to be drawn
@@ -59,6 +59,8 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
     """
     groups = spec.phi.shape[0]
     second = i if k == NONE else k
+    if spec.has_costs:
+        _divide_by_costs(spec, work, i, second)
     total = 0.0
     for g in range(groups):
         if spec.mode != ACTIVE and group >= 0 and g != group:
@@ -92,6 +94,30 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
                 if left <= 0.0:
                     break
     return last_k, last_g  # u so close to 1 that rounding left a crumb
+
+
+@kernel
+def _divide_by_costs(spec: Spec, work: Work, i: int, second: int) -> None:
+    """Turn shares of the cost into shares of the samples.
+
+    Certified evidence is weighed by the root of the cost only: its bets suit cells that are sampled about
+    alike, and the weakest cell of a policy would cost more than the others save.
+    """
+    for g in range(spec.phi.shape[0]):
+        work.lam_k[g] /= _cost(spec, second, g)
+        work.lam_i[g] /= _cost(spec, i, g)
+        if spec.region.kind == RELATIVE:
+            work.lam_0[g] /= _cost(spec, spec.region.control, g)
+
+
+@kernel
+def _cost(spec: Spec, k: int, g: int) -> float:
+    cost = spec.costs[g, k]
+    if spec.mode == AGNOSTIC:  # who comes is not known beforehand
+        cost = 0.0
+        for h in range(spec.phi.shape[0]):
+            cost += spec.arrivals[h] * spec.costs[h, k]
+    return math.sqrt(cost) if spec.stopping == CERTIFIED else cost
 
 
 @kernel
