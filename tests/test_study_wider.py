@@ -220,7 +220,7 @@ ONLY_PLANNED, ONLY_SIMULATED = (
     "can be planned but not yet simulated, run or judged.",
     "can be planned and simulated but not yet run or judged.",
 )
-SIMULATED = ("an indifference", "a tolerance", "floors and caps relative to a policy")
+SIMULATED = ("an indifference", "a tolerance", "floors and caps relative to a policy", 'goal = "screen"')
 NOT_YET = {
     "floors and caps relative to a policy": 'constraint = { kind = "floors", relative_to = "p" }',
     "guard-rails": """

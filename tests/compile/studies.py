@@ -74,6 +74,7 @@ def study(
     mode: str = "active",
     pending: tuple[Any, float, int] = (0, 0.0, 1),
     means: list[list[float]] | None = None,
+    goal: str = "best",
     **procedure: Any,
 ) -> Study:
     """A study with three policies, two groups and a cap of 24 samples, unless told otherwise."""
@@ -89,6 +90,7 @@ def study(
                 "family": {"name": family, **FAMILIES[family]},
                 "constraint": _scaled((REQUIREMENTS | WIDER)[requirement], scale),
                 "mode": mode,
+                "goal": goal,
             },
             "procedure": {
                 "sampling": sampling, "stopping": STOPPING[stopping], "delta": 0.1, "batch": batch,
@@ -121,6 +123,10 @@ def quick() -> dict[str, Study]:
         found[f"beside a control, {family}"] = study(family, "beside a control", **parts, **more)
     for sampling in ("top-two", "exact-tracking", "two-stage", "sequential-halving"):
         found[f"beside a control, {sampling}"] = study("gaussian", "beside a control", sampling)
+    found["screening"] = study("bernoulli", goal="screen")
+    found["screening beside a control"] = study(
+        requirement="beside a control", stopping="stylised", goal="screen"
+    )
     found["indifference, bernoulli"] = study("bernoulli", stopping="stylised", indifference=0.2)
     return found
 

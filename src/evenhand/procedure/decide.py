@@ -31,6 +31,7 @@ from evenhand.procedure.sampling import (
     ocba_co,
     oracle,
     policy_track_and_stop,
+    screen,
     sequential_halving,
     top_two,
     track_and_stop,
@@ -45,6 +46,7 @@ from evenhand.procedure.sampling.draw_cell import (
     settle,
     surely,
 )
+from evenhand.procedure.screening import first_allowed, weakest_classification
 from evenhand.procedure.spec import (
     ACTIVE,
     BUDGET,
@@ -107,6 +109,8 @@ def _by_rule(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
     rule = spec.sampling
+    if spec.screens and rule == TS_IDS:
+        return screen.choose(spec, state, work, seed, replication, decision, group)
     if rule == TS_IDS:
         return ts_ids.choose(spec, state, work, seed, replication, decision, group)
     if rule == IDS:
@@ -192,7 +196,13 @@ def check(spec: Spec, state: State, work: Work) -> None:
     at_cap = state.clock[TOLD] >= spec.cap
     if spec.several and spec.stopping == BUDGET:
         leader = work.lead[0]
-    value, needed, piece = _weigh(spec, state, work, leader, at_cap)
+    if spec.screens:
+        leader = first_allowed(work)
+        value, needed, piece = weakest_classification(spec, state, work)
+        if spec.stopping == BUDGET:
+            needed = math.inf
+    else:
+        value, needed, piece = _weigh(spec, state, work, leader, at_cap)
     if spec.several and spec.stopping != BUDGET:
         leader, value, needed, piece = strongest(spec, state, work, leader, value, needed, piece)
     if told_only:

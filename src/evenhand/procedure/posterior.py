@@ -50,6 +50,20 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
 
 
 @kernel
+def draw_policy(
+    spec: Spec, state: State, work: Work, k: int, seed: int, replication: int, decision: int
+) -> None:
+    """Draw policy k's means from the posterior into state.theta; and the control's, where there is one."""
+    blocks = _blocks(spec)
+    fill_words(seed, decision, FIRST_BLOCK + k * blocks, replication, DECISIONS, work.words)
+    _drawn_score(spec, state, work, k, 0)
+    if spec.region.kind == RELATIVE and k != spec.region.control:
+        start = FIRST_BLOCK + spec.region.control * blocks
+        fill_words(seed, decision, start, replication, DECISIONS, work.words)
+        _drawn_score(spec, state, work, spec.region.control, 0)
+
+
+@kernel
 def posterior_answer(
     spec: Spec, state: State, work: Work, leader: int, seed: int, replication: int, decision: int
 ) -> int:

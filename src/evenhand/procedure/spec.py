@@ -28,6 +28,7 @@ SAMPLING = (
     "ts-ids", "ids", "track-and-stop", "exact-tracking", "frank-wolfe", "top-two", "uniform",
     "policy-track-and-stop", "two-stage", "ocba-co", "sequential-halving", "oracle",
 )  # fmt: skip
+SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every policy is to be classified
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
 
 ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
@@ -222,6 +223,7 @@ class Spec(NamedTuple):
     kept: Region  # what an answer itself must lie in: the region, loosened by the tolerance
     costs: PerCell  # (L, K) what one sample costs
     has_costs: Static[bool]  # do some samples cost more than others?
+    screens: Static[bool]  # is every policy to be classified, rather than the best to be named?
     several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
 
 
@@ -248,6 +250,11 @@ def compile_spec(
     _refuse_what_can_only_be_planned(problem)
     if is_unproven(problem, procedure) and not recorded:
         raise BadInput(UNPROVEN)
+    if problem.goal == "screen" and procedure.sampling_name not in SCREENING:
+        raise BadInput(
+            f'goal = "screen" is sampled by {", ".join(SCREENING)}; the sampling is '
+            f"{procedure.sampling_name!r}."
+        )
     standard = problem.standard
     if standard.region.kind == CUSTOM:
         raise BadInput(
@@ -288,6 +295,7 @@ def compile_spec(
         kept=problem.loosened(procedure.tolerance),
         costs=np.ascontiguousarray(problem.sampling_costs.T),
         has_costs=bool(np.ptp(problem.sampling_costs) > 0),
+        screens=problem.goal == "screen",
         several=procedure.indifference > 0 or bool(procedure.tolerance),
     )
 
@@ -297,6 +305,7 @@ def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) ->
     _refuse_what_can_only_be_planned(problem)
     only_simulated = {
         "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
+        'goal = "screen"': problem.goal == "screen",
         "an indifference": procedure.indifference > 0,
         "a tolerance": bool(procedure.tolerance),
     }
@@ -309,7 +318,6 @@ def _refuse_what_can_only_be_planned(problem: Problem) -> None:
     """Refuse the parts of the wider question that no procedure answers so far; plans know them all."""
     only_planned = {
         "guard-rails": bool(problem.guardrails),
-        'goal = "screen"': problem.goal == "screen",
         "max_policies": problem.max_policies is not None,
     }
     for what, asked in only_planned.items():

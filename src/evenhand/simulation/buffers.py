@@ -46,6 +46,7 @@ class Rows(NamedTuple):
     )
     checkpoints: Annotated[Ints, Axes("count", "checkpoints")]  # (count, checkpoints) the answer at each
     right_at: Annotated[Flags, Axes("count", "checkpoints")]  # (count, checkpoints) was it acceptable?
+    allowed: Annotated[Ints, Axes("K")]  # (K,) runs that classified the policy as allowed, where they screen
     shares: Annotated[Ints, Axes("L", "K")]  # (L, K) sum of shares of samples, in SHARE_UNITs
 
 
@@ -138,7 +139,8 @@ def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:
         truth=whole[3], right=np.zeros(count, dtype=np.bool_),
         cost=np.zeros(count), evidence=np.zeros(count), near=np.zeros(count),
         checkpoints=np.zeros((count, checkpoints), dtype=np.int64),
-        right_at=np.zeros((count, checkpoints), dtype=np.bool_), shares=np.zeros(shape, dtype=np.int64),
+        right_at=np.zeros((count, checkpoints), dtype=np.bool_),
+        allowed=np.zeros(shape[1], dtype=np.int64), shares=np.zeros(shape, dtype=np.int64),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
+from evenhand.model.region import inside
 from evenhand.procedure.decide import check, is_due, next_cell
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import (
@@ -22,6 +23,7 @@ from evenhand.procedure.state import (
     EMPTY,
     EVIDENCE,
     NEEDED,
+    NONE,
     NOT_COMPUTED_TIMES,
     RUNNING,
     STARTED,
@@ -48,7 +50,7 @@ from evenhand.simulation.buffers import (
     Trace,
 )
 from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome
-from evenhand.theory.inner import best, is_acceptable
+from evenhand.theory.inner import best, is_acceptable, is_classified
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -174,6 +176,8 @@ def _note_peak(spec: Spec, state: State, desk: Desk, truth: int) -> None:
     margin = state.level[EVIDENCE] - state.level[NEEDED]
     if margin > desk.peak[PEAK]:
         desk.peak[PEAK] = margin
+        if spec.screens:
+            _note_means(state, desk)
         if not _is_right(spec, desk, truth, state.clock[ANSWER]):
             desk.peak[NEAR] = margin
 
@@ -201,20 +205,29 @@ def _note_checkpoint(spec: Spec, body: Body, checkpoints: Ints, at: Ints) -> Non
     if state.clock[EMPTY] > 0:
         at[reached] = NO_ANSWER_YET
         return
+    _note_means(state, desk)
+    at[reached] = best(spec.region, spec.shares, desk.mean)
+    if spec.screens:  # what was classified right, and nobody else
+        at[reached] = NONE if is_classified(spec.region, desk.mean, desk.truth) else NO_ANSWER_YET
+
+
+@kernel
+def _note_means(state: State, desk: Desk) -> None:
     for g in range(state.n.shape[0]):
         for k in range(state.n.shape[1]):
             desk.mean[g, k] = state.s[g, k] / state.n[g, k]
-    at[reached] = best(spec.region, spec.shares, desk.mean)
 
 
 @kernel
 def _finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
     """Write down what came of the replication; checkpoints it did not reach keep its answer."""
     state, desk = body.state, body.desk
+    if spec.screens:
+        _screened(spec, body, truth, rows, row)
     while desk.clock[REACHED] < rows.checkpoints.shape[1]:
         rows.checkpoints[row, desk.clock[REACHED]] = state.clock[ANSWER]
         desk.clock[REACHED] += 1
-    for j in range(rows.checkpoints.shape[1]):
+    for j in range(rows.checkpoints.shape[1] if not spec.screens else 0):
         rows.right_at[row, j] = _is_right(spec, desk, truth, rows.checkpoints[row, j])
     rows.samples[row], rows.asked[row] = state.clock[TOLD], state.clock[ASKED]
     rows.stopped[row] = state.clock[STOPPED] == DECIDED
@@ -231,8 +244,25 @@ def _finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
 
 
 @kernel
+def _screened(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
+    """Write down how the replication classified the policies, at the end and at its checkpoints."""
+    state, desk = body.state, body.desk
+    right = state.clock[EMPTY] == 0
+    if right:
+        _note_means(state, desk)
+        right = is_classified(spec.region, desk.mean, desk.truth)
+        for k in range(state.n.shape[1]):
+            rows.allowed[k] += inside(spec.region, k, desk.mean)
+    for j in range(rows.checkpoints.shape[1]):
+        passed = j < desk.clock[REACHED]
+        rows.right_at[row, j] = rows.checkpoints[row, j] == NONE if passed else right
+
+
+@kernel
 def _is_right(spec: Spec, desk: Desk, truth: int, answer: int) -> bool:
-    """Is this answer the best, or acceptable beside it?"""
+    """Is this answer the best, or acceptable beside it? Screening: are all right by desk.mean?"""
+    if spec.screens:
+        return is_classified(spec.region, desk.mean, desk.truth)
     if not spec.several or answer < 0:
         return answer == truth
     return is_acceptable(spec.region, spec.kept, spec.shares, spec.indifference, answer, truth, desk.truth)
@@ -243,6 +273,11 @@ def _best_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
     for g in range(mean.shape[0]):
         for k in range(mean.shape[1]):
             unit[g, k] = (mean[g, k] - source.low) / source.width
+    if spec.screens:
+        for k in range(mean.shape[1]):
+            if inside(spec.region, k, unit):
+                return k
+        return NONE
     return best(spec.region, spec.shares, unit)
 
 

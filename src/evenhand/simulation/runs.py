@@ -72,7 +72,9 @@ class Runs:
 
     @property
     def exactly_best(self) -> Flags:
-        """Which runs ended with the best answer."""
+        """Which runs ended with the best answer; those that screen, with every policy classified right."""
+        if self.study.problem.goal == "screen":
+            return self.rows.right
         return self.rows.answer == self.rows.truth
 
     @property
@@ -102,8 +104,14 @@ class Runs:
         return int(found) if np.isfinite(found) else None
 
     def answers(self) -> dict[str, float]:
-        """How often each policy was the answer, and how often none was."""
+        """How often each policy was the answer, and how often none was.
+
+        Where runs screen: how often it was found to meet the requirement, and how often none was.
+        """
         policies = self.study.problem.policies
+        if self.study.problem.goal == "screen":
+            found = (self.rows.allowed / self.replications).tolist()
+            return dict(zip((*policies, "none"), [*found, float(np.mean(self.answer == NONE))], strict=True))
         counts = np.bincount(self.answer - NONE, minlength=len(policies) + 1) / self.replications
         return dict(zip((*policies, "none"), [*counts[1:].tolist(), float(counts[0])], strict=True))
 
@@ -207,7 +215,12 @@ def _only_the_best_is_right(file: Any) -> dict[str, Any]:
     """What runs say that were saved before several answers could be acceptable."""
     right_at = file["checkpoints"] == file["truth"][:, np.newaxis]
     unknown = np.full(file["answer"].shape, np.nan)
-    return {"right": file["answer"] == file["truth"], "right_at": right_at, "cost": unknown}
+    return {
+        "right": file["answer"] == file["truth"],
+        "right_at": right_at,
+        "cost": unknown,
+        "allowed": file["shares"][0] * 0,
+    }
 
 
 def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:

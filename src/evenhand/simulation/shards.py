@@ -135,9 +135,10 @@ def put(rows: Rows, part: Rows, first: int) -> None:
     """Copy the rows of a shard to their place and add its shares."""
     here = slice(first, first + part.samples.shape[0])
     for name in Rows._fields:
-        if name != "shares":
+        if name not in ("shares", "allowed"):
             getattr(rows, name)[here] = getattr(part, name)
     rows.shares[:] += part.shares
+    rows.allowed[:] += part.allowed
 
 
 def part_of(progress: Progress | None, number: int, parts: int) -> Progress | None:

@@ -152,6 +152,15 @@ def is_acceptable(r: Region, kept: Region, q: Array, eps: float, i: int, top: in
 
 
 @kernel
+def is_classified(r: Region, mean: Array, mu: Array) -> bool:
+    """Does every policy stand on the same side of its requirement at both means?"""
+    apart = 0
+    for k in range(mu.shape[1]):
+        apart += inside(r, k, mean) != inside(r, k, mu)
+    return apart == 0
+
+
+@kernel
 def best(r: Region, q: Array, mu: Array) -> int:
     """def:goal, eq:relaxed_goal: the best policy inside its region, the first on ties; -1 for none."""
     found, top = -1, -math.inf

@@ -124,20 +124,25 @@ def from_disagreement(
         _displaced_control(spec, state, work)
         return from_masses(spec, work, leader, NONE, group, u)
     if work.margin[challenger] < 0.0 and spec.region.kind != PENALTY:
-        # the challenger's estimates fail: look again at its least-sampled failing cell
-        inner.enter(
-            spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
-        _displaced(spec, state, work, challenger, work.lam_k)
-        _displaced_control(spec, state, work)
-        _keep_least_sampled(spec, state, work, challenger)
-        return from_masses(spec, work, challenger, NONE, group, u)
+        return from_doubtful_failure(spec, state, work, challenger, group, u)
     # both feasible: where does their difference vary most?
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] = _variation(spec, state, work, challenger, g)
         work.lam_i[g] = _variation(spec, state, work, leader, g) if leader != NONE else 0.0
         work.lam_0[g] = 0.0
     return from_masses(spec, work, leader, challenger, group, u)
+
+
+@kernel
+def from_doubtful_failure(
+    spec: Spec, state: State, work: Work, k: int, group: int, u: float
+) -> tuple[int, int]:
+    """The least-sampled cell of those in which policy k's estimates fail: look at it again."""
+    inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
+    _displaced(spec, state, work, k, work.lam_k)
+    _displaced_control(spec, state, work)
+    _keep_least_sampled(spec, state, work, k)
+    return from_masses(spec, work, k, NONE, group, u)
 
 
 @kernel
