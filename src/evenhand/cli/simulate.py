@@ -135,6 +135,8 @@ def sentences(runs: Runs) -> list[str]:
     answer = "The answer" if decided == 1.0 else "The answer, or who led where none was reached,"
     several = runs.study.procedure.indifference > 0 or bool(runs.study.procedure.tolerance)
     right = f"{answer} was {'acceptable' if several else 'right'} in {correct.rate:.1%}"
+    if runs.study.problem.goal == "screen":
+        right = f"Every policy was classified right in {correct.rate:.1%}"
     said = [f"{right} of {runs.replications:,} runs (95% interval {correct.low:.1%} to {correct.high:.1%})."]
     if several:
         said.append(f"It was exactly the best in {float(runs.exactly_best.mean()):.1%}.")
