@@ -149,6 +149,14 @@ def test_the_control_is_never_starved(mode: str) -> None:
         assert np.all(counts[0] + 1 >= 0.5 * np.sqrt(counts[k] - 1)), mode
 
 
+def test_an_unlucky_control_does_not_stay_unlucky_while_two_others_compete() -> None:
+    """p2 is nearly as good as p1 and allowed only if the control is worse than it is."""
+    asked = Problem(["p0", "p1", "p2", "p3"], {"x": 0.6, "y": 0.4}, Bernoulli(), floors(0.05))
+    means = [[0.55, 0.45], [0.68, 0.56], [0.82, 0.33], [0.6, 0.5]]
+    runs = simulate(asked, means, Procedure(delta=0.1, max_samples=20_000), 30, seed=1)
+    assert runs.stopped.all()
+
+
 @pytest.mark.parametrize("rule", ["ts-ids", "top-two", "two-stage", "frank-wolfe", "ids"])
 def test_decisions_do_not_depend_on_what_was_computed_before(rule: str) -> None:
     def run() -> Body:

@@ -16,7 +16,7 @@ from evenhand.model.region import BOX, PENALTY, RELATIVE, ROUNDING, inside
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
 from evenhand.procedure.alternatives import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
-from evenhand.procedure.posterior import posterior_answer, posterior_leader
+from evenhand.procedure.posterior import draw_policy, posterior_answer, posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import (
     GUARD,
@@ -48,7 +48,11 @@ def choose(
         else:
             challenger = posterior_leader(spec, state, work, seed, replication, decision)
     if challenger == leader:
-        k, g = from_weakest_piece(spec, state, work, leader, group, u)
+        k, g = NONE, NONE
+        if spec.region.kind == RELATIVE and coin < spec.leader and leader != NONE:
+            k, g = _from_doubtful_rival(spec, state, work, leader, seed, replication, decision, group, u)
+        if k == NONE:
+            k, g = from_weakest_piece(spec, state, work, leader, group, u)
     else:
         k, g = from_disagreement(spec, state, work, leader, challenger, group, u)
     if k < 0:
@@ -61,10 +65,7 @@ def from_weakest_piece(
     spec: Spec, state: State, work: Work, leader: int, group: int, u: float
 ) -> tuple[int, int]:
     """A cell of the weakest piece, in proportion to the evidence it carries."""
-    if spec.stopping == CERTIFIED and spec.phi.shape[1] <= MANY:
-        _, piece = weakest_by_evidence(spec, state, work, leader)
-    else:
-        _, piece = weakest_by_likelihood(spec, work, leader)
+    piece = _weakest(spec, state, work, leader)
     if spec.several and leader != NONE and piece >= spec.phi.shape[1]:
         k, g = _neglected(spec, state, work, leader, group)
         if k != NONE:
@@ -79,6 +80,38 @@ def from_weakest_piece(
         if count(state, k, b) <= count(state, i, a):
             return surely(spec, work, k, b)
     return surely(spec, work, i, least_sampled_cell(state, i))
+
+
+@kernel
+def _weakest(spec: Spec, state: State, work: Work, leader: int) -> int:
+    """The alternative with least evidence against it."""
+    if spec.stopping == CERTIFIED and spec.phi.shape[1] <= MANY:
+        _, piece = weakest_by_evidence(spec, state, work, leader)
+    else:
+        _, piece = weakest_by_likelihood(spec, work, leader)
+    return piece
+
+
+@kernel
+def _from_doubtful_rival(
+    spec: Spec, state: State, work: Work, leader: int, seed: int, replication: int, decision: int, group: int,
+    u: float,
+) -> tuple[int, int]:  # fmt: skip
+    """A cell that can tell whether the rival to refute is allowed, where a draw contradicts the estimates.
+
+    Else a control that was unlucky at first would hardly be sampled while two others compete for the lead.
+    NONE where there is no such doubt.
+    """
+    rival = _weakest(spec, state, work, leader)
+    if rival >= spec.phi.shape[1]:
+        return NONE, NONE
+    draw_policy(spec, state, work, rival, seed, replication, decision)
+    allowed = work.margin[rival] >= 0.0
+    if inside(spec.region, rival, state.theta) == allowed:
+        return NONE, NONE
+    if allowed:
+        return from_broken_bounds(spec, state, work, rival, group, u)
+    return from_doubtful_failure(spec, state, work, rival, group, u)
 
 
 @kernel
