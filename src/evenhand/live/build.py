@@ -76,7 +76,7 @@ def _present() -> Build:
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "c library": " ".join(platform.libc_ver()),
-        "kernels": fingerprint(Path(__file__).with_name("kernels.py")),
+        "kernels": fingerprint(Path(__file__).with_name("replay_kernels.py")),
         "arithmetic": _arithmetic(),
     }
 
