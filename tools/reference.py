@@ -17,7 +17,10 @@ import click
 import evenhand as eh
 
 VALUES = {"integer": "N", "integer range": "N", "float": "X", "path": "PATH"}  # what an option takes
-WITH_MEMBERS = ("Problem", "Study", "Plan", "Runs", "Experiment", "Verdict", "Report")
+WITH_MEMBERS = (
+    "Problem", "Study", "Truth", "Plan", "Runs", "Comparison", "Calibration", "Experiment", "Status",
+    "LogEntry", "Verdict", "CellRow", "Evaluation", "Report",
+)  # fmt: skip
 
 
 def commands() -> str:
@@ -171,15 +174,21 @@ def _fields(kind: type) -> list[str]:
 
 def _rooms() -> dict[str, list[str]]:
     titles = {
-        "Problem": ("model.problem", "study"),
+        "Problem and study": ("model.problem", "study"),
         "Outcome families": ("model.families",),
-        "Requirements": ("model.constraints",),
+        "Requirements": ("model.requirements",),
         "Procedures": ("procedure.spec",),
         "Plans": ("theory.plan",),
-        "Simulations": ("sim.simulate", "sim.runs"),
-        "Live experiments": ("live.experiment", "app.client"),
-        "Verdicts and evaluation": ("judge.verdict", "judge.evaluate"),
-        "Reports": ("report.document",),
+        "Simulations": ("simulation.simulate", "simulation.runs", "simulation.calibrate"),
+        "Live experiments": (
+            "live.experiment",
+            "live.tickets",
+            "live.status",
+            "live.events",
+            "service.client",
+        ),
+        "Verdicts and evaluation": ("verdicts.judge", "model.rows", "evaluation.evaluate"),
+        "Reports": ("reports.document",),
         "Errors": ("errors",),
     }
     return {title: [name for home in homes for name in eh._HOMES[home]] for title, homes in titles.items()}

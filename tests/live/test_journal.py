@@ -157,7 +157,7 @@ def test_readers_refuse_tables_of_another_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     for address in (str(tmp_path / "t.db"), str(request.getfixturevalue("postgres_url"))):
-        create(address).leave()
+        create(address).close()
         for known, error in ((0, "newer evenhand"), (2, "open it once for writing")):
             with monkeypatch.context() as patch:
                 patch.setattr(schema, "SCHEMA", known)
@@ -232,9 +232,9 @@ def test_the_file_alone_holds_everything_once_its_writer_has_left(tmp_path: Path
     looker = sqlite3.connect(f"{address.as_uri()}?mode=ro", uri=True)  # keeps the log of writes from going
     looker.execute("SELECT count(*) FROM evenhand_events").fetchall()
     play(trial, 30, even)
-    trial.leave()
+    trial.close()
     copy = tmp_path / "copy.db"
     copy.write_bytes(address.read_bytes())
     looker.close()
     with Experiment.open(str(copy), write=False) as found:
-        assert found.status()["samples"] == 30
+        assert found.status().samples == 30

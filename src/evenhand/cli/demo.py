@@ -21,8 +21,8 @@ from evenhand.verdicts.sentences import listed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evenhand.live.ask_and_tell import Ask
     from evenhand.live.experiment import Experiment
+    from evenhand.live.tickets import Ask
     from evenhand.simulation.simulate import Comparison
     from evenhand.study import Study
     from evenhand.theory.plan import Plan
@@ -204,8 +204,8 @@ def _run_live(show: Console, study: Study, journal: Path) -> Experiment:
             evidence, needed = view.state.level[:2].tolist()
             tick(round(100 * min(max(evidence / needed, 0.0), 1.0)) if needed > 0 else 0)
     status = trial.status()
-    say(show, str(status["sentence"]), style="bold")
-    say(show, f"The head of its log, {str(status['head'])[:16]}…, seals every decision and outcome.")
+    say(show, str(status.sentence), style="bold")
+    say(show, f"The head of its log, {str(status.head)[:16]}…, seals every decision and outcome.")
     return trial
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from evenhand.errors import BadInput, StorageFailed
+from evenhand.errors import NameTaken, StorageFailed
 from evenhand.live import schema
 from evenhand.live.clock import Clock, Deadlines
 from evenhand.live.fault_points import reach
@@ -189,7 +189,7 @@ class Journal:
                 if key is not None and (record := _created_by_key(connection, key)) is not None:
                     raise KeyTaken(record)
                 if connection.execute(schema.find, {"name": experiment}).one_or_none() is not None:
-                    raise BadInput(
+                    raise NameTaken(
                         f"the journal holds an experiment {experiment!r} already; give the new one "
                         "another name."
                     )

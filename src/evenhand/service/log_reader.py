@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.live import events as ev
+from evenhand.live.events import LogEntry
 from evenhand.live.journal import Journal
 from evenhand.live.protocol import Protocol
-from evenhand.live.transaction import Row
 from evenhand.procedure.state import new_state, new_work
 from evenhand.reports.rows import Evidence
 from evenhand.verdicts.evidence_history import retrace
@@ -68,11 +68,11 @@ class Ledger:
         """Take in what the log holds up to this event, or a good part of it."""
         if self.seq < until:
             rows = journal.read(self.protocol.experiment, self.seq, min(until, self.seq + AT_ONCE))
-            self.take(itertools.islice(rows, AT_ONCE))
+            self.take(LogEntry.of(row.record) for row in itertools.islice(rows, AT_ONCE))
 
-    def take(self, rows: Iterable[Row]) -> None:
+    def take(self, entries: Iterable[LogEntry]) -> None:
         """Take in events; an amendment of one taken in before begins the reading anew, with what it says."""
-        events = [(row.record.seq, ev.decode(row.record)) for row in rows]
+        events = [(entry.seq, entry.event) for entry in entries]
         amended = {e.ticket: e.outcome for _, e in events if isinstance(e, ev.Amended) and e.counted}
         if any(self._corrections.get(ticket) != outcome for ticket, outcome in amended.items()):
             self._corrections |= amended

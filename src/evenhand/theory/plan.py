@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.errors import BadInput, Undecidable
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
+from evenhand.model.study_like import StudyLike, problem_of
 from evenhand.theory.alternatives import pieces_of
 from evenhand.theory.boundary_distance import WhyNone, near_changes, refuse_undecidable, why_none
 from evenhand.theory.bracket import Solution
@@ -81,8 +82,20 @@ class Plan:
         }
 
 
-def plan(problem: Problem, means: ArrayLike, gap: float = GAP) -> Plan:
-    """Who wins at these means, what it must cost and where to sample; T* to this relative gap."""
+def plan(problem: Problem | StudyLike, means: ArrayLike | None = None, gap: float = GAP) -> Plan:
+    """Who wins at these means, what it must cost and where to sample; T* to this relative gap.
+
+    Of a study its own means are planned for unless others are given.
+    """
+    if means is None:
+        if isinstance(problem, Problem):
+            raise BadInput("a plan of a problem needs the means that you expect; give them, or a study.")
+        problem_of(problem)
+        means = problem.means()
+    return _planned(problem_of(problem), means, gap)
+
+
+def _planned(problem: Problem, means: ArrayLike, gap: float) -> Plan:
     if not 0.0 < gap < 1.0:
         raise BadInput(f"gap must lie strictly between 0 and 1; it is {gap}.")
     table = problem.check_means(means)

@@ -8,24 +8,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.model.problem import Problem
-from evenhand.reports.rows import FAILED, MET, Bar, Estimate, Share, Standing
+from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.reports.rows import FAILED, MET, Bar, Share
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
 BARS = 40
 
 
-def true_standings(problem: Problem, means: ArrayLike, answer: str | None) -> list[Standing]:
+def true_standings(problem: Problem, means: ArrayLike, answer: str | None) -> list[PolicyRow]:
     """Policies by their assumed means: who meets the requirement is known then."""
     table = np.asarray(means, dtype=float)
     scores, feasible = problem.scores(table), problem.feasible(table)
     order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
     return [
-        Standing(name, float(scores[k]), MET if feasible[k] else FAILED, order.index(k) + 1, name == answer)
+        PolicyRow(name, float(scores[k]), MET if feasible[k] else FAILED, order.index(k) + 1, name == answer)
         for k, name in enumerate(problem.policies)
     ]
 
 
-def true_estimates(problem: Problem, means: ArrayLike, standings: Sequence[Standing]) -> list[Estimate]:
+def true_estimates(problem: Problem, means: ArrayLike, standings: Sequence[PolicyRow]) -> list[CellRow]:
     """Assumed means against their bounds: no samples, no intervals."""
     table, region, family = np.asarray(means, dtype=float), problem.standard.region, problem.family
     found = []
@@ -36,7 +37,7 @@ def true_estimates(problem: Problem, means: ArrayLike, standings: Sequence[Stand
             short = (floor is not None and mean < floor) or (cap is not None and mean > cap)
             bounded = floor is not None or cap is not None
             verdict = (FAILED if short else MET) if bounded else standings[k].verdict
-            found.append(Estimate(policy, group, 0, mean, mean, mean, verdict, floor, cap))
+            found.append(CellRow(policy, group, 0, mean, mean, mean, verdict, floor, cap))
     return found
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from evenhand.live import events as ev
 from evenhand.live.experiment import Experiment
 from evenhand.live.projection import View
+from evenhand.live.status import Health, Status
+from evenhand.model.rows import PolicyRow
 from evenhand.reports.captioned_figures import allocation_picture, evidence_picture, floors_picture
 from evenhand.reports.page_parts import Picture, Section, Table, Words, table
-from evenhand.reports.rows import Evidence, Standing, plain
+from evenhand.reports.rows import Evidence, plain
 from evenhand.reports.sections.common import shares
-from evenhand.reports.sections.verdict import emphasised, evidence_words, notes, tables, verdict_rows
+from evenhand.reports.sections.verdict import emphasised, evidence_words, notes, tables
 from evenhand.study import Study
 from evenhand.verdicts.evidence_history import Told, looks
 from evenhand.verdicts.forecast import experiment_forecast
@@ -30,8 +31,8 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
     ahead = experiment_forecast(view)
     protocol, status = view.protocol, trial.status(lambda _: ahead)
     verdict = judge_state(protocol.problem, protocol.procedure, view.state, ahead=ahead)
-    estimates, standings = verdict_rows(verdict)
-    history = evidence_over_time(view, (ev.decode(row.record) for row in trial.events()))
+    estimates, standings = verdict.cells, verdict.policies
+    history = evidence_over_time(view, (entry.event for entry in trial.events()))
     pictures = [
         floors_picture(estimates, standings),
         where_samples_went(view, standings, "Where samples went, and where they were meant to go"),
@@ -42,13 +43,17 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
         kind="experiment",
         title="The experiment",
         lead=emphasised(_sentence(status, verdict), verdict),
-        notes=(*_health(status["health"]), *notes(verdict)),
+        notes=(*_health(status.health), *notes(verdict)),
         pictures=tuple(pictures),
         tables=(*tables(verdict), _counts(status)),
-        numbers=status
-        | {"verdict": verdict.to_dict(), "estimates": plain(estimates), "history": plain(history)},
+        numbers=status.to_dict()
+        | {
+            "verdict": verdict.to_dict(),
+            "estimates": [row.to_dict() for row in estimates],
+            "history": plain(history),
+        },
         highlights=_highlights(status, verdict),
-        progress=None if status["decided"] else verdict.progress,
+        progress=None if status.decided else verdict.progress,
         facts=_facts(view),
         code="evenhand audit JOURNAL --head " + str(view.head),
     )
@@ -88,14 +93,14 @@ def _outcomes(view: View, log: Iterable[ev.AnyEvent]) -> Told:
     )
 
 
-def _sentence(status: dict[str, Any], verdict: Verdict) -> str:
+def _sentence(status: Status, verdict: Verdict) -> str:
     """The status line; while it runs, the verdict's words."""
-    if status["state"] != "running" or verdict.decided or not status["leader"]:
-        return str(status["sentence"])
+    if status.state != "running" or verdict.decided or not status.leader:
+        return status.sentence
     return " ".join(verdict.words())
 
 
-def where_samples_went(view: View, standings: list[Standing], title: str) -> Picture:
+def where_samples_went(view: View, standings: Sequence[PolicyRow], title: str) -> Picture:
     """Samples by cell, beside the sum of the chances with which cells were drawn."""
     problem, n, meant = view.protocol.problem, view.state.n.T, view.tally.expected
     if problem.mode == "agnostic":  # only the policy was chosen; groups come as they come
@@ -105,23 +110,25 @@ def where_samples_went(view: View, standings: list[Standing], title: str) -> Pic
     return allocation_picture(rows, standings, title)
 
 
-def _health(health: dict[str, Any]) -> tuple[Words, ...]:
-    if health["well"]:
-        return ((f"Allocation as intended (sample-ratio p = {health['sample_ratio_p']:.2g}).",),)
+def _health(health: Health) -> tuple[Words, ...]:
+    if health.well:
+        return ((f"Allocation as intended (sample-ratio p = {health.sample_ratio_p:.2g}).",),)
     return (("Something needs attention: see the health of the experiment in the numbers of this page.",),)
 
 
-def _counts(status: dict[str, Any]) -> Table:
-    rows = [[name.replace("_", " "), count] for name, count in status["counts"].items() if count]
+def _counts(status: Status) -> Table:
+    rows: list[list[str | int]] = [
+        [name.replace("_", " "), count] for name, count in status.counts.items() if count
+    ]
     return table("What the log holds", ["event", "how often"], rows)
 
 
-def _highlights(status: dict[str, Any], verdict: Verdict) -> tuple[tuple[str, str], ...]:
-    answer = (status["answer"] or "none") if status["decided"] else status["state"]
+def _highlights(status: Status, verdict: Verdict) -> tuple[tuple[str, str], ...]:
+    answer = (status.answer or "none") if status.decided else status.state
     return (
-        ("answer" if status["decided"] else "state", answer),
+        ("answer" if status.decided else "state", answer),
         ("evidence", evidence_words(verdict)),
-        ("samples", f"{status['samples']:,}"),
+        ("samples", f"{status.samples:,}"),
         ("risk", f"{100 * verdict.procedure.delta:g}%"),
     )
 
