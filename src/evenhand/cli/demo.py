@@ -16,7 +16,7 @@ import click
 from evenhand.cli.extras import installed_extras
 from evenhand.cli.terminal import heat_map, progress, say, section, table, verdict
 from evenhand.errors import BadInput
-from evenhand.verdicts.sentences import listed
+from evenhand.model.sentences import listed
 
 if TYPE_CHECKING:
     from rich.console import Console

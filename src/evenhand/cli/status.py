@@ -12,7 +12,7 @@ from evenhand.cli.options import UNDECIDED, json_option, print_json
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from evenhand.live.status import Health, Status
+    from evenhand.live.status import Status
 
 
 @click.command("status")
@@ -38,6 +38,7 @@ def status_command(journal: str, name: str | None, check: bool, as_json: bool) -
 
 def _print(status: Status, journal: str) -> None:
     from evenhand.cli.terminal import console, say, section, table, verdict
+    from evenhand.live.sentences import counts_sentence, health_sentence
 
     out = console()
     if status.title:
@@ -56,45 +57,10 @@ def _print(status: Status, journal: str) -> None:
     section(out, "Cells", table(["policy", "group", "told", "mean", "requirement"], rows, numbers_from=2))
     out.print()
     forecast = "" if status.forecast is None else status.forecast["statement"]
-    for sentence in (_counts(status), forecast, _health(status.health)):
+    for sentence in (counts_sentence(status), forecast, health_sentence(status.health)):
         if sentence:
             say(out, sentence)
     events = "1 event" if status.events == 1 else f"{status.events:,} events"
     say(out, f"{events}, head {status.head}")
     following = {"running": f"ask {journal}", "paused": f"resume {journal}"}
     say(out, f"Next: evenhand {following.get(status.state, f'report {journal} -o report.html')}")
-
-
-def _counts(status: Status) -> str:
-    """How much there is, and how far that reaches."""
-    told = f"{status.state.capitalize()}: {status.samples:,} told, {status.pending:,} out"
-    late = f", {status.late:,} late and not counted" if status.late else ""
-    if not status.needed or status.evidence is None:
-        return f"{told}{late}."
-    return f"{told}{late}; evidence {status.evidence:.3g}, needed {status.needed:.3g}."
-
-
-def _health(health: Health) -> str:
-    """What needs attention, or that nothing does."""
-    if health.well:
-        return f"Health: allocation as intended (sample-ratio p = {health.sample_ratio_p:.2g})."
-    found = []
-    if health.sample_ratio_p < 0.001:
-        found.append(f"allocation differs from intention (p = {health.sample_ratio_p:.2g})")
-    if health.starved:
-        first = health.starved[0]
-        others = f" and {len(health.starved) - 1} more cells" if len(health.starved) > 1 else ""
-        found.append(f"{first.policy} in {first.group}{others} short of initial samples")
-    if health.pending_too_long and health.oldest_pending_seconds is not None:
-        out = _duration(health.oldest_pending_seconds)
-        found.append(f"ticket {health.oldest_pending} has been out for {out}: tell or drop it")
-    if health.clock_back:
-        found.append(f"the clock went back {health.clock_back} times")
-    return f"Health: {'; '.join(found)}."
-
-
-def _duration(seconds: float) -> str:
-    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} seconds"

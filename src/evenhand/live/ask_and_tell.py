@@ -96,7 +96,7 @@ def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask
             lease=None if request.lease is None else float(request.lease),
             **session.stamp(),
         )
-        session.emit_chosen(event, cell)
+        session.emit_chosen(event)
         asks.append(_shown(fold, event.ticket, event.policy, group))
     return asks
 

@@ -16,7 +16,7 @@ from evenhand.live import sentences
 from evenhand.live.clock import seconds_of
 from evenhand.live.projection import View
 from evenhand.live.replay_kernels import Tally
-from evenhand.live.status import CHANCES, Corrected, Health, ShortCell, Status
+from evenhand.live.status import ALERT, CHANCES, Corrected, Health, ShortCell, Status
 from evenhand.live.stop import finite
 from evenhand.live.tickets import ticket_code
 from evenhand.model.rows import CellRow, PolicyRow
@@ -164,7 +164,6 @@ def _rows(view: View) -> tuple[tuple[CellRow, ...], tuple[PolicyRow, ...], bool]
     )
 
 
-ALERT = 0.001  # a sample-ratio p-value below this is no accident
 _LEAST_SPREAD = 5.0  # below, a cell's draws are too few for the normal law
 _LONG = 30 * 86_400.0  # seconds a ticket without a lease may be out before somebody should look
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from evenhand.model.rows import CellRow, PolicyRow
 
+ALERT = 0.001  # a sample-ratio p-value below this is no accident
 CHANCES = ("0.5", "0.7", "0.8", "0.9")
 _CELL = ("policy", "group", "n", "mean", "pending", "verdict", "floor", "cap")  # no intervals are computed
 

@@ -15,7 +15,7 @@ from evenhand.live.clock import seconds_of
 from evenhand.live.compute_status import has_looked, status_of
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.projection import View
-from evenhand.live.tickets import ticket_code
+from evenhand.live.tickets import Out, ticket_code
 from evenhand.model.rows import CellRow
 from evenhand.procedure.state import EMPTY
 from evenhand.reports import captioned_figures, page_parts
@@ -104,12 +104,19 @@ def _cell(estimate: CellRow) -> dict[str, Any]:
     return estimate.to_dict() | {"bound": bound}
 
 
+def _cell_name(view: View, out: Out) -> str:
+    """Policy and group of a ticket that is out, as far as they are known."""
+    problem = view.protocol.problem
+    policy = problem.policies[out.policy]
+    return policy if out.group < 0 else f"{policy}, {problem.group_names[out.group]}"
+
+
 def _out(view: View, ledger: Ledger, now: float) -> tuple[Ticket, ...]:
     protocol = view.protocol
     return tuple(
         Ticket(
             ticket_code(protocol.hash, number),
-            out.policy if out.group is None else f"{out.policy}, {out.group}",
+            _cell_name(view, out),
             out.worker or "",
             max(now - seconds_of(out.at), 0.0),
         )

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from evenhand.live import events as ev
+from evenhand.live.events import LogEntry
 from evenhand.live.experiment import Experiment
 from evenhand.live.projection import View
-from evenhand.live.status import Health, Status
+from evenhand.live.sentences import health_sentence
+from evenhand.live.status import Status
+from evenhand.live.ticket_history import counted_outcomes
 from evenhand.model.rows import PolicyRow
 from evenhand.reports.captioned_figures import allocation_picture, evidence_picture, floors_picture
-from evenhand.reports.page_parts import Picture, Section, Table, Words, table
+from evenhand.reports.page_parts import Picture, Section, Table, table
 from evenhand.reports.rows import Evidence, plain
 from evenhand.reports.sections.common import shares
 from evenhand.reports.sections.verdict import emphasised, evidence_words, notes, tables
@@ -32,7 +34,7 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
     protocol, status = view.protocol, trial.status(lambda _: ahead)
     verdict = judge_state(protocol.problem, protocol.procedure, view.state, ahead=ahead)
     estimates, standings = verdict.cells, verdict.policies
-    history = evidence_over_time(view, (entry.event for entry in trial.events()))
+    history = evidence_over_time(view, trial.events())
     pictures = [
         floors_picture(estimates, standings),
         where_samples_went(view, standings, "Where samples went, and where they were meant to go"),
@@ -43,7 +45,7 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
         kind="experiment",
         title="The experiment",
         lead=emphasised(_sentence(status, verdict), verdict),
-        notes=(*_health(status.health), *notes(verdict)),
+        notes=((health_sentence(status.health),), *notes(verdict)),
         pictures=tuple(pictures),
         tables=(*tables(verdict), _counts(status)),
         numbers=status.to_dict()
@@ -60,37 +62,14 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
     return section, protocol.study
 
 
-def evidence_over_time(view: View, log: Iterable[ev.AnyEvent]) -> list[Evidence]:
+def evidence_over_time(view: View, log: Iterable[LogEntry]) -> list[Evidence]:
     """The stopping rule's evidence after each of many points of the log, derived again from its outcomes."""
-    problem = view.protocol.problem
+    problem, counted = view.protocol.problem, counted_outcomes(view.protocol, log)
+    unit = np.ascontiguousarray(problem.family.to_unit(counted.outcome))
     return [
         Evidence(look.samples, look.evidence, look.needed, piece_in_words(problem, look.leader, look.piece))
-        for look in looks(view.protocol.spec, _outcomes(view, log), POINTS)
+        for look in looks(view.protocol.spec, Told(counted.policy, counted.group, unit), POINTS)
     ]
-
-
-def _outcomes(view: View, log: Iterable[ev.AnyEvent]) -> Told:
-    """What was told or imported, each with its latest correction."""
-    problem = view.protocol.problem
-    asked: dict[int, tuple[str, str | None]] = {}
-    told: dict[int, tuple[str, str, float]] = {}
-    for event in log:
-        if isinstance(event, ev.Asked):
-            asked[event.ticket] = event.policy, event.group
-        elif isinstance(event, ev.Told):
-            policy, group = asked[event.ticket]
-            told[event.ticket] = policy, event.group or group or "", event.outcome
-        elif isinstance(event, ev.Imported):
-            told[event.ticket] = event.policy, event.group, event.outcome
-        elif isinstance(event, ev.Amended) and event.ticket in told:
-            told[event.ticket] = (*told[event.ticket][:2], event.outcome)
-    policies, groups = view.protocol.policies, view.protocol.groups
-    rows = list(told.values())
-    return Told(
-        np.array([policies[policy] for policy, _, _ in rows], dtype=np.int64),
-        np.array([groups[group] for _, group, _ in rows], dtype=np.int64),
-        np.ascontiguousarray(problem.family.to_unit([x for _, _, x in rows])),
-    )
 
 
 def _sentence(status: Status, verdict: Verdict) -> str:
@@ -108,12 +87,6 @@ def where_samples_went(view: View, standings: Sequence[PolicyRow], title: str) -
     aim = meant.T / meant.sum() if meant.sum() > 0 else None
     rows = shares(problem, n / max(float(n.sum()), 1.0), aim, n.astype(int))
     return allocation_picture(rows, standings, title)
-
-
-def _health(health: Health) -> tuple[Words, ...]:
-    if health.well:
-        return ((f"Allocation as intended (sample-ratio p = {health.sample_ratio_p:.2g}).",),)
-    return (("Something needs attention: see the health of the experiment in the numbers of this page.",),)
 
 
 def _counts(status: Status) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from evenhand.model.sentences import bound_word
 from evenhand.procedure.spec import is_unproven
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
 from evenhand.reports.guarantees import fixed_methods
@@ -11,7 +12,7 @@ from evenhand.reports.page_parts import Picture, Section, Strong, Table, Words, 
 from evenhand.reports.sections.common import shares
 from evenhand.study import Study
 from evenhand.verdicts.judge import Verdict
-from evenhand.verdicts.sentences import bound_word, looser, under_other_bounds
+from evenhand.verdicts.sentences import looser, under_other_bounds
 
 
 def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
@@ -92,7 +93,7 @@ def tables(verdict: Verdict) -> list[Table]:
             )
         )
     if verdict.alternatives:
-        word = bound_word(verdict)
+        word = bound_word(verdict.cells)
         spans = under_other_bounds(verdict)
         found.append(table(f"What the same data say under another {word}", [word, "answer"], spans))
     return found
