@@ -74,7 +74,7 @@ def of_length(short: str, long: str) -> Iterator[Row]:
         late, early = by_turns(lambda worker: our_pair(many, worker), lambda worker: our_pair(few, worker), 1)
         yield more("ask + tell at a million events, against a thousand", late, early, "pairs/s", 0.9)
     yield less(
-        "opening a million events, against 10 s", timed(lambda: Experiment.open(long).leave()), 10.0, "s", 1.0
+        "opening a million events, against 10 s", timed(lambda: Experiment.open(long).close()), 10.0, "s", 1.0
     )
     yield less("audit of a million events, against 60 s", timed(lambda: check(long)), 60.0, "s", 1.0)
 

@@ -89,7 +89,7 @@ Load = Callable[..., list[Waited]]
 @contextmanager
 def crowd(url: str) -> Iterator[Load]:
     """Sixteen clients in two processes, at it for so long: as fast as they can, or at a pace in all."""
-    eh.connect(url).create("main", ENDLESS, seed=1)
+    eh.connect(url).create(eh.Study.from_dict(ENDLESS), seed=1)
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
 
         def load(seconds: float, pace: float | None = None) -> list[Waited]:
@@ -107,7 +107,7 @@ def clients(url: str, seconds: float, pace: float | None) -> Waited:
     tells: list[float] = []
 
     def work(number: int) -> None:
-        trial = eh.connect(url).experiment("main")
+        trial = eh.connect(url).open("main")
         begun = time.perf_counter()
         for pair in range(10**9):
             if pace is not None:

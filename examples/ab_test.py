@@ -20,7 +20,7 @@ CONVERTS = {
 BATCH = 50  # visitors between two looks
 
 
-def main(journal: str = ":memory:") -> dict[str, object]:
+def main(journal: str = ":memory:") -> eh.Status:
     problem = eh.Problem(list(CONVERTS), GROUPS, eh.Bernoulli(), eh.Floors(0.12), mode="agnostic")
     rng = np.random.default_rng(5)
     with eh.Experiment.create(journal, problem, eh.Procedure(delta=0.05, batch=BATCH), seed=5) as test:
@@ -32,7 +32,7 @@ def main(journal: str = ":memory:") -> dict[str, object]:
                 told.append((ask, int(bought), group))
             test.tell_all(told)
         status = test.status()
-    print(status["sentence"])
+    print(status.sentence)
     return status
 
 

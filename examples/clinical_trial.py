@@ -18,7 +18,7 @@ LAG = 40  # patients who arrive before an outcome is known
 FLOOR = 0.6
 
 
-def main(journal: str = ":memory:") -> dict[str, object]:
+def main(journal: str = ":memory:") -> eh.Status:
     problem = eh.Problem(list(WELL), GROUPS, eh.Bernoulli(), eh.Floors(FLOOR), mode="proportional")
     print(
         f"At least {eh.plan(problem, list(WELL.values())).samples_at_least(0.05):,.0f} patients on average."
@@ -38,8 +38,8 @@ def main(journal: str = ":memory:") -> dict[str, object]:
         for ask, well in awaited:  # what still comes in is kept, and no longer counts
             trial.tell(ask, well)
         status = trial.status()
-    print(status["sentence"])
-    print(f"{status['late']} outcomes came after the decision.")
+    print(status.sentence)
+    print(f"{status.late} outcomes came after the decision.")
     return status
 
 

@@ -25,7 +25,7 @@ def month(level: int, customers: float, rng: np.random.Generator) -> float:
     return float(profit.sum())
 
 
-def main() -> dict[str, object]:
+def main() -> eh.Status:
     shares = {name: share for name, (share, _) in STORES.items()}
     names = {f"order up to {level}": level for level in LEVELS}
     problem = eh.Problem(list(names), shares, eh.GaussianUnknown(), eh.Floors(0.0))
@@ -35,9 +35,9 @@ def main() -> dict[str, object]:
         while asks := study.ask(20):
             study.tell_all([(ask, month(names[ask.policy], STORES[ask.group][1], rng), None) for ask in asks])
         status = study.status()
-    print(status["sentence"])
-    for policy in status["policies"]:
-        print(f"{policy['policy']}: {policy['mean']:,.0f} a month on average, {policy['verdict']}")
+    print(status.sentence)
+    for policy in status.policies:
+        print(f"{policy.policy}: {policy.mean:,.0f} a month on average, {policy.verdict}")
     return status
 
 

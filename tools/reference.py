@@ -17,7 +17,10 @@ import click
 import evenhand as eh
 
 VALUES = {"integer": "N", "integer range": "N", "float": "X", "path": "PATH"}  # what an option takes
-WITH_MEMBERS = ("Problem", "Study", "Plan", "Runs", "Experiment", "Verdict", "Report")
+WITH_MEMBERS = (
+    "Problem", "Study", "Truth", "Plan", "Runs", "Comparison", "Calibration", "Experiment", "Status",
+    "LogEntry", "Verdict", "CellRow", "Evaluation", "Report",
+)  # fmt: skip
 
 
 def commands() -> str:
@@ -171,14 +174,20 @@ def _fields(kind: type) -> list[str]:
 
 def _rooms() -> dict[str, list[str]]:
     titles = {
-        "Problem": ("model.problem", "model.guardrails", "study"),
+        "Problem and study": ("model.problem", "model.guardrails", "study"),
         "Outcome families": ("model.families",),
         "Requirements": ("model.requirements",),
         "Procedures": ("procedure.spec",),
         "Plans": ("theory.plan",),
-        "Simulations": ("simulation.simulate", "simulation.runs"),
-        "Live experiments": ("live.experiment", "service.client"),
-        "Verdicts and evaluation": ("verdicts.judge", "evaluation.evaluate"),
+        "Simulations": ("simulation.simulate", "simulation.runs", "simulation.calibrate"),
+        "Live experiments": (
+            "live.experiment",
+            "live.tickets",
+            "live.status",
+            "live.events",
+            "service.client",
+        ),
+        "Verdicts and evaluation": ("verdicts.judge", "model.rows", "evaluation.evaluate"),
         "Reports": ("reports.document",),
         "Errors": ("errors",),
     }

@@ -2,7 +2,8 @@
 
     EvenhandError            something a caller may want to catch
     ├── BadInput             what was given cannot be used; nothing was written          (exit code 2)
-    │   └── Undecidable      no number of samples decides: a tie, or a mean on the edge  (exit code 2)
+    │   ├── Undecidable      no number of samples decides: a tie, or a mean on the edge  (exit code 2)
+    │   └── NameTaken        the journal holds another experiment of this name           (HTTP 409)
     ├── Conflict             a second, different outcome for a ticket already told       (HTTP 409)
     │   └── KeyReused        a key that stands for another request already               (HTTP 409)
     ├── NotFound             no such experiment, ticket or event                         (HTTP 404)
@@ -35,6 +36,10 @@ class Undecidable(BadInput):
 
 class Conflict(EvenhandError):
     """A second, different outcome for a ticket that has one already."""
+
+
+class NameTaken(BadInput, Conflict):
+    """The journal holds an experiment of this name already; nothing was written."""
 
 
 class KeyReused(Conflict):

@@ -66,7 +66,7 @@ def test_nothing_is_written_when_an_outcome_is_refused(value: object) -> None:
         with pytest.raises(BadInput):
             refused()
     assert trial.head == before
-    assert trial.status()["samples"] == 1
+    assert trial.status().samples == 1
 
 
 def test_the_refusal_says_what_must_hold_and_what_came(tmp_path: Path) -> None:

@@ -83,9 +83,9 @@ def test_a_live_run_is_reported_with_its_history(folder: Path) -> None:
     section = page.sections[0]
     assert [picture.name for picture in section.pictures] == ["floors", "evidence", "allocation"]
     history = section.numbers["history"]
-    assert history[-1]["samples"] <= status["samples"]
+    assert history[-1]["samples"] <= status.samples
     assert history[-1]["evidence"] >= 0.8 * history[-1]["needed"]
-    assert ("head of the log", status["head"]) in page.facts
+    assert ("head of the log", status.head) in page.facts
 
 
 def test_data_need_a_study_before_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from scipy.stats import mannwhitneyu
 from evenhand.cli.journal_options import unescaped, write_batch
 from evenhand.cli.serve import serve
 from evenhand.errors import BadInput
-from evenhand.live.ask_and_tell import Ask
+from evenhand.live.tickets import Ask
 from evenhand.service import experiments
 from evenhand.service.app import Settings, create_app
 from evenhand.service.auth import WRONG_KEYS

@@ -167,7 +167,7 @@ def test_a_little_more_data_wait_and_much_more_do_not(tmp_path: Path) -> None:
         assert (latest().samples, made) == (81, [80, 81])
         trial.import_data([("plain", "north", i % 2) for i in range(9)])
         assert (latest().samples, made) == (90, [80, 81, 90])
-        trial.close("end of the test")
+        trial.finish("end of the test")
         assert latest().why_none == "the experiment was closed without a decision"
 
 

@@ -143,7 +143,8 @@ def test_an_error_is_a_page_for_a_browser_and_json_for_a_program(
     assert page.status_code == 404
     assert "<h1>" in page.text
     told = client.get("/api/experiments/nobody", headers=keys["admin"])
-    assert set(told.json()) == {"error"}
+    assert told.json()["kind"] == "NotFound"
+    assert set(told.json()) == {"error", "kind"}
 
 
 def test_a_browser_without_a_session_is_shown_where_to_give_its_key(client: TestClient[Any]) -> None:

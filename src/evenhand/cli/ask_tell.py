@@ -32,8 +32,8 @@ from evenhand.cli.options import json_option, print_json
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
-    from evenhand.live.ask_and_tell import Ask
     from evenhand.live.experiment import Experiment
+    from evenhand.live.tickets import Ask
     from evenhand.model.problem import Problem
 
 
@@ -67,10 +67,8 @@ def ask_command(
     elif asks:
         _print(asks, journal)
     if status is not None:
-        waiting = (
-            "All its samples are handed out; tell their outcomes." if status["state"] == "running" else ""
-        )
-        click.echo(f"No ticket: {status['sentence']} {waiting}".rstrip(), err=True)
+        waiting = "All its samples are handed out; tell their outcomes." if status.state == "running" else ""
+        click.echo(f"No ticket: {status.sentence} {waiting}".rstrip(), err=True)
 
 
 def _print(asks: list[Ask], journal: str) -> None:
@@ -107,7 +105,7 @@ def tell_command(
         print_json(result)
     else:
         click.echo(_words(result))
-        click.echo(status["sentence"])
+        click.echo(status.sentence)
 
 
 def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
@@ -189,7 +187,7 @@ def amend_command(
         print_json(receipt._asdict())
         return
     click.echo(f"The outcome of {ticket} is now {value:g}; the old one stays in the log.")
-    click.echo(status["sentence"])
+    click.echo(status.sentence)
 
 
 @click.command("import")
@@ -219,7 +217,7 @@ def import_command(journal: str, name: str | None, data: str, key: str | None, a
         return
     known = " already: the file was imported before, and nothing was added" if already else ""
     click.echo(f"{count:,} outcomes are in the log{known}.")
-    click.echo(status["sentence"])
+    click.echo(status.sentence)
 
 
 def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str, str, float]]:

@@ -20,8 +20,8 @@ from evenhand.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evenhand.live.ask_and_tell import Ask
     from evenhand.live.experiment import Experiment
+    from evenhand.live.tickets import Ask
     from evenhand.simulation.simulate import Comparison
     from evenhand.study import Study
     from evenhand.theory.plan import Plan
@@ -120,7 +120,7 @@ def tell_story(
 
 def _tempt(show: Console, study: Study) -> None:
     """The policy with the best overall mean, and whom it fails."""
-    from evenhand.verdicts.sentences import listed
+    from evenhand.model.sentences import listed
 
     problem, means = study.problem, study.means()
     scores, feasible = problem.scores(means), problem.feasible(means)
@@ -205,8 +205,8 @@ def _run_live(show: Console, study: Study, journal: Path) -> Experiment:
             evidence, needed = view.state.level[:2].tolist()
             tick(round(100 * min(max(evidence / needed, 0.0), 1.0)) if needed > 0 else 0)
     status = trial.status()
-    say(show, str(status["sentence"]), style="bold")
-    say(show, f"The head of its log, {str(status['head'])[:16]}…, seals every decision and outcome.")
+    say(show, str(status.sentence), style="bold")
+    say(show, f"The head of its log, {str(status.head)[:16]}…, seals every decision and outcome.")
     return trial
 
 

@@ -4,7 +4,7 @@
 
 `evenhand resume`: hand out tickets again.
 
-`evenhand close`: end an experiment for good.
+`evenhand finish`: end an experiment for good; `evenhand close` is its name until the next release.
 """
 
 from __future__ import annotations
@@ -83,19 +83,30 @@ def resume_command(journal: str, name: str | None, reason: str | None, by: str |
         click.echo(f"Resumed. Next: evenhand ask {journal}")
 
 
-@click.command("close")
+@click.command("finish")
+@journal_argument
+@reason_options(required=True)
+@json_option
+def finish_command(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
+    """End the experiment for good, decided or not; outcomes that still come are kept as late."""
+    _finish(journal, name, reason, by, as_json)
+
+
+@click.command("close", deprecated=True)
 @journal_argument
 @reason_options(required=False)
 @json_option
 def close_command(journal: str, name: str | None, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the experiment for good, decided or not; outcomes that still come are kept as late."""
+    """End the experiment for good: the earlier name of `finish`, which the next release removes."""
+    _finish(journal, name, reason or "closed", by, as_json)
+
+
+def _finish(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
     with opened(journal, name) as trial:
-        trial.close(reason or "closed", by=by)
+        trial.finish(reason, by=by)
         status = trial.status()
     if as_json:
-        print_json(
-            {"closed": True, "decided": status["decided"], "answer": status["answer"], "head": status["head"]}
-        )
+        print_json({"closed": True, "decided": status.decided, "answer": status.answer, "head": status.head})
         return
-    click.echo(f"Closed. {status['sentence']}")
+    click.echo(f"Closed. {status.sentence}")
     click.echo(f"Next: evenhand export {journal} -o experiment.jsonl")

@@ -13,8 +13,8 @@ import click
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
-    from evenhand.live.ask_and_tell import Ask
     from evenhand.live.experiment import Experiment
+    from evenhand.live.tickets import Ask
 
 F = TypeVar("F", bound=Callable[..., Any])
 

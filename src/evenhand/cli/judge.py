@@ -93,7 +93,8 @@ def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
 
 def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
     from evenhand.cli.terminal import console, say, section, table
-    from evenhand.verdicts.sentences import bound_word, looser, under_other_bounds
+    from evenhand.model.sentences import bound_word
+    from evenhand.verdicts.sentences import looser, under_other_bounds
 
     out = console()
     first, *rest = verdict.words()
@@ -106,7 +107,7 @@ def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
         say(out, verdict.forecast.basis())
         _print_next(out, verdict)
     if others := under_other_bounds(verdict):
-        word = bound_word(verdict)
+        word = bound_word(verdict.cells)
         section(out, f"The same data under another {word}", table([word, "answer"], others))
     out.print()
     if page is not None:

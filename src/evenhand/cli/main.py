@@ -34,7 +34,7 @@ MODULES = {
     "judge": "judge",
     "new": "experiment", "ask": "ask_tell", "tell": "ask_tell", "drop": "ask_tell", "amend": "ask_tell",
     "import": "ask_tell", "status": "status", "pause": "experiment", "resume": "experiment",
-    "export": "audit", "transfer": "audit", "close": "experiment", "audit": "audit",
+    "export": "audit", "transfer": "audit", "finish": "experiment", "close": "experiment", "audit": "audit",
     "report": "report", "serve": "serve", "keys": "serve", "paper": "paper", "demo": "demo",
     "doctor": "tools", "warmup": "tools",
 }  # fmt: skip

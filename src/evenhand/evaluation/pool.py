@@ -21,7 +21,7 @@ from evenhand.procedure.state import NONE, new_state
 from evenhand.verdicts.apply_rule import Cells, Weight
 from evenhand.verdicts.forecast import nothing_more
 from evenhand.verdicts.judge import Verdict
-from evenhand.verdicts.rows import cell_rows, policy_rows
+from evenhand.verdicts.rows import result_rows
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,11 @@ def census(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
     )
     cells = Cells(unit, unit, np.where(meets, MET, FAILED))
     weight = Weight(answer, True, verdict.evidence, verdict.needed, 0, np.where(feasible, MET, FAILED))
+    of_cells, of_policies = result_rows(problem, spec, state, cells, weight)
     return replace(
         verdict,
-        cells=cell_rows(problem, spec, state, cells, weight),
-        policies=policy_rows(problem, spec, state, cells, weight),
+        cells=of_cells,
+        policies=of_policies,
         decided=True,
         leader=None if answer == NONE else problem.policies[answer],
         exact=True,

@@ -26,6 +26,7 @@ from evenhand.live.events import decode
 from evenhand.live.operation_checks import code, refuse_unless_open, told_group
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import LIMITS
+from evenhand.live.tickets import Ask, Receipt
 from evenhand.live.transaction import Session
 from evenhand.procedure.spec import is_unproven
 from evenhand.procedure.state import TOLD
@@ -35,14 +36,6 @@ NO_MORE = (
     "it hands out no new tickets; tell those that are out, and begin another with stopping = 'certified' "
     "that imports its outcomes."
 )
-
-
-class Ask(NamedTuple):
-    """A ticket: give this policy to one unit of this group, then tell what came of it."""
-
-    ticket: str
-    policy: str
-    group: str | None  # None where it is known only with the outcome
 
 
 class Request(NamedTuple):
@@ -103,7 +96,7 @@ def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask
             lease=None if request.lease is None else float(request.lease),
             **session.stamp(),
         )
-        session.emit_chosen(event, cell)
+        session.emit_chosen(event)
         asks.append(_shown(fold, event.ticket, event.policy, group))
     return asks
 
@@ -140,15 +133,6 @@ def _shown(fold: Fold, ticket: int, policy: str, group: str | None) -> Ask:
 
 
 History = list[ev.AnyEvent]
-
-
-class Receipt(NamedTuple):
-    """What became of an outcome; repeated calls get the same."""
-
-    ticket: str
-    outcome: float
-    counted: bool  # False: it came late, and is kept without counting
-    why: str | None = None  # why it came late
 
 
 class Outcome(NamedTuple):

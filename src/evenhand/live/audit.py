@@ -138,8 +138,8 @@ class _Run:
             raise Difference(record.seq, f"answers the request {event.key!r} a second time.")
         if isinstance(event, Amended):
             history.correct(record.seq, event)
-        fold.step(record, event, lambda cell, _seq: history.of(cell))
-        history.take(record.seq, event)
+        place = fold.step(record, event, lambda cell, _seq: history.of(cell))
+        history.take(record.seq, event, place)
         self._builds += isinstance(event, BuildChanged)
 
     def check_end(self, end: End | None) -> None:

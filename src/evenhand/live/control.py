@@ -1,4 +1,4 @@
-"""Steering: pausing, closing, and looking.
+"""Steering: pausing, finishing, and looking.
 
 Beginning an experiment once: also when the reply is lost, or the request is sent again.
 """
@@ -32,7 +32,7 @@ def resume(session: Session, reason: str, by: str | None) -> None:
         session.emit(ev.Resumed(reason=reason, by=by, **session.stamp()))
 
 
-def close(session: Session, reason: str, by: str | None) -> None:
+def finish(session: Session, reason: str, by: str | None) -> None:
     """End the experiment, decided or not."""
     if not session.fold.closed:
         session.emit(ev.Closed(reason=reason, by=by, **session.stamp()))

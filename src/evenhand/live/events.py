@@ -6,7 +6,7 @@ program. Tickets are whole numbers here; people see them with a check code (`tic
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -213,6 +213,29 @@ def plain(event: Event) -> dict[str, Any]:
 def stopped(table: dict[str, Any]) -> Stopped:
     """The stop that `plain` wrote."""
     return msgspec.convert(table, Stopped)
+
+
+class LogEntry(NamedTuple):
+    """An event of the log, its number and its hash in hexadecimal digits."""
+
+    seq: int
+    hash: str
+    event: AnyEvent
+
+    @classmethod
+    def of(cls, record: Record) -> LogEntry:
+        """Return the entry that a record stores."""
+        return cls(record.seq, record.hash.hex(), decode(record))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as JSON writes it."""
+        return plain(self.event) | {"seq": self.seq, "hash": self.hash}
+
+    @classmethod
+    def from_dict(cls, table: dict[str, Any]) -> LogEntry:
+        """Return the entry that `to_dict` wrote."""
+        event = {name: value for name, value in table.items() if name not in ("seq", "hash")}
+        return cls(table["seq"], table["hash"], msgspec.convert(event, AnyEvent))
 
 
 def decode(record: Record) -> AnyEvent:

@@ -13,14 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from evenhand.errors import BadInput, EvenhandError
+from evenhand.errors import BadInput, EvenhandError, StorageFailed
 from evenhand.live import ask_and_tell, control, importing
-from evenhand.live.ask_and_tell import Ask, Outcome, Receipt, Request
+from evenhand.live.ask_and_tell import Outcome, Request
+from evenhand.live.atomic_files import whole_file
 from evenhand.live.clock import SYSTEM_CLOCK, Clock, utc
+from evenhand.live.compute_status import Forecaster, status_of
 from evenhand.live.control import create_once
+from evenhand.live.events import LogEntry
+from evenhand.live.export import write_export
 from evenhand.live.group_commit import Writer
 from evenhand.live.hash_chain import Head
 from evenhand.live.journal import Journal, open_journal
@@ -30,12 +35,12 @@ from evenhand.live.outcomes import checked_outcome
 from evenhand.live.projection import View, view_of
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
 from evenhand.live.requests import request_key
-from evenhand.live.status import Forecaster, Status, status_of
-from evenhand.live.tickets import ticket_number
-from evenhand.live.transaction import Row, Session
+from evenhand.live.status import Status
+from evenhand.live.tickets import Ask, Receipt, ticket_number
+from evenhand.live.transaction import Session
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
-from evenhand.study import Study
+from evenhand.study import Study, study_of
 
 PATIENCE = 30.0  # seconds to keep trying when the database cannot be reached
 Details = dict[str, Any]  # what a request asks for, by name
@@ -49,6 +54,8 @@ class Experiment:
         self, journal: Journal, name: str, *, clock: Clock | None = None, patience: float = PATIENCE
     ) -> None:
         self._journal = journal
+        self._owns_journal = False  # one that was handed in stays open when this object is closed
+        self._is_closed = False
         self._clock = clock or SYSTEM_CLOCK
         self._writer = Writer(journal, name, self._clock, patience)
         with self._writer.reading() as fold:
@@ -72,21 +79,22 @@ class Experiment:
     ) -> Experiment:
         """A new experiment in a journal, made where there is none.
 
-        `lease`: seconds until a ticket is given up.
+        Of a study its own procedure and title are taken unless others are given. `lease`: seconds until a
+        ticket is given up.
         """
-        study = (
-            problem if isinstance(problem, Study) else Study(problem, procedure or Procedure(), title=title)
-        )
+        study = study_of(problem, procedure, title)
         clock = clock or SYSTEM_CLOCK
         event = new_protocol(name, study, seed, lease, utc(clock.now()), optional_text(by, "by"))
         journal = open_journal(address, create=True) if isinstance(address, str) else address
         try:
             create_once(journal, event, key, patience)
-            return cls(journal, name, clock=clock, patience=patience)
+            made = cls(journal, name, clock=clock, patience=patience)
         except BaseException:
             if journal is not address:
                 journal.close()
             raise
+        made._owns_journal = journal is not address
+        return made
 
     @classmethod
     def open(
@@ -102,11 +110,13 @@ class Experiment:
         """An experiment that exists. `write=False` looks at it while another process writes."""
         journal = open_journal(address, write=write, wait=wait) if isinstance(address, str) else address
         try:
-            return cls(journal, only_experiment(journal, name), clock=clock, patience=patience)
+            found = cls(journal, only_experiment(journal, name), clock=clock, patience=patience)
         except BaseException:
             if journal is not address:
                 journal.close()
             raise
+        found._owns_journal = journal is not address
+        return found
 
     @overload
     def ask(
@@ -215,15 +225,15 @@ class Experiment:
 
     def pause(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
         """Hand out nothing until `resume`; outcomes are still taken."""
-        self._steer(control.pause, reason, by, key)
+        self._steer("pause", control.pause, reason, by, key)
 
     def resume(self, reason: str = "resumed", *, by: str | None = None, key: str | None = None) -> None:
         """Hand out tickets again."""
-        self._steer(control.resume, reason, by, key)
+        self._steer("resume", control.resume, reason, by, key)
 
-    def close(self, reason: str = "closed", *, by: str | None = None, key: str | None = None) -> None:
+    def finish(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
         """End the experiment for good, decided or not; outcomes that still come are kept as late."""
-        self._steer(control.close, reason, by, key)
+        self._steer("close", control.finish, reason, by, key)
 
     def view(self, by: str, what: str, *, key: str | None = None) -> None:
         """Write down that somebody looked at outcomes before the end."""
@@ -232,6 +242,7 @@ class Experiment:
 
     def sweep(self) -> None:
         """Give up tickets whose lease has run out; every other writing call does so too."""
+        self._refuse_if_closed()
         self._writer.submit(lambda _session: None)
 
     def status(self, forecast: Forecaster | None = None) -> Status:
@@ -249,7 +260,7 @@ class Experiment:
 
     @property
     def is_over(self) -> bool:
-        """Has the experiment stopped, or was it closed?"""
+        """Return whether the experiment has stopped or was finished."""
         with self._writer.reading() as fold:
             return fold.is_over
 
@@ -259,13 +270,27 @@ class Experiment:
         with self._writer.reading() as fold:
             return fold.head
 
-    def events(self, after: int = 0) -> Iterator[Row]:
-        """The log, as it was when reading began."""
-        return self._journal.read(self.protocol.experiment, after)
+    def events(self, after: int = 0) -> Iterator[LogEntry]:
+        """Return the events after this number, as the log was when reading began."""
+        rows = self._journal.read(self.protocol.experiment, after)
+        return (LogEntry.of(row.record) for row in rows)
 
-    def leave(self) -> None:
-        """Release the journal: this object can still be read; opened again, the experiment goes on."""
-        self._journal.close()
+    def export(self, path: str | Path) -> Head:
+        """Write the whole log into one file, which an audit accepts alone; return how far it goes."""
+        try:
+            with whole_file(Path(path)) as file:
+                return write_export(self._journal, self.protocol.experiment, file)
+        except OSError as problem:
+            raise BadInput(f"the export cannot be written to {path}: {problem.strerror}.") from None
+
+    def close(self) -> None:
+        """Release this object and what it has opened: it can still be read, and refuses to write.
+
+        The experiment goes on: open it again. `finish` ends it.
+        """
+        self._is_closed = True
+        if self._owns_journal:
+            self._journal.close()
 
     def __enter__(self) -> Experiment:
         return self
@@ -273,7 +298,11 @@ class Experiment:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.leave()
+        self.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise StorageFailed("this experiment was closed; open it again to write to it.")
 
     def _number(self, ticket: Ask | str) -> int:
         return ticket_number(self.protocol.hash, ticket.ticket if isinstance(ticket, Ask) else ticket)
@@ -291,11 +320,14 @@ class Experiment:
         except (TypeError, ValueError):
             raise BadInput(f"{place} must be (ticket, outcome, group); it is {row!r}.") from None
 
-    def _steer(self, work: Callable[..., None], reason: str, by: str | None, key: str | None) -> None:
+    def _steer(
+        self, operation: str, work: Callable[..., None], reason: str, by: str | None, key: str | None
+    ) -> None:
         details: Details = {"reason": checked_text(reason, "reason"), "by": optional_text(by, "by")}
-        self._submit(work.__name__, partial(work, **details), key, details)
+        self._submit(operation, partial(work, **details), key, details)
 
     def _submit(self, operation: str, work: Callable[[Session], T], key: str | None, details: Details) -> T:
         """Do a piece of work once, whatever becomes of the reply; a repeated key gets its first answer."""
+        self._refuse_if_closed()
         request = request_key(key, self._journal.shared, operation, details)
         return self._writer.submit(work, request)

@@ -14,11 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from evenhand.errors import BadInput, IntegrityFailed
 from evenhand.live.hash_chain import Difference, Head, Record, canonical, genesis, verified
-from evenhand.live.journal import Journal
+
+if TYPE_CHECKING:
+    from evenhand.live.journal import Journal
 
 FORMAT = 1
 _FIRST = re.compile(rb'\{"evenhand":"export","experiment":"([A-Za-z0-9_-]{1,64})","format":([1-9][0-9]*)\}\n')
@@ -41,6 +43,16 @@ def write_export(journal: Journal, experiment: str, file: BinaryIO) -> Head:
         raise Difference(last.seq, "is not the one that the journal's head names.")
     file.write(canonical({"events": head.seq, "head": str(head)}) + b"\n")
     return head
+
+
+def end_of_export(path: Path) -> Head:
+    """Return how far the log in an export goes, by its last line."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _LENGTH, 0))
+        found = _LAST.fullmatch(file.read().splitlines(keepends=True)[-1])
+    if found is None:
+        raise IntegrityFailed(f"{path.name} is not a whole export: its last line does not name the head.")
+    return Head(int(found[1]), bytes.fromhex(found[2].decode()))
 
 
 class Export:

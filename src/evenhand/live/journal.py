@@ -1,4 +1,4 @@
-"""The journal: an append-only log per experiment, with `append` and `read`, on SQLite or PostgreSQL.
+"""The journal: an append-only log per experiment, on SQLite or PostgreSQL.
 
     journal = open_journal("trial.db")              # or "postgresql://host/database", or ":memory:"
     for row in journal.read("main", after=0): ...
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from evenhand.errors import BadInput, StorageFailed
+from evenhand.errors import NameTaken, StorageFailed
 from evenhand.live import schema
 from evenhand.live.clock import Clock, Deadlines
 from evenhand.live.fault_points import reach
@@ -30,10 +30,6 @@ from evenhand.live.transaction import Entry, Found, Row, Turn, Values, find, has
 
 class Interrupted(StorageFailed):
     """The connection broke, or the database asks to try again; the outcome of a commit may be unknown."""
-
-
-class HeadMoved(StorageFailed):
-    """Somebody else has written since."""
 
 
 class KeyTaken(StorageFailed):
@@ -162,17 +158,6 @@ class Journal:
             if turn.wrote:
                 self._committed(turn)
 
-    def append(self, experiment: str, entries: Sequence[Entry], expected: Head) -> Head:
-        """Write these after `expected`, or refuse with `HeadMoved`."""
-        with self.turn(experiment) as turn:
-            if turn.head != expected:
-                raise HeadMoved(
-                    f"the log of {experiment!r} has grown to event {turn.head.seq}; you know it to "
-                    f"{expected.seq}."
-                )
-            turn.append(entries)
-        return turn.head
-
     def create(self, experiment: str, entry: Entry) -> Head:
         """Begin a log with its first event; `KeyTaken` where its key was used before."""
         with self.begin(experiment, entry[1].key) as turn:
@@ -189,7 +174,7 @@ class Journal:
                 if key is not None and (record := _created_by_key(connection, key)) is not None:
                     raise KeyTaken(record)
                 if connection.execute(schema.find, {"name": experiment}).one_or_none() is not None:
-                    raise BadInput(
+                    raise NameTaken(
                         f"the journal holds an experiment {experiment!r} already; give the new one "
                         "another name."
                     )

@@ -19,6 +19,7 @@ from evenhand.live.stop import described, same_stop, stop_of
 from evenhand.live.tickets import Out, seconds_left
 
 if TYPE_CHECKING:
+    from evenhand.live.log_state import LogState
     from evenhand.live.projection import Fold
 
 _MICROSECONDS = 2e-6  # by which rounded times may differ
@@ -172,10 +173,10 @@ def _check_nothing(fold: Fold, seq: int, event: AnyEvent) -> None:
     """Looks and snapshots follow anything; what a snapshot holds is compared when it is folded."""
 
 
-def check_told_group(fold: Fold, seq: int, asked: int, group: str | None) -> None:
+def check_told_group(state: LogState, seq: int, asked: int, group: str | None) -> None:
     """Refuse a group told with an outcome, unless it was not known when asking; then it must be told."""
     try:
-        expected = told_group(fold.protocol.problem, asked, group)
+        expected = told_group(state.protocol.problem, asked, group)
     except BadInput as problem:
         raise Difference(seq, f"cannot have been written: {problem}") from None
     if group != expected:

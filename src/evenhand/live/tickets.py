@@ -1,9 +1,9 @@
-"""How people see tickets: ``t17-k3f9``. The last four letters belong to this ticket of this experiment.
+"""Tickets: what `ask` and `tell` return, how tickets are written, and those that are out.
 
-A mistyped number and a ticket of another experiment are refused instead of being taken for somebody else's
-outcome.
+A ticket is written ``t17-k3f9``. The last four letters belong to this ticket of this experiment, so that a
+mistyped number and a ticket of another experiment are refused.
 
-The tickets that are out: handed to somebody, and neither told nor given up.
+A ticket is out when it was handed to somebody, and neither told nor given up.
 """
 
 from __future__ import annotations
@@ -14,6 +14,24 @@ from typing import NamedTuple
 
 from evenhand.errors import NotFound
 from evenhand.live.clock import seconds_of
+
+
+class Ask(NamedTuple):
+    """A ticket: give this policy to one unit of this group, then tell what came of it."""
+
+    ticket: str
+    policy: str
+    group: str | None  # None where it is known only with the outcome
+
+
+class Receipt(NamedTuple):
+    """What became of an outcome; repeated calls get the same."""
+
+    ticket: str
+    outcome: float
+    counted: bool  # False: it came late, and is kept without counting
+    why: str | None = None  # why it came late
+
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o, u, which are misread
 _FORM = re.compile(r"t([1-9][0-9]{0,17})-([0-9a-z]{4})")

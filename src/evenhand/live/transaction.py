@@ -21,7 +21,6 @@ from evenhand.live.fault_points import reach
 from evenhand.live.hash_chain import Difference, Head, Record, extend
 from evenhand.live.leases import Leases
 from evenhand.live.projection import Fold
-from evenhand.live.replay import Cell
 from evenhand.live.requests import RequestKey
 from evenhand.live.schema import Index, index_of
 from evenhand.live.snapshot import snapshot_of
@@ -224,9 +223,9 @@ class Session:
         if fold.must_stop:
             self.emit(stop_of(fold.protocol, fold.brain.state, **self.time()))
 
-    def emit_chosen(self, event: ev.Asked, cell: Cell) -> None:
+    def emit_chosen(self, event: ev.Asked) -> None:
         """Write an ask that the rule has just chosen."""
-        self.fold.note_chosen(self._append(event, None), event, cell)
+        self.fold.note_chosen(self._append(event, None), event)
         self._leases.add(event.ticket, self.fold.out[event.ticket])
 
     def give_up_overdue(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from evenhand.model.rows import CellRow, PolicyRow
 from evenhand.reports.figures.allocation import allocation
 from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
@@ -18,7 +19,7 @@ from evenhand.reports.figures.save import png, svg
 from evenhand.reports.figures.style import WIDE, number, percent
 from evenhand.reports.figures.success import success
 from evenhand.reports.page_parts import Field, Picture, Table, table
-from evenhand.reports.rows import Duration, Estimate, Evidence, Share, Standing, Success, in_order
+from evenhand.reports.rows import Duration, Evidence, Share, Success, in_order
 
 # what a spreadsheet would take for the start of a formula
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
@@ -52,7 +53,7 @@ EVIDENCE_ROWS = 24  # a table that long fits a page; the drawing has every row
 
 
 def floors_picture(
-    estimates: Sequence[Estimate], standings: Sequence[Standing], what: str = "Every group against its bound"
+    estimates: Sequence[CellRow], standings: Sequence[PolicyRow], what: str = "Every group against its bound"
 ) -> Picture:
     """Estimates with intervals against floors and caps."""
     ordered = in_order(estimates, standings)
@@ -74,7 +75,7 @@ def floors_picture(
 
 def allocation_picture(
     shares: Sequence[Share],
-    standings: Sequence[Standing],
+    standings: Sequence[PolicyRow],
     what: str = "Where samples go",
     aim: str = "the share intended",
 ) -> Picture:

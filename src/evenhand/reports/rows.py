@@ -9,38 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from evenhand.model.rows import PolicyRow
+
 MET, FAILED, UNDECIDED = "met", "failed", "undecided"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """One cell: what is known of a policy in a group, against the bounds it must meet there."""
-
-    policy: str
-    group: str
-    n: int
-    mean: float | None
-    low: float | None
-    high: float | None
-    verdict: str
-    floor: float | None = None
-    cap: float | None = None
-
-    @property
-    def known(self) -> bool:
-        """Is the mean assumed, not estimated?"""
-        return self.n == 0 and self.mean is not None
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One policy: its overall mean, whether it meets the requirement, and its place by overall mean."""
-
-    policy: str
-    mean: float | None
-    verdict: str
-    place: int
-    leads: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +69,7 @@ class Success:
 Row = TypeVar("Row")
 
 
-def in_order(rows: Sequence[Row], standings: Iterable[Standing]) -> list[Row]:
+def in_order(rows: Sequence[Row], standings: Iterable[PolicyRow]) -> list[Row]:
     """Cell rows sorted by their policy's place, groups as they came: one order for all pictures."""
     places = {standing.policy: standing.place for standing in standings}
     return sorted(rows, key=lambda row: places.get(row.policy, len(places) + 1))  # type: ignore[attr-defined]

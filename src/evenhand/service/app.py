@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from litestar import Litestar
@@ -48,7 +48,7 @@ log = logging.getLogger("evenhand.service")
 class Settings:
     """What the service runs on."""
 
-    journal: str
+    journal: str = field(repr=False)  # an address may hold a password
     hosts: tuple[str, ...] = ()
     warm: bool = False  # load kernels and start helpers right away, not on first use
 

@@ -8,11 +8,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenhand.errors import BadInput, Conflict, IntegrityFailed
+from evenhand.errors import BadInput, IntegrityFailed, NameTaken
 from evenhand.live.control import refuse_used_key
+from evenhand.live.events import Created, decode
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.protocol import new_protocol
+from evenhand.live.status import Status
 from evenhand.study import Study, dumps
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -58,11 +60,14 @@ class Registry:
 
     def create(
         self, name: str, study: Study, seed: int, lease: float | None, by: str, key: str | None = None
-    ) -> Experiment:
-        """A new experiment; the same id with the same study, seed and lease again is the one that exists."""
+    ) -> tuple[Experiment, bool]:
+        """Return a new experiment, and whether this request made it.
+
+        The same id with the same study, seed and lease again is the one that exists.
+        """
         asked = new_protocol(name, study, seed, lease, "", None)
         refuse_used_key(self.journal, asked, key)
-        names = self.names()
+        names, made = self.names(), False
         if name not in names:
             if len(names) >= MOST_EXPERIMENTS:
                 raise BadInput(
@@ -70,14 +75,21 @@ class Registry:
                 )
             try:
                 Experiment.create(self.journal, study, seed=seed, name=name, lease=lease, by=by, key=key)
+                made = True
             except (BadInput, IntegrityFailed):
                 if name not in self.names():  # otherwise somebody made it at the same moment
                     raise
         there = self.get(name)
         found = there.protocol
         if (asked.seed, asked.lease, asked.study) != (found.seed, found.lease, dumps(found.study)):
-            raise Conflict(f"there is an experiment {name!r} with another protocol; take another id.")
-        return there
+            raise NameTaken(f"there is an experiment {name!r} with another protocol; take another id.")
+        return there, made or self._was_made_by(key, name)
+
+    def _was_made_by(self, key: str | None, name: str) -> bool:
+        """Return whether an earlier request with this key made the experiment."""
+        record = None if key is None else self.journal.created_by_key(key)
+        event = None if record is None else decode(record)
+        return isinstance(event, Created) and event.experiment == name
 
     def close(self) -> None:
         self.journal.close()
@@ -107,9 +119,10 @@ class Registry:
 BLIND = ("experiment", "title", "state", "samples", "pending", "late", "events", "head", "counts", "health")
 
 
-def blinded(status: dict[str, Any]) -> dict[str, Any]:
+def blinded(status: Status) -> dict[str, Any]:
     """What an operator may see of a status before the end: enrolment, tickets and health, no outcomes."""
-    seen = {key: status[key] for key in BLIND}
-    if status["state"] in ("decided", "exhausted", "closed"):
-        seen |= {"answer": status["answer"], "decided": status["decided"]}
+    table = status.to_dict()
+    seen = {key: table[key] for key in BLIND}
+    if status.is_over:
+        seen |= {"answer": status.answer, "decided": status.decided}
     return seen

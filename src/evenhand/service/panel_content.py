@@ -12,17 +12,17 @@ from typing import Any
 from markupsafe import Markup
 
 from evenhand.live.clock import seconds_of
+from evenhand.live.compute_status import has_looked, status_of
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.projection import View
-from evenhand.live.status import has_looked, status_of
-from evenhand.live.tickets import ticket_code
+from evenhand.live.tickets import Out, ticket_code
+from evenhand.model.rows import CellRow
 from evenhand.procedure.state import EMPTY
 from evenhand.reports import captioned_figures, page_parts
 from evenhand.reports.figures.save import svg
 from evenhand.reports.figures.style import NARROW, WIDE
-from evenhand.reports.rows import Estimate, Evidence
+from evenhand.reports.rows import Evidence
 from evenhand.reports.sections.experiment import where_samples_went
-from evenhand.reports.sections.verdict import verdict_rows
 from evenhand.service.experiments import blinded
 from evenhand.service.log_reader import Ledger, chart
 from evenhand.service.panels import Drawn, Picture, Ticket
@@ -45,20 +45,15 @@ def draw(address: str, view: View, now: float, forecast: Forecast | None, blind:
             words = f"{seen['answer'] or 'No policy'} is the answer. {words}"
         return Drawn(view.head.seq, seen, words, out=out)
     verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
-    estimates, standings = verdict_rows(verdict)
+    estimates, standings = verdict.cells, verdict.policies
     points = list(ledger.points)
-    if (
-        has_looked(view)
-        and view.state.clock[EMPTY] == 0
-        and status["evidence"] is not None
-        and status["needed"]
-    ):
-        points.append(Evidence(status["samples"], status["evidence"], status["needed"], verdict.weakest))
+    if has_looked(view) and view.state.clock[EMPTY] == 0 and status.evidence is not None and status.needed:
+        points.append(Evidence(status.samples, status.evidence, status.needed, verdict.weakest))
     return Drawn(
         head=view.head.seq,
-        status=status,
-        sentence=status["sentence"],
-        progress=verdict.progress if has_looked(view) and status["needed"] else None,
+        status=status.to_dict(),
+        sentence=status.sentence,
+        progress=verdict.progress if has_looked(view) and status.needed else None,
         pictures=(
             _picture(captioned_figures.floors_picture(estimates, standings), WIDE, NARROW),
             _picture(where_samples_went(view, standings, "Where samples go"), NARROW),
@@ -104,9 +99,16 @@ def _light(drawing: str) -> str:
     return re.sub(r"\s*<!--.*?-->", "", drawing, flags=re.DOTALL)
 
 
-def _cell(estimate: Estimate) -> dict[str, Any]:
+def _cell(estimate: CellRow) -> dict[str, Any]:
     bound = estimate.floor if estimate.floor is not None else estimate.cap
-    return vars(estimate) | {"bound": bound}
+    return estimate.to_dict() | {"bound": bound}
+
+
+def _cell_name(view: View, out: Out) -> str:
+    """Policy and group of a ticket that is out, as far as they are known."""
+    problem = view.protocol.problem
+    policy = problem.policies[out.policy]
+    return policy if out.group < 0 else f"{policy}, {problem.group_names[out.group]}"
 
 
 def _out(view: View, ledger: Ledger, now: float) -> tuple[Ticket, ...]:
@@ -114,7 +116,7 @@ def _out(view: View, ledger: Ledger, now: float) -> tuple[Ticket, ...]:
     return tuple(
         Ticket(
             ticket_code(protocol.hash, number),
-            out.policy if out.group is None else f"{out.policy}, {out.group}",
+            _cell_name(view, out),
             out.worker or "",
             max(now - seconds_of(out.at), 0.0),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from evenhand.errors import BadInput
 from evenhand.service.jobs import MOST_CELLS
@@ -12,7 +12,12 @@ from evenhand.study import Study
 
 Text = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Lease = Annotated[float, Meta(gt=0, lt=1e10)]
 Ticket = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+By = Annotated[str, Meta(min_length=1, max_length=100)]
+Outcome = float | bool  # which numbers are outcomes is for the family to say
 
 
 class Create(Struct, forbid_unknown_fields=True):
@@ -21,23 +26,38 @@ class Create(Struct, forbid_unknown_fields=True):
     study: dict[str, Any]
     id: Name
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    lease: Annotated[float, Meta(gt=0, lt=1e10)] | None = None
+    lease: Lease | None = None
+    by: By | None = None
 
 
 class AskForm(Struct, forbid_unknown_fields=True):
     """How many tickets, for whom."""
 
-    n: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    n: Annotated[int, Meta(ge=1, le=10_000)] = 1
     group: Text | None = None
     worker: Text | None = None
+    lease: Lease | None = None
 
 
 class TellForm(Struct, forbid_unknown_fields=True):
     """The outcome of a ticket."""
 
     ticket: Ticket
-    outcome: float
+    outcome: Outcome
     group: Text | None = None
+
+
+class TellAllForm(Struct, forbid_unknown_fields=True):
+    """Many outcomes: all of them are taken, or none."""
+
+    outcomes: Annotated[list[TellForm], Meta(max_length=100_000)]
+
+
+class ImportForm(Struct, forbid_unknown_fields=True):
+    """Outcomes collected before, as [policy, group, outcome]: all of them count, or none."""
+
+    rows: Annotated[list[tuple[str, str, Outcome]], Meta(max_length=1_000_000)]
+    source: Text = "import"
 
 
 class DropForm(Struct, forbid_unknown_fields=True):
@@ -45,20 +65,37 @@ class DropForm(Struct, forbid_unknown_fields=True):
 
     ticket: Ticket
     reason: Text
+    by: By | None = None
 
 
 class AmendForm(Struct, forbid_unknown_fields=True):
     """A corrected outcome."""
 
     ticket: Ticket
-    outcome: float
+    outcome: Outcome
     reason: Text
+    by: By | None = None
 
 
-class CloseForm(Struct, forbid_unknown_fields=True):
+class FinishForm(Struct, forbid_unknown_fields=True):
     """The end, decided or not."""
 
     reason: Text = "closed"
+    by: By | None = None
+
+
+class PauseForm(Struct, forbid_unknown_fields=True):
+    """Why nothing is handed out for a while."""
+
+    reason: Text
+    by: By | None = None
+
+
+class ResumeForm(Struct, forbid_unknown_fields=True):
+    """Why tickets are handed out again."""
+
+    reason: Text = "resumed"
+    by: By | None = None
 
 
 class PlanForm(Struct, forbid_unknown_fields=True):
@@ -86,6 +123,7 @@ class Refusal(Struct):
     """Why a request was refused: what must hold, what came, what to do."""
 
     error: str
+    kind: str | UnsetType = UNSET  # the class of `evenhand.errors` that a local experiment raises
 
 
 class LogIn(Struct, forbid_unknown_fields=True):

@@ -5,6 +5,7 @@ How the service speaks: errors as sentences, headers on every answer, and which 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from typing import Any
@@ -43,6 +44,7 @@ def exposition() -> bytes:
 
 log = logging.getLogger("evenhand.service")
 Asked = Request[Any, Any, Any]
+LONG_BODY = 100_000  # bytes
 
 STATUS: tuple[tuple[type[EvenhandError], int], ...] = (
     (NotFound, 404),
@@ -77,15 +79,23 @@ async def checked_body(request: Asked) -> None:
     if kind != "application/json":
         raise HTTPException("a body must be JSON, sent as Content-Type: application/json.", status_code=415)
     body = await request.body()
+    form = request.route_handler.parsed_data_field  # the framework alone would take "1" for 1
+    annotation = None if form is None else form.annotation
+    if len(body) > LONG_BODY:
+        await asyncio.to_thread(_check_json, body, annotation)  # others are answered meanwhile
+    else:
+        _check_json(body, annotation)
+
+
+def _check_json(body: bytes, annotation: Any) -> None:
     try:
         json.loads(body, object_pairs_hook=_once_each, parse_constant=_refused_constant)
     except (ValueError, RecursionError) as problem:
         why = str(problem) if isinstance(problem, _Ambiguous) else "it is not"
         raise HTTPException(f"the body must be plain JSON: {why}.", status_code=400) from None
-    form = request.route_handler.parsed_data_field  # the framework alone would take "1" for 1
-    if form is not None:
+    if annotation is not None:
         try:
-            msgspec.json.decode(body, type=form.annotation)
+            msgspec.json.decode(body, type=annotation)
         except msgspec.MsgspecError as problem:
             raise HTTPException(f"the body does not fit its form: {problem}", status_code=422) from None
 
@@ -117,7 +127,12 @@ def refuse_ours(request: Asked, problem: EvenhandError) -> Response[Any]:
     code = next(status for kind, status in STATUS if isinstance(problem, kind))
     if code >= 500:
         log.error(json.dumps({"event": "failure", "path": request.url.path, "says": str(problem)}))
-    return _sentence(request, str(problem), code)
+    return _sentence(request, str(problem), code, kind=public_kind(problem))
+
+
+def public_kind(problem: EvenhandError) -> str:
+    """Return the name of the class in `evenhand.errors` that an error belongs to."""
+    return next(kind.__name__ for kind in type(problem).__mro__ if kind.__module__ == "evenhand.errors")
 
 
 def refuse_http(request: Asked, problem: HTTPException) -> Response[Any]:
@@ -145,7 +160,10 @@ def _wants_page(request: Asked) -> bool:
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api")
 
 
-def _sentence(request: Asked, text: str, code: int, headers: dict[str, str] | None = None) -> Response[Any]:
+def _sentence(
+    request: Asked, text: str, code: int, headers: dict[str, str] | None = None, kind: str | None = None
+) -> Response[Any]:
     if _wants_page(request):
         return with_headers(page("error.html", code, key=None, says=text))
-    return Response({"error": text}, status_code=code, headers=HEADERS | (headers or {}))
+    body = {"error": text} if kind is None else {"error": text, "kind": kind}
+    return Response(body, status_code=code, headers=HEADERS | (headers or {}))

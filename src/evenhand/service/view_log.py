@@ -39,7 +39,7 @@ def seen_by(request: Asked, trial: Experiment, what: str) -> dict[str, Any]:
         return blinded(trial.status())
     note_view(request, trial, what)
     forecasts = request.app.state.forecasts
-    return trial.status(lambda view: forecasts.latest(trial.protocol.experiment, view))
+    return trial.status(lambda view: forecasts.latest(trial.protocol.experiment, view)).to_dict()
 
 
 def note_view(request: Asked, trial: Experiment, what: str) -> None:

@@ -7,7 +7,7 @@ it takes and nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from evenhand.simulation.executors import Executor, lent_or_own, open_executor
 from evenhand.simulation.outcome_laws import Draw, Drawn, Tables
 from evenhand.simulation.runs import Runs, standard_error
 from evenhand.simulation.shards import Progress, part_of, prepare, run_job, trace_job
-from evenhand.study import Study, Truth
+from evenhand.study import Study, Truth, study_of
 
 __all__ = ["Calibration", "Comparison", "calibrate", "compare", "follow", "simulate", "simulate_study"]
 
@@ -30,8 +30,8 @@ WIDE = 1.959963984540054  # standard errors each side of an approximate 95% inte
 
 
 def simulate(
-    problem: Problem,
-    truth: Truth | Drawn | Draw | ArrayLike,
+    problem: Problem | Study,
+    truth: Truth | Drawn | Draw | ArrayLike | None = None,
     procedure: Procedure | None = None,
     replications: int = 1000,
     seed: int = 0,
@@ -42,11 +42,10 @@ def simulate(
     """Run the procedure on outcomes drawn from a truth, many times over.
 
     `truth` is a table of means (a row per policy), a `Truth`, a table per replication (R x K x L), or a
-    function (seed, replication) -> means. `workers` are threads; `progress(done, replications)` is called as
-    runs finish.
+    function (seed, replication) -> means. Of a study its own truth and procedure are taken unless others are
+    given. `workers` are threads; `progress(done, replications)` is called as runs finish.
     """
-    found, drawn = _truth_of(problem, truth)
-    study = Study(problem, procedure or Procedure(), found)
+    study, drawn = _study_of(problem, truth, procedure)
     with open_executor(workers) as executor:
         return simulate_study(study, replications, seed, checkpoints, executor, progress, drawn)
 
@@ -130,6 +129,19 @@ def compare(
         for number, (name, job) in enumerate(jobs.items()):
             runs[name] = run_job(job, replications, crew, part_of(progress, number, len(jobs)))
     return Comparison(runs)
+
+
+def _study_of(given: Problem | Study, truth: Any, procedure: Procedure | None) -> tuple[Study, Drawn | None]:
+    """The study to simulate, and the means drawn for each replication, where they are."""
+    study = study_of(given, procedure)
+    if truth is None:
+        if study.truth is None:
+            raise BadInput(
+                "a simulation needs a truth: give the means that you expect, or a study with them."
+            )
+        return study, None
+    found, drawn = _truth_of(study.problem, truth)
+    return replace(study, truth=found), drawn
 
 
 def _truth_of(problem: Problem, truth: Any) -> tuple[Truth | None, Drawn | None]:

@@ -20,12 +20,13 @@ from typing import Any
 
 from evenhand.errors import BadInput
 from evenhand.model.problem import Problem
+from evenhand.model.study_like import problem_of
 from evenhand.procedure.spec import Procedure
 from evenhand.study import toml_writer
 from evenhand.study.problem_tables import known_keys, problem_from_dict, problem_to_dict
 from evenhand.study.truth import Truth
 
-__all__ = ["Study", "Truth", "dumps", "load", "loads"]
+__all__ = ["Study", "Truth", "dumps", "load", "loads", "study_of"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,14 @@ class Study:
     def guardrail_means(self) -> Mapping[str, Any] | None:
         """The true means of every guard-rail, a row per policy each; None where the truth has none."""
         return None if self.truth is None else self.truth.guardrails
+
+
+def study_of(given: Problem | Study, procedure: Procedure | None = None, title: str = "") -> Study:
+    """Return a study of a problem, or the study itself, with another procedure or title where given."""
+    study = given if isinstance(given, Study) else Study(problem_of(given))
+    if procedure is not None:
+        study = replace(study, procedure=procedure)
+    return replace(study, title=title) if title else study
 
 
 def load(path: str | Path) -> Study:

@@ -8,11 +8,4 @@ from evenhand.theory.plan import GAP, Plan, plan
 
 def plan_of(study: Study, gap: float = GAP) -> Plan:
     """Who would win at the study's truth, what it must cost and where to sample."""
-    return plan(
-        study.problem,
-        study.means(),
-        gap,
-        guardrails=study.guardrail_means(),
-        indifference=study.procedure.indifference,
-        tolerance=study.procedure.tolerance,
-    )
+    return plan(study, gap=gap)

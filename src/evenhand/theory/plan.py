@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.errors import BadInput, Undecidable
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
+from evenhand.model.study_like import StudyLike, problem_of
 from evenhand.theory.answers import Answers, Interval, answers_to
 from evenhand.theory.blame import why_nobody
 from evenhand.theory.boundary_distance import WhyNone, near_changes
@@ -136,22 +137,24 @@ class Plan:
 
 
 def plan(
-    problem: Problem,
-    means: ArrayLike | Mapping[str, Any],
+    problem: Problem | StudyLike,
+    means: ArrayLike | Mapping[str, Any] | None = None,
     gap: float = GAP,
     *,
     guardrails: Mapping[str, Any] | None = None,
-    indifference: float = 0.0,
-    tolerance: Any = 0.0,
+    indifference: float | None = None,
+    tolerance: Any = None,
 ) -> Plan:
     """Who wins at these means, what it must cost and where to sample; T* to this relative gap.
 
     `guardrails`: the means of every guard-rail by name. `indifference`: within this of the best is good
     enough. `tolerance`: so far outside its own floors and caps an answer may be; one number or one per group.
+    What is not given is taken from the study, where one is planned.
     """
+    asked = _question(problem, means, guardrails, indifference, tolerance)
+    problem = asked.problem
     if not 0.0 < gap < 1.0:
         raise BadInput(f"gap must lie strictly between 0 and 1; it is {gap}.")
-    asked = question_of(problem, means, guardrails, indifference, tolerance)
     priced = mode_of(problem)
     samples = replace(priced, cost=np.ones_like(priced.cost))
     try:
@@ -188,6 +191,24 @@ def plan(
         costs=() if in_cost is None else in_cost.times,
         proposal=None if screening else propose(asked, samples, time.low),
     )
+
+
+def _question(
+    given: Problem | StudyLike, means: Any, guardrails: Any, indifference: float | None, tolerance: Any
+) -> Question:
+    """Return the question that `plan` was called with, completed from the study."""
+    problem = problem_of(given)
+    if not isinstance(given, Problem):
+        if means is None:
+            means, guardrails = given.means(), guardrails or given.guardrail_means()
+        indifference = given.procedure.indifference if indifference is None else indifference
+        tolerance = given.procedure.tolerance if tolerance is None else tolerance
+    if means is None:
+        raise BadInput("a plan of a problem needs the means that you expect; give them, or a study.")
+    return question_of(
+        problem, means, guardrails, 0.0 if indifference is None else indifference,
+        0.0 if tolerance is None else tolerance,
+    )  # fmt: skip
 
 
 def _solve(asked: Question, mode: Active, gap: float) -> Answers:

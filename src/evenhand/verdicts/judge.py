@@ -18,16 +18,19 @@ from numpy.typing import NDArray
 
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors
+from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.study_like import problem_of
 from evenhand.procedure.outcome_order import depends_on_order, refuse_sorted
 from evenhand.procedure.spec import Procedure, Spec, compile_spec, is_unproven
 from evenhand.procedure.state import NONE, State
+from evenhand.study import Study
 from evenhand.verdicts.apply_rule import copied, judge_cells, weigh
 from evenhand.verdicts.counts import ready
 from evenhand.verdicts.fixed_sample import judge_fixed
 from evenhand.verdicts.forecast import forecast, nothing_more
 from evenhand.verdicts.forecast_statement import NOT_ASKED, RUNS, SEED, Forecast
 from evenhand.verdicts.read_data import read
-from evenhand.verdicts.rows import CellVerdict, PolicyVerdict, cell_rows, coverage, policy_rows
+from evenhand.verdicts.rows import coverage, result_rows
 from evenhand.verdicts.sentences import piece_in_words, sentences
 from evenhand.verdicts.what_if import Alternative, alternatives, delta_needed, fixed_delta_needed
 
@@ -49,8 +52,8 @@ class Verdict:
 
     problem: Problem
     procedure: Procedure
-    cells: tuple[CellVerdict, ...]
-    policies: tuple[PolicyVerdict, ...]
+    cells: tuple[CellRow, ...]
+    policies: tuple[PolicyRow, ...]
     decided: bool
     leader: str | None  # the answer if decided; by the estimates, otherwise
     evidence: float
@@ -122,8 +125,8 @@ class Verdict:
             "answer": self.answer,
             "decided": self.decided,
             "leader": self.leader,
-            "cells": [vars(cell) for cell in self.cells],
-            "policies": [vars(policy) for policy in self.policies],
+            "cells": [cell.to_dict() for cell in self.cells],
+            "policies": [policy.to_dict() for policy in self.policies],
             "evidence": self.evidence,
             "needed": self.needed,
             "weakest": self.weakest,
@@ -144,7 +147,7 @@ class Verdict:
 
 
 def judge(
-    problem: Problem,
+    problem: Problem | Study,
     data: Any,
     delta: float | None = None,
     procedure: Procedure | None = None,
@@ -158,11 +161,13 @@ def judge(
     """Judge data already collected: a CSV or Parquet file, or a frame, of outcomes or of counts.
 
     `fixed` treats them as a sample whose size in every cell was fixed before any outcome was seen, looked at
-    once. `replications` continued runs make the forecast of further samples; 0 leaves it out.
+    once. A study's own procedure is taken unless another is given. `replications` continued runs make the
+    forecast of further samples; 0 leaves it out.
     """
-    chosen = procedure or Procedure()
+    chosen = procedure or (problem.procedure if isinstance(problem, Study) else Procedure())
     if delta is not None:
         chosen = replace(chosen, delta=delta)
+    problem = problem_of(problem)
     spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample asks nothing of the stopping rule
     found = read(problem, data, missing, columns)
     if depends_on_order(problem, chosen) and not fixed:
@@ -194,11 +199,12 @@ def judge_state(
     )
     if ahead is None:
         ahead = _forecast(problem, spec, state, weight.decided, fixed, replications, seed)
+    of_cells, of_policies = result_rows(problem, spec, state, cells, weight)
     return Verdict(
         problem=problem,
         procedure=procedure,
-        cells=cell_rows(problem, spec, state, cells, weight),
-        policies=policy_rows(problem, spec, state, cells, weight),
+        cells=of_cells,
+        policies=of_policies,
         decided=weight.decided,
         leader=None if weight.leader == NONE else problem.policies[weight.leader],
         evidence=weight.evidence,

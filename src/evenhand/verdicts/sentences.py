@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, QUOTA, SPREAD
+from evenhand.model.sentences import bounds_sentence, evidence_share, listed
 from evenhand.procedure.outcome_order import depends_on_order
 from evenhand.procedure.spec import proves
 from evenhand.procedure.state import NONE
@@ -87,32 +88,14 @@ def _open_cells(verdict: Verdict) -> list[str]:
     """Where the leader's bounds are certified, refuted or open."""
     if verdict.leader is None:
         return []
-    mine = [cell for cell in verdict.cells if cell.policy == verdict.leader and cell.bounded]
-    if not mine:
-        return []
-    parts = []
     proved = verdict.fixed or proves(verdict.problem, verdict.procedure)
-    met, failed = ("certified", "refuted") if proved else ("met", "missed")
-    for word, state in ((met, "met"), (failed, "failed"), ("still open", "undecided")):
-        groups = [cell.group for cell in mine if cell.verdict == state]
-        if groups:
-            parts.append(f"{word} for {listed(groups)}")
-    return [f"Its {bound_word(verdict)} is {', '.join(parts)}."]
-
-
-def bound_word(verdict: Verdict) -> str:
-    """What the cells are held to."""
-    floors = any(cell.floor is not None for cell in verdict.cells)
-    caps = any(cell.cap is not None for cell in verdict.cells)
-    return "floor" if floors and not caps else "cap" if caps and not floors else "bound"
+    return [bounds_sentence(verdict.cells, verdict.leader, proved)]
 
 
 def _distance(verdict: Verdict) -> str:
     """How far there is to go."""
-    share = (
-        f"{100 * verdict.progress:.0f}% of the evidence needed; the hardest comparison is {verdict.weakest}."
-    )
-    return f"{share} {verdict.forecast.summary()}".strip()
+    share = evidence_share(verdict.evidence, verdict.needed)
+    return f"{share}; the hardest comparison is {verdict.weakest}. {verdict.forecast.summary()}".strip()
 
 
 def _no_forecast(verdict: Verdict) -> str:
@@ -155,8 +138,3 @@ def _blame(verdict: Verdict) -> list[str]:
         name, floor = verdict.floor_met
         said.append(f"The largest floor certified for someone in every group is {floor:.4g}, by {name}.")
     return said
-
-
-def listed(names: list[str]) -> str:
-    """A, B and C."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
+from evenhand.model.rows import PolicyRow
 from evenhand.reports.figures.style import (  # fmt: skip
     GREY,
     SMALL,
@@ -17,14 +18,14 @@ from evenhand.reports.figures.style import (  # fmt: skip
     shortened,
     text_width,
 )
-from evenhand.reports.rows import Share, Standing, in_order
+from evenhand.reports.rows import Share, in_order
 
 TOP, ROW, FOOT = 40.0, 48.0, 34.0
 
 
 def allocation(
     shares: Sequence[Share],
-    standings: Sequence[Standing] = (),
+    standings: Sequence[PolicyRow] = (),
     width: int = WIDE,
     aim: str = "the share intended",
 ) -> Canvas:

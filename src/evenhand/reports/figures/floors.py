@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from evenhand.model.rows import CellRow, PolicyRow
 from evenhand.reports.figures.style import (  # fmt: skip
     BAND,
     BLUE,
@@ -21,7 +22,7 @@ from evenhand.reports.figures.style import (  # fmt: skip
     number,
     text_width,
 )
-from evenhand.reports.rows import FAILED, MET, Estimate, Standing, in_order
+from evenhand.reports.rows import FAILED, MET, in_order
 
 ROW, GAP, TOP, FOOT = 24.0, 14.0, 58.0, 44.0
 POLICY_WORDS = {MET: "meets", FAILED: "fails", "undecided": "undecided"}
@@ -35,7 +36,7 @@ class _Page(NamedTuple):
     roomy: bool  # names beside the plot, verdicts in words; otherwise names above, symbols alone
 
 
-def floors(estimates: Sequence[Estimate], standings: Sequence[Standing], width: int = WIDE) -> Canvas:
+def floors(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], width: int = WIDE) -> Canvas:
     """A block per policy, best first: its overall mean as a diamond, a dot and interval per group."""
     standings = sorted(standings, key=lambda s: s.place)
     estimates = in_order(estimates, standings)
@@ -73,8 +74,8 @@ def _block(
     scale: Scale,
     page: _Page,
     y: float,
-    standing: Standing,
-    block: Sequence[Estimate],
+    standing: PolicyRow,
+    block: Sequence[CellRow],
     bounds_differ: bool,
 ) -> None:
     """One policy: its name and overall mean, then its groups."""
@@ -98,7 +99,7 @@ def _block(
 
 
 def _cell(
-    canvas: Canvas, scale: Scale, page: _Page, y: float, cell: Estimate, alpha: float, bounds_differ: bool
+    canvas: Canvas, scale: Scale, page: _Page, y: float, cell: CellRow, alpha: float, bounds_differ: bool
 ) -> None:
     """One group: its interval, dot, verdict, and how many samples stand behind them."""
     canvas.text(16, y, cell.group, colour=GREY, size=SMALL, room=page.left - 24)
@@ -123,7 +124,7 @@ def _cell(
             canvas.text(canvas.width - 8, y, f"{cell.n:,}", colour=GREY, size=SMALL, anchor="right")
 
 
-def _gutter(estimates: Sequence[Estimate], standings: Sequence[Standing], roomy: bool) -> float:
+def _gutter(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], roomy: bool) -> float:
     """Room for the names at the left, within reason."""
     groups = max((text_width(e.group, SMALL) + 16 for e in estimates), default=0.0)
     if not roomy:
@@ -132,7 +133,7 @@ def _gutter(estimates: Sequence[Estimate], standings: Sequence[Standing], roomy:
     return min(max(groups, names + 8, 90.0), 220.0) + 16
 
 
-def _scale(estimates: Sequence[Estimate], standings: Sequence[Standing], page: _Page) -> Scale:
+def _scale(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], page: _Page) -> Scale:
     """Wide enough for every mean and bound; a hopelessly wide interval runs off the edge."""
     core = [x for e in estimates for x in (e.mean, e.floor, e.cap) if x is not None]
     core += [s.mean for s in standings if s.mean is not None]
@@ -146,7 +147,7 @@ def _scale(estimates: Sequence[Estimate], standings: Sequence[Standing], page: _
     return Scale(low - edge, high + edge, page.left, page.right)
 
 
-def _common_bounds(estimates: Sequence[Estimate]) -> list[tuple[str, float]]:
+def _common_bounds(estimates: Sequence[CellRow]) -> list[tuple[str, float]]:
     """The floor and cap that all cells share, if they share one."""
     found = []
     for label, values in (("floor", {e.floor for e in estimates}), ("cap", {e.cap for e in estimates})):

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.model.problem import Problem
 from evenhand.model.region import bounds_at
-from evenhand.reports.rows import FAILED, MET, Bar, Estimate, Share, Standing
+from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.reports.rows import FAILED, MET, Bar, Share
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
 BARS = 40
@@ -18,20 +19,20 @@ BARS = 40
 
 def true_standings(
     problem: Problem, means: ArrayLike, answer: str | None, guardrails: Mapping[str, Any] | None = None
-) -> list[Standing]:
+) -> list[PolicyRow]:
     """Policies by their assumed means: who meets the requirement is known then."""
     table = np.asarray(means, dtype=float)
     scores, feasible = problem.scores(table), problem.feasible(table, guardrails)
     order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
     return [
-        Standing(name, float(scores[k]), MET if feasible[k] else FAILED, order.index(k) + 1, name == answer)
+        PolicyRow(name, float(scores[k]), MET if feasible[k] else FAILED, order.index(k) + 1, name == answer)
         for k, name in enumerate(problem.policies)
     ]
 
 
 def true_estimates(
-    problem: Problem, means: ArrayLike, standings: Sequence[Standing], metric: int = 0
-) -> list[Estimate]:
+    problem: Problem, means: ArrayLike, standings: Sequence[PolicyRow], metric: int = 0
+) -> list[CellRow]:
     """Assumed means against their bounds: no samples, no intervals; metric j + 1 is guard-rail j."""
     table, region = np.asarray(means, dtype=float), problem.standards[metric].region
     family = problem.guardrails[metric - 1].family if metric else problem.family
@@ -44,7 +45,7 @@ def true_estimates(
             short = (floor is not None and mean < floor) or (cap is not None and mean > cap)
             bounded = floor is not None or cap is not None
             verdict = (FAILED if short else MET) if bounded else standings[k].verdict
-            found.append(Estimate(policy, group, 0, mean, mean, mean, verdict, floor, cap))
+            found.append(CellRow(policy, group, 0, mean, mean, mean, verdict, floor, cap))
     return found
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from evenhand.model.rows import PolicyRow
 from evenhand.procedure.spec import Procedure
 from evenhand.reports import plan_sentences as said
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
 from evenhand.reports.page_parts import Field, Picture, Section, Strong, Table, Words, names, table
-from evenhand.reports.rows import Standing, plain
+from evenhand.reports.rows import plain
 from evenhand.reports.sections.common import shares, true_estimates, true_standings
 from evenhand.study import Study, Truth
 from evenhand.theory.plan import Plan
@@ -91,7 +92,7 @@ def _notes(plan: Plan, delta: float) -> tuple[Words, ...]:
     return (*notes, *((warning,) for warning in plan.warnings), *((text,) for text in said.suggestion(plan)))
 
 
-def _guardrails(plan: Plan, standings: list[Standing]) -> list[Picture]:
+def _guardrails(plan: Plan, standings: list[PolicyRow]) -> list[Picture]:
     """The assumed means of every guard-rail against their bounds."""
     found = []
     for j, (name, means) in enumerate(plan.guardrails.items(), start=1):
