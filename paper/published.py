@@ -1,7 +1,5 @@
-"""The paper's own figures, as printed: "Selection of the Best Policy under Fairness Constraints for
-Subpopulations".
-
-Facts and figures only, each with the label of the table, figure or section it stands in.
+"""The numbers printed in the paper "Selection of the Best Policy under Fairness Constraints for
+Subpopulations", each with the label of its table, figure or section.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import click
 import pytest
 
 from evenhand.cli.main import group, main
-from evenhand.cli.paper import paper_room
+from evenhand.cli.paper import paper_module
 
 ROOT = Path(__file__).parents[1]
 INDEX = ROOT / "docs" / "equations.md"
@@ -188,7 +188,7 @@ def parsed(command: str) -> click.Context:
 
 @pytest.fixture(scope="module")
 def room() -> Any:
-    return paper_room()
+    return paper_module()
 
 
 @pytest.mark.parametrize("command", sorted({row.command for row in made()}))

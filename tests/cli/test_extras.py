@@ -10,7 +10,7 @@ from rich.console import Console
 
 import evenhand as eh
 from evenhand.cli import extras
-from evenhand.cli.demo import tell_story
+from evenhand.cli.demo import run_demo
 from evenhand.cli.main import group, main
 from evenhand.study import Study, Truth
 
@@ -27,7 +27,7 @@ def test_the_demo_tells_the_first_half_and_what_the_second_needs(tmp_path: Path)
     study = Study(problem, eh.Procedure(batch=50), Truth(means=((0.85, 0.85), (0.5, 0.4))))
     told = io.StringIO()
     assert (
-        tell_story(Console(file=told, width=110, markup=False), study, tmp_path, patients=100, replications=2)
+        run_demo(Console(file=told, width=110, markup=False), study, tmp_path, patients=100, replications=2)
         is None
     )
     assert "install evenhand[live,report]." in told.getvalue()

@@ -1,4 +1,4 @@
-"""`evenhand plan`: who would win, what no procedure can beat, where the samples should go, what binds."""
+"""`evenhand plan`: the answer, the lower bound on samples and the optimal allocation for given means."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from evenhand.theory.sensitivity import Sensitivity
 
 
-NAMED = 6  # so many policies are named in a sentence; the rest are counted
+MAX_NAMED = 6  # a sentence names at most this many policies and counts the rest
 
 
 @click.command("plan")
 @study_argument
-@click.option("--delta", type=float, help="Risk of a wrong answer; the study's unless given.")
+@click.option("--delta", type=float, help="Risk of a wrong answer; default: the study's.")
 @click.option("--gap", type=float, default=1e-6, show_default=True, help="Relative accuracy of T*.")
-@click.option("--sensitivity", is_flag=True, help="Also move the requirement and the risk.")
+@click.option("--sensitivity", is_flag=True, help="Also show the plan for other requirements and risks.")
 @click.option(
     "--figure", type=click.Path(), help="Write the heat map of the allocation to FILE.svg or FILE.png."
 )
@@ -34,17 +34,17 @@ NAMED = 6  # so many policies are named in a sentence; the rest are counted
 def plan_command(
     study: str, delta: float | None, gap: float, sensitivity: bool, figure: str | None, as_json: bool
 ) -> None:
-    """Who would win, at what cost, and where to sample.
+    """Compute the answer, the samples needed and where to sample, for assumed means.
 
-    Takes the means in the study's [truth] for true: the answer, what no procedure can beat, where the samples
-    should go and which comparison is the hardest.
+    Assumes that the means in the study's [truth] are true. Prints the answer, the lower bound on the number
+    of samples of any procedure, the optimal allocation and the hardest comparisons.
     """
     from evenhand.study import load
     from evenhand.theory.plan import plan, risk_in_nats
 
     loaded = load(study)
     risk = loaded.procedure.delta if delta is None else delta
-    risk_in_nats(risk)  # refuse a wrong risk before the work
+    risk_in_nats(risk)  # refuse an invalid risk before the slow part
     target = None if figure is None else figure_path(figure)
     found = plan(loaded.problem, loaded.means(), gap)
     moved = None
@@ -64,22 +64,22 @@ def plan_command(
 
 
 def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, target: Path | None) -> None:
-    from evenhand.cli.terminal import console, count, heat_map, say, section
+    from evenhand.cli.terminal import console, count, heat_map, print_sentence, section
 
     out = console()
-    say(out, sentence(found))
+    print_sentence(out, sentence(found))
     if found.why_none is not None:
-        say(out, _blame(found.why_none))
-        say(out, found.why_none.words)
+        print_sentence(out, _failing_groups(found.why_none))
+        print_sentence(out, found.why_none.words)
     least = count(found.samples_at_least(delta))
     unit, each = ("in cost", "cost") if found.problem.costs else ("samples", "samples")
-    say(
+    print_sentence(
         out,
-        f"No procedure with a risk of {delta:g} can do with fewer than {least} {unit} on average "
+        f"Any procedure with a risk of {delta:g} needs at least {least} {unit} on average "
         f"(T*, {each} per unit of evidence, lies in [{found.time_low:.7g}, {found.time_high:.7g}]).",
     )
     for warning in found.warnings:
-        say(out, f"Note: {warning}", style="#E69F00")
+        print_sentence(out, f"Note: {warning}", style="#E69F00")
     order = (-found.problem.scores(found.means)).argsort(kind="stable")
     policies, groups = [found.problem.policies[k] for k in order], found.problem.group_names
     _print_means(out, found, order.tolist())
@@ -89,12 +89,12 @@ def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, tar
         _print_sensitivity(out, moved)
     out.print()
     if target is not None:
-        say(out, f"The heat map is in {target}.")
-    say(out, f"Next: evenhand simulate {study} --replications 1000 --seed 1")
+        print_sentence(out, f"Written: {target}")
+    print_sentence(out, f"Next: evenhand simulate {study} --replications 1000 --seed 1")
 
 
 def sentence(found: Plan) -> str:
-    """The result in one sentence."""
+    """Return the result in one sentence."""
     requirement = f"the requirement (every policy must {found.problem.constraint.describe()})"
     if found.answer is None:
         return f"None of the policies meets {requirement}."
@@ -106,12 +106,12 @@ def sentence(found: Plan) -> str:
     return f"{found.answer} would be chosen: it has the best overall mean."
 
 
-def _blame(none: WhyNone) -> str:
-    """Where the policies fail most clearly: one group for all, or each its own."""
+def _failing_groups(none: WhyNone) -> str:
+    """Return a sentence with the group in which each policy fails most clearly."""
     groups = {blame.group for blame in none.policies}
     if len(groups) == 1:
         return f"All fail most clearly in {groups.pop()}."
-    named = [f"{blame.policy} in {blame.group}" for blame in none.policies[:NAMED]]
+    named = [f"{blame.policy} in {blame.group}" for blame in none.policies[:MAX_NAMED]]
     more = len(none.policies) - len(named)
     return f"They fail most clearly: {', '.join(named)}{f' and {more} more' if more else ''}."
 
@@ -141,7 +141,7 @@ def _print_binding(out: Console, found: Plan) -> None:
         [words[bound.piece].format(policy=bound.policy, group=bound.group), percent(bound.share)]
         for bound in found.binding[:8]
     ]
-    section(out, "What is hardest to rule out", table(["", "share"], rows))
+    section(out, "Hardest alternatives to rule out", table(["", "share"], rows))
 
 
 def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
@@ -156,6 +156,6 @@ def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
         for shift in moved.shifts
     ]
     if rows:
-        section(out, "With the requirement tighter (+) or looser (-)", table(["by", "answer", "T*"], rows))
+        section(out, "If the requirement is tighter (+) or looser (-)", table(["by", "answer", "T*"], rows))
     risks = [[f"{delta:g}", count(samples)] for delta, samples in moved.samples.items()]
-    section(out, "Samples at least, by risk", table(["risk", "samples"], risks))
+    section(out, "Lower bound on samples, by risk", table(["risk", "samples"], risks))

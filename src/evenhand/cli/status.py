@@ -1,4 +1,4 @@
-"""`evenhand status`: where an experiment stands, in words and numbers."""
+"""`evenhand status`: the state of an experiment as sentences and tables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from evenhand.cli.options import UNDECIDED, json_option, print_json
 
 @click.command("status")
 @journal_argument
-@click.option("--check", is_flag=True, help="End with code 3 while nothing is decided.")
+@click.option("--check", is_flag=True, help="Exit with code 3 while nothing is decided.")
 @json_option
 def status_command(journal: str, name: str | None, check: bool, as_json: bool) -> int:
-    """Who leads, what is certified and what is open, and how much longer.
+    """Show the leader, what is certified, what is open and a forecast of further samples.
 
-    Reads only, so it can be asked while another process writes. How much longer is a forecast: it assumes
-    that before the data every mean was as plausible as any other.
+    Only reads, so it works while another process writes. The forecast assumes a flat prior on the means.
     """
     with opened(journal, name, write=False) as trial:
         from evenhand.verdicts.forecast import experiment_forecast
@@ -32,12 +31,12 @@ def status_command(journal: str, name: str | None, check: bool, as_json: bool) -
 
 
 def _print(status: dict[str, Any], journal: str) -> None:
-    from evenhand.cli.terminal import console, say, section, table, verdict
+    from evenhand.cli.terminal import console, print_sentence, section, table, verdict
 
     out = console()
     if status["title"]:
-        say(out, status["title"], style="bold")
-    say(out, status["sentence"])
+        print_sentence(out, status["title"], style="bold")
+    print_sentence(out, status["sentence"])
     rows = [
         [
             cell["policy"],
@@ -48,40 +47,44 @@ def _print(status: dict[str, Any], journal: str) -> None:
         ]
         for cell in status["cells"]
     ]
-    section(out, "Cells", table(["policy", "group", "told", "mean", "requirement"], rows, numbers_from=2))
+    section(out, "Cells", table(["policy", "group", "samples", "mean", "requirement"], rows, numbers_from=2))
     out.print()
     for sentence in (_counts(status), status["forecast"]["statement"], _health(status["health"])):
         if sentence:
-            say(out, sentence)
+            print_sentence(out, sentence)
     events = "1 event" if status["events"] == 1 else f"{status['events']:,} events"
-    say(out, f"{events}, head {status['head']}")
+    print_sentence(out, f"{events}, head {status['head']}")
     following = {"running": f"ask {journal}", "paused": f"resume {journal}"}
-    say(out, f"Next: evenhand {following.get(status['state'], f'report {journal} -o report.html')}")
+    print_sentence(
+        out, f"Next: evenhand {following.get(status['state'], f'report {journal} -o report.html')}"
+    )
 
 
 def _counts(status: dict[str, Any]) -> str:
-    """How much there is, and how far that reaches."""
-    told = f"{status['state'].capitalize()}: {status['samples']:,} told, {status['pending']:,} out"
+    """Return a sentence with the numbers of outcomes, open tickets and the evidence."""
+    counts = (
+        f"{status['state'].capitalize()}: {status['samples']:,} outcomes, {status['pending']:,} open tickets"
+    )
     late = f", {status['late']:,} late and not counted" if status["late"] else ""
     if not status["needed"] or status["evidence"] is None:
-        return f"{told}{late}."
-    return f"{told}{late}; evidence {status['evidence']:.3g}, needed {status['needed']:.3g}."
+        return f"{counts}{late}."
+    return f"{counts}{late}; evidence {status['evidence']:.3g}, needed {status['needed']:.3g}."
 
 
 def _health(health: dict[str, Any]) -> str:
-    """What needs attention, or that nothing does."""
+    """Return a sentence with the health checks that failed, or that all passed."""
     if health["well"]:
         return f"Health: allocation as intended (sample-ratio p = {health['sample_ratio_p']:.2g})."
     found = []
     if health["sample_ratio_p"] < 0.001:
-        found.append(f"allocation differs from intention (p = {health['sample_ratio_p']:.2g})")
+        found.append(f"allocation differs from the intended one (p = {health['sample_ratio_p']:.2g})")
     if health["starved"]:
         first = health["starved"][0]
         others = f" and {len(health['starved']) - 1} more cells" if len(health["starved"]) > 1 else ""
         found.append(f"{first['policy']} in {first['group']}{others} short of initial samples")
     if health["pending_too_long"]:
-        out = _duration(health["oldest_pending_seconds"])
-        found.append(f"ticket {health['oldest_pending']} has been out for {out}: tell or drop it")
+        age = _duration(health["oldest_pending_seconds"])
+        found.append(f"ticket {health['oldest_pending']} has been open for {age}: tell or drop it")
     if health["clock_back"]:
         found.append(f"the clock went back {health['clock_back']} times")
     return f"Health: {'; '.join(found)}."
