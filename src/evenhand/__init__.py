@@ -2,9 +2,9 @@
 
     import evenhand as eh
 
-Nouns: Problem, Plan, Procedure, Runs, Experiment, Verdict, Report. Verbs: plan, simulate, compare, calibrate,
-judge, evaluate, assert_meets, report, connect. Everything is frozen; nothing changes its argument. Names
-load on first use.
+Classes: Problem, Plan, Procedure, Runs, Experiment, Verdict, Report. Functions: plan, simulate, compare,
+calibrate, judge, evaluate, assert_meets, report, connect. Values are immutable, and no function changes its
+arguments. A name is imported when it is first used.
 """
 
 from __future__ import annotations
