@@ -39,7 +39,7 @@ def main() -> None:
     models = {"evenhand, model of the paper": eh.Gaussian(1.0), methods.MATCHED: eh.Bernoulli()}
     print(f"| feasible / good / poor, % | {' | '.join([*theirs, *models])} |")
     print("|---" * (1 + len(theirs) + len(models)) + "|")
-    print(f"| published, not said | {baseline} | | {ours} | | |")
+    print(f"| published, mix not stated | {baseline} | | {ours} | | |")
     for feasible, good in MIXES:
         drawn = instances.OperationalMeans(POLICIES, (feasible / 100, good / 100))
         runs = [(eh.Gaussian(1.0), procedure) for procedure in theirs.values()]

@@ -250,7 +250,7 @@ def test_every_statement_says_whether_it_holds_and_why_not() -> None:
 def test_every_subject_has_a_sentence_that_names_a_place() -> None:
     for row in subjects():
         assert row.where.endswith("."), row
-        assert "`" in row.where or "](" in row.where or row.where == "No code rests on them.", row
+        assert "`" in row.where or "](" in row.where or row.where == "No code depends on them.", row
 
 
 def test_make_where_finds_labels_with_a_function_and_labels_without_one() -> None:
