@@ -81,7 +81,7 @@ def setting(code: int, kind: int, **parts: Any) -> Setting:
 
 
 def against_daqp() -> Row:
-    """Gaussian floors against DAQP, an active-set QP solver, called per rival."""
+    """Compare Gaussian floors with DAQP, an active-set QP solver, called per rival."""
     import daqp
 
     one = setting(GAUSSIAN, regions.BOX, lo=np.zeros((GROUPS, POLICIES)))
@@ -106,7 +106,7 @@ def against_daqp() -> Row:
 
 
 def against_numpy() -> Row:
-    """Gaussian floors against NumPy: all rivals at once by sorting breakpoints and summing slopes."""
+    """Compare Gaussian floors with NumPy, which solves all rivals by sorting breakpoints."""
     one = setting(GAUSSIAN, regions.BOX, lo=np.zeros((GROUPS, POLICIES)))
     found = vectorised(one)
     theirs = seconds(lambda: vectorised(one), 200) / (POLICIES - 1)
@@ -136,7 +136,7 @@ def vectorised(one: Setting) -> Array:
 
 
 def against_slsqp() -> Row:
-    """Bernoulli floors against SciPy's SLSQP from one start, with derivatives."""
+    """Compare Bernoulli floors with SciPy's SLSQP from one start, with derivatives."""
     one = setting(BERNOULLI, regions.BOX, lo=np.full((GROUPS, POLICIES), 0.3))
     rivals = range(1, POLICIES, 5)
 
@@ -157,7 +157,7 @@ def against_slsqp() -> Row:
 
 
 def against_scip() -> Row:
-    """Gaussian penalties against SCIP on the paper's mixed-integer quadratic programme."""
+    """Compare Gaussian penalties with SCIP on the paper's mixed-integer programme."""
     one = setting(GAUSSIAN, regions.PENALTY, lo=np.zeros((GROUPS, POLICIES)), gamma=np.full(GROUPS, 0.5))
     rivals = range(1, POLICIES, 12)
     times, found = [], []
@@ -173,7 +173,7 @@ def against_scip() -> Row:
 
 
 def against_cvxpy() -> Row:
-    """Bernoulli dispersion against cvxpy with Clarabel."""
+    """Compare Bernoulli dispersion with cvxpy and Clarabel."""
     centre = np.eye(GROUPS) - np.full((GROUPS, GROUPS), 1.0 / GROUPS)
     one = setting(BERNOULLI, regions.DISPERSION, quad=centre.T @ centre, limit=0.05)
     rivals = range(1, POLICIES, 20)

@@ -1,4 +1,4 @@
-"""The HTTP service on this machine: pairs of ask and tell, latency, dashboard load and start-up time.
+"""Throughput, latency and start-up time of the HTTP service on this machine.
 
     python -m benchmarks service
 
@@ -91,7 +91,7 @@ Load = Callable[..., list[Latencies]]
 
 @contextmanager
 def client_pool(url: str) -> Iterator[Load]:
-    """Yield a function that runs sixteen clients in two processes, at full speed or at a given rate."""
+    """Yield a function that runs sixteen clients in two processes, optionally at a given rate."""
     eh.connect(url).create("main", ENDLESS, seed=1)
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
 

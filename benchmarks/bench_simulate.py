@@ -93,13 +93,13 @@ def simulated(problem: eh.Problem, means: Any, procedure: eh.Procedure, replicat
 
 
 def of_size(policies: int) -> eh.Problem:
-    """Return a problem with this many policies and the paper's model: Gaussian outcomes with sd 1."""
+    """Return a problem with this many policies and Gaussian outcomes with sd 1."""
     groups = {"group 1": 0.3, "group 2": 0.3, "group 3": 0.4}
     return eh.Problem([f"policy {k}" for k in range(policies)], groups, eh.Gaussian(1.0), eh.Floors(0.3))
 
 
 def one_step(policies: int) -> float:
-    """Return the seconds per sample after the initial samples: difference of a long and a short run."""
+    """Return the seconds per sample after the initial samples, from a long and a short run."""
     means = np.random.default_rng(SEED).uniform(0.2, 0.9, (policies, 3))
     first, times = 3 * policies, []
     for more_samples in (1, 1 + STEPS):

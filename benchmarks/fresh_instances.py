@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def draw(seed: int) -> Instance:
-    """Draw an instance: 2 to 4 groups, 4 to 8 policies, half binary; repeat until T* is in TIMES."""
+    """Draw an instance with 2 to 4 groups and 4 to 8 policies; repeat until T* is in TIMES."""
     rng = np.random.default_rng(seed)
     while True:
         policies, groups = int(rng.integers(4, 9)), int(rng.integers(2, 5))
@@ -129,7 +129,7 @@ def measure(instance: Instance, replications: int, stopping: str) -> Iterator[Re
 
 
 def table(results: list[Result]) -> list[str]:
-    """Return a row per rule: samples relative to the reference, wins, losses (2 standard errors), errors."""
+    """Return a row per rule: samples relative to the reference, wins, losses and errors."""
     reference = {r.seed: r for r in results if r.rule == REFERENCE}
     lines = [
         "| rule | samples / ts-ids | worst | best | better on | worse on | wrong | unstopped |",

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """`theirs` is another program's value in the same run, or the target; `ratio` > 1 is better."""
+    """`theirs` is another program's value or the target; a larger `ratio` is better."""
 
     name: str
     ours: float

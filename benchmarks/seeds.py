@@ -1,4 +1,4 @@
-"""Mean samples and errors over many seeds, for the rows of the paper where one seed is not enough.
+"""Mean samples and errors over many seeds, for some rows of the paper.
 
     python -m benchmarks.seeds [--seeds 16] [--replications 3000]
 

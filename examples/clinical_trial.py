@@ -1,7 +1,7 @@
-"""A clinical trial: patients of two age groups arrive at random, and outcomes are known weeks later.
+"""A clinical trial: patients arrive at random, and outcomes are known weeks later.
 
-The doctor cannot choose the group, only the treatment: proportional sampling. Tickets without an outcome
-count for the allocation but not for the evidence.
+There are two age groups. The doctor cannot choose the group, only the treatment: proportional sampling.
+Tickets without an outcome count for the allocation but not for the evidence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A custom convex requirement: the Euclidean norm of the shortfalls below a target is at most 0.25.
+"""A custom convex requirement: the norm of the shortfalls below a target is limited.
 
 No constraint of the study file expresses this, so it is written for cvxpy: `build` returns the conditions on
 a policy's vector of group means, `contains` returns whether a vector meets them. Plans work as for any other

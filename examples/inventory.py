@@ -1,4 +1,4 @@
-"""Simulation optimisation: a policy is a parameter of a simulator, a group is a kind of store.
+"""Simulation optimisation: policies are parameters of a simulator, groups kinds of stores.
 
 Every store of a chain must use the same order-up-to level. Which level has the highest profit over the chain,
 if no kind of store may lose money? A sample is one simulated month. Its profit is a sum over thirty days, so
@@ -18,7 +18,7 @@ COST = (1.7, 2.3)  # range of the daily purchase price of a unit
 
 
 def month(level: int, customers: float, rng: np.random.Generator) -> float:
-    """Return the profit of a month: sales minus purchase cost minus holding cost of unsold units."""
+    """Return the profit of a month: sales minus purchase cost minus holding cost."""
     demand = rng.poisson(customers, DAYS)
     sold = np.minimum(demand, level)
     profit = (PRICE - rng.uniform(*COST, DAYS)) * sold - HOLDING * (level - sold)

@@ -1,4 +1,4 @@
-"""Gaussian outcomes with unknown variance: the cost of not knowing it, and of a wrong assumption.
+"""Gaussian outcomes with unknown variance: its cost, and the cost of a wrong assumption.
 
 Three ways to run the same study: the standard deviation is known (1), assumed to be 0.4, or unknown. The
 second stops early because its assumption is wrong, and its guarantee does not hold. The third keeps the

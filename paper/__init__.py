@@ -1,4 +1,4 @@
-"""Reproduce the paper's experiments next to evenhand's: one module per experiment, one page for all.
+"""Reproduce the paper's experiments and compare them with evenhand, one module each.
 
 In a checkout this is the folder `paper`; it is installed as `evenhand.paper`.
 """
@@ -35,7 +35,7 @@ EXPERIMENTS: dict[str, Any] = {
     "ist": stroke_trial,
 }
 __all__ = ["EXPERIMENTS", "Setting", "chosen", "run", "run_times", "steps", "trial_data"]
-TITLE = "The paper beside evenhand"
+TITLE = "The paper compared with evenhand"
 
 
 def chosen(only: str | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""(a) Samples against the risk delta: table:exp_a_results, fig:exp_a_scaling, fig:exp_a_heatmap."""
+"""(a) Samples against the risk: table:exp_a_results, fig:exp_a_scaling, fig:exp_a_heatmap."""
 
 from __future__ import annotations
 

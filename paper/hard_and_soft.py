@@ -1,4 +1,7 @@
-"""(c) Hard floors and penalties: fig:T_star_vs_gamma, table:extension_comparison, fig:weights_extension."""
+"""(c) Hard floors and penalties.
+
+Reproduces fig:T_star_vs_gamma, table:extension_comparison and fig:weights_extension.
+"""
 
 from __future__ import annotations
 

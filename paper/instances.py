@@ -35,7 +35,7 @@ def scaling(gap: float = 0.6) -> tuple[Problem, Array]:
 
 
 def hard_and_soft(gamma: float | None) -> tuple[Problem, Array]:
-    """table:extension_instance with a hard floor, or with a penalty gamma for falling short of it."""
+    """table:extension_instance with a hard floor, or with a penalty gamma for a shortfall."""
     means = [
         [0.55, 0.60, 0.50], [0.35, 0.40, 0.30], [0.30, 0.35, 0.25], [0.05, 1.05, 1.00], [0.00, 0.80, 0.75],
         [0.05, 0.40, 0.35], [0.00, 0.35, 0.30], [0.10, 0.30, 0.25], [0.25, 0.30, 0.20], [0.20, 0.25, 0.25],
@@ -51,7 +51,10 @@ def three_treatments(epsilon: float) -> tuple[Problem, Array]:
 
 
 def stroke_trial() -> tuple[Problem, Array]:
-    """table:ist_means: shares of patients without death, another stroke or major bleeding in 14 days."""
+    """table:ist_means: shares of patients with a good outcome after 14 days.
+
+    The outcome is good without death, another stroke or major bleeding.
+    """
     means = np.array([[well / n for n, well in groups] for groups in STROKE_COUNTS.values()])
     return Problem(tuple(STROKE_COUNTS), STROKE_GROUPS, Bernoulli(), Floors(STROKE_FLOOR)), means
 
@@ -87,7 +90,7 @@ class OperationalMeans:
 
 
 def _range(kind: int, group: int) -> tuple[float, float]:
-    """Return the range of means of kind 0 feasible, 1 infeasible and good, 2 infeasible and poor."""
+    """Return the range of means: 0 feasible, 1 infeasible and good, 2 infeasible and poor."""
     if kind == 0:
         return 0.32, 0.42
     if group == 0:

@@ -37,7 +37,7 @@ class Axes:
 
 
 def curves(points: Sequence[Point], axes: Axes, width: int = WIDE) -> Canvas:
-    """Draw a line per series, with a legend above the plot and intervals as thin vertical lines."""
+    """Draw a line per series, with a legend above the plot and intervals as vertical lines."""
     names = list(dict.fromkeys(point.series for point in points))
     top = 14.0 + LINE * (len(names) + len(axes.marks))
     canvas = Canvas(width, top + 300.0)

@@ -124,14 +124,14 @@ def share(hits: Any) -> str:
 
 
 def against(samples: Any, printed: float, error: float) -> str:
-    """Format mean samples divided by the published mean, with its standard error: 0.757 ± 0.014."""
+    """Format mean samples divided by the published mean, with standard error: 0.757 ± 0.014."""
     mean = float(samples.mean())
     relative = math.hypot(standard_error(samples) / mean, error / printed)
     return f"{mean / printed:.3f} ± {mean / printed * relative:.3f}"
 
 
 def errors_printed(share: str) -> int:
-    """Return the largest number of errors that rounds to a printed share correct: 1 for "1.000"."""
+    """Return the most errors that a printed share correct allows: 1 for "1.000"."""
     whole, _, digits = share.partition(".")
     unit = 10 ** len(digits)
     wrong = unit - int(whole + digits)
@@ -139,7 +139,7 @@ def errors_printed(share: str) -> int:
 
 
 def less_right(errors: int, replications: int, printed: str) -> float:
-    """Return the one-sided p-value of Fisher's exact test: is evenhand less often right than the paper?
+    """Return the one-sided p-value of Fisher's exact test: is evenhand less often right?
 
     The paper is given the largest number of errors that its printed digits allow.
     """

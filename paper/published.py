@@ -1,5 +1,6 @@
-"""The numbers printed in the paper "Selection of the Best Policy under Fairness Constraints for
-Subpopulations", each with the label of its table, figure or section.
+"""The numbers printed in the paper, each with the label of its table, figure or section.
+
+The paper is "Selection of the Best Policy under Fairness Constraints for Subpopulations".
 """
 
 from __future__ import annotations

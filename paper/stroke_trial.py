@@ -1,4 +1,7 @@
-"""(ist) The stroke trial: table:ist_means, table:ist_cells_appendix, table:ist_pcs, fig:ist_allocation."""
+"""(ist) The International Stroke Trial.
+
+Reproduces table:ist_means, table:ist_cells_appendix, table:ist_pcs and fig:ist_allocation.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ STEPS = 2 * len(EPSILONS)
 
 
 def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
-    """Treatment B is infeasible by epsilon but far from best, so its feasibility does not matter."""
+    """Run three epsilons: B is infeasible by epsilon, but far from best, so it does not matter."""
     rows, numbers = [], {}
     for epsilon in EPSILONS:
         problem, means = instances.three_treatments(epsilon)

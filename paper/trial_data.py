@@ -1,4 +1,4 @@
-"""Compute the cells of the International Stroke Trial from its public file, for several definitions.
+"""Compute the cells of the International Stroke Trial from its public file.
 
 The release has 112 columns and 19,435 rows (doi:10.7488/ds/104, ODC-By). Only the columns that a definition
 needs are read; a definition or cohort with missing columns is skipped and listed. In the release TRAN14 is a

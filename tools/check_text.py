@@ -1,4 +1,4 @@
-"""Check all files for forbidden text: local paths, registry addresses, open notes, lock files."""
+"""Check all files for local paths, registry addresses, open notes and lock files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Print pip's settings as shell variables for uv, because uv does not read pip's configuration files.
+"""Print pip's settings as shell variables for uv.
 
-Prints nothing if pip has no settings. A variable that is already set is not changed.
+They are needed because uv does not read pip's configuration files. Prints nothing if pip has no settings. A
+variable that is already set is not changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""evenhand chooses one policy for everyone, with a requirement met in every group and a stated error risk.
+"""Choose one policy for everyone, with a requirement in every group and a stated risk.
 
     import evenhand as eh
 

@@ -1,4 +1,4 @@
-"""`evenhand plan` and the frame of the command line: keys, exit codes, one sentence for bad input."""
+"""`evenhand plan` and the command line itself: keys, exit codes, messages for bad input."""
 
 from __future__ import annotations
 

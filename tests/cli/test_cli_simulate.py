@@ -1,4 +1,4 @@
-"""`evenhand simulate`, `compare`, `calibrate`, `sweep`: keys, exit codes, traces, pictures, numbers."""
+"""`evenhand simulate`, `compare`, `calibrate`, `sweep`: keys, exit codes, traces, figures."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
 
 
 def _group(trial: Experiment, row: dict[str, str]) -> str | None:
-    """Return the group of a line in agnostic mode; None otherwise, because the ticket has the group."""
+    """Return the group of a line in agnostic mode; otherwise None: the ticket has the group."""
     if trial.protocol.problem.mode != "agnostic":
         return None
     return unescaped(row.get("group") or "") or None

@@ -1,4 +1,4 @@
-"""`evenhand audit`, `export` and `transfer`: verify a log, write it to a file, copy it to a journal."""
+"""`evenhand audit`, `export` and `transfer`: verify, export and copy the log."""
 
 from __future__ import annotations
 

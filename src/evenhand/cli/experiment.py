@@ -1,4 +1,4 @@
-"""`evenhand new`, `pause`, `resume` and `close`: create a live experiment and change its state."""
+"""`evenhand new`, `pause`, `resume` and `close`: create an experiment, change its state."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def resume_command(journal: str, name: str | None, reason: str | None, by: str |
 @reason_options(required=False)
 @json_option
 def close_command(journal: str, name: str | None, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the experiment permanently, decided or not. Later outcomes are recorded but not counted."""
+    """End the experiment permanently, decided or not.
+
+    Later outcomes are recorded but not counted.
+    """
     with opened(journal, name) as trial:
         trial.close(reason or "closed", by=by)
         status = trial.status()

@@ -1,4 +1,4 @@
-"""`evenhand judge`: decide from existing data which policy meets the requirement and is best."""
+"""`evenhand judge`: verdicts and decision from existing data."""
 
 from __future__ import annotations
 

@@ -82,8 +82,11 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="evenhand")
 def group() -> None:
-    """Choose one policy for everyone: the best overall that meets a requirement in every group, at a stated
-    risk of error."""
+    """Choose one policy for everyone.
+
+    evenhand finds the policy with the best overall mean among those that meet a requirement in every group,
+    at a stated risk of error.
+    """
 
 
 def _missing_extra_message(missing: ModuleNotFoundError) -> str:

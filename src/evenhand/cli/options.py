@@ -1,4 +1,4 @@
-"""Options shared by several commands, the executor with its progress bar, and checks of output paths."""
+"""Options shared by several commands, executor with progress bar, checks of output paths."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def open_executor_with_progress(
 
 
 def new_file(name: str, first_bytes: bytes, what: str) -> Path:
-    """Return the path to write to; refuse to overwrite a file that does not start with `first_bytes`."""
+    """Return the path to write; refuse to overwrite a file without `first_bytes` at its start."""
     path = Path(name)
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it first.")

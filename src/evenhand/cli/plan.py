@@ -1,4 +1,4 @@
-"""`evenhand plan`: the answer, the lower bound on samples and the optimal allocation for given means."""
+"""`evenhand plan`: answer, lower bound on samples and optimal allocation for given means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`evenhand report`: write one page about plans, runs, experiments and verdicts, or a design dossier."""
+"""`evenhand report`: write a page about plans, runs, experiments, verdicts or a dossier."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _report(found: Sequence[Any], title: str | None) -> Report:
 
 
 def _opened(sources: Sequence[str], name: str | None, missing: str, stack: ExitStack) -> Iterator[Any]:
-    """Yield the object in each source; a study without [truth] is used only to judge data after it."""
+    """Yield the object in each source; a study without [truth] only judges the data after it."""
     from evenhand.study import load
 
     study: Study | None = None

@@ -1,4 +1,4 @@
-"""`evenhand simulate` and `calibrate`: run a procedure many times, find a threshold by simulation."""
+"""`evenhand simulate` and `calibrate`: run a procedure many times, find a threshold."""
 
 from __future__ import annotations
 

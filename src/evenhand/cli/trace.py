@@ -39,7 +39,7 @@ def show_trace(study: Study, seed: int, replication: int, target: Path | None, a
 
 
 def steps_of(study: Study, trace: Trace) -> list[dict[str, Any]]:
-    """Return every sample with the evidence, threshold and leader after it; None before the first check."""
+    """Return every sample with evidence, threshold and leader; None before the first check."""
     policies, groups = study.problem.policies, study.problem.group_names
     steps = []
     for number in range(len(trace.policy)):

@@ -1,4 +1,6 @@
-"""Read CSV files of counts (policy, group, n, successes) or outcomes (policy, group, outcome).
+"""Read CSV files of counts or of outcomes.
+
+The columns are policy, group, n and successes; or policy, group and outcome.
 
 Every line is checked while reading; an error names the first invalid line.
 """

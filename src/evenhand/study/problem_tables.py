@@ -66,7 +66,7 @@ def problem_to_dict(problem: Problem) -> dict[str, Any]:
 
 
 def family_from_dict(table: Any) -> Family:
-    """Return the family that a table such as { name = "gaussian", sd = 0.5 } describes."""
+    """Return the family in a table such as { name = "gaussian", sd = 0.5 }."""
     name = _name_in_table(table, "name", FAMILIES, "family")
     keys = FAMILY_KEYS.get(name, {})
     known_keys(table, ("name", *keys), f"the {name} family")
@@ -81,7 +81,7 @@ def family_to_dict(family: Family) -> dict[str, Any]:
 
 
 def constraint_from_dict(table: Any) -> Constraint:
-    """Return the requirement that a table such as { kind = "floors", at_least = 0.8 } describes."""
+    """Return the requirement in a table such as { kind = "floors", at_least = 0.8 }."""
     kind = _name_in_table(table, "kind", CONSTRAINTS, "constraint")
     constraint = CONSTRAINTS[kind]
     fields = dataclasses.fields(constraint)

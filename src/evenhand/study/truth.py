@@ -1,4 +1,4 @@
-"""The assumed truth of a plan or simulation: means, or a file of counts or outcomes to draw from."""
+"""The assumed truth of a plan or simulation: means, or a file of counts or outcomes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_LAG = 10_000_000  # a simulation stores this many samples while their ou
 
 @dataclass(frozen=True)
 class Truth:
-    """Means (one row per policy), or a CSV file of counts or outcomes; with optional lag and dropout."""
+    """Means (one row per policy), or a CSV file to draw from; with optional lag and dropout."""
 
     means: tuple[tuple[float, ...], ...] | None = None
     cells: str | None = None  # policy, group, n, successes
