@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test check slow paper bench docs where pins clean
+.PHONY: help setup system demo test check slow lowest paper bench docs where pins clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -35,6 +35,9 @@ check: setup  ## format, lint, types, layers, text
 
 slow: setup  ## the long statistical, fault and browser tests
 	$(PYTEST) -m slow
+
+lowest: setup  ## test the compiled code with the lowest numba version that is allowed
+	@WORKERS=$(WORKERS) tools/lowest_numba.sh
 
 paper: setup  ## reproduce the paper's tables and figures, in out/paper
 	$(BIN)/evenhand paper -o out/paper

@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 
 import evenhand as eh
 from benchmarks.rows import Row, less, seconds
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import region as regions
 from evenhand.model.region import Region
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
@@ -216,7 +216,7 @@ def solve_repeatedly(
     lower: Array, lam_i: Array, lam_k: Array, work: Array,
 ) -> None:  # fmt: skip
     for _ in range(times):
-        beat_all(code, r, q, 0, v, mu, lower, lam_i, lam_k, work)
+        beat_all(code, r, q, 0.0, 0, v, mu, lower, lam_i, lam_k, lam_k, work)
 
 
 def plans() -> Iterator[Row]:

@@ -87,11 +87,11 @@ def outside(r: Region, k: int, groups: int) -> list[Piece]:
     return pieces
 
 
-def beaten(r: Region, q: Array, i: int, k: int) -> list[Piece]:
-    """Rival k inside its region with a score of at least policy i's, on the stacked vector (lam_i, lam_k)."""
+def beaten(r: Region, q: Array, i: int, k: int, eps: float = 0.0) -> list[Piece]:
+    """Rival k inside its region with a score of at least policy i's + eps, on the vector (lam_i, lam_k)."""
     groups = q.size
     if r.kind == regions.PENALTY:
-        return list(_soft(r, q, i, k))
+        return list(_soft(r, q, i, k, eps))
     ahead = np.r_[-q, q][None]
     pieces = []
     for piece in inside(r, k, groups):
@@ -100,8 +100,30 @@ def beaten(r: Region, q: Array, i: int, k: int) -> list[Piece]:
         if piece.quad is not None:
             quad = np.zeros((2 * groups, 2 * groups))
             quad[groups:, groups:] = piece.quad
-        pieces.append(Piece(rows, np.r_[0.0, piece.rhs], quad, piece.limit))
+        pieces.append(Piece(rows, np.r_[eps, piece.rhs], quad, piece.limit))
     return pieces
+
+
+def related(r: Region, k: int, policies: list[int]) -> tuple[list[Array], list[float]]:
+    """Rows x >= rhs for policy k inside a relative region, x the stacked means of these policies."""
+    groups = r.quad.shape[0]
+    rows, rhs = [], []
+
+    def add(bound: float, *terms: tuple[int, int, float]) -> None:
+        row = np.zeros(len(policies) * groups)
+        for policy, g, factor in terms:
+            row[policies.index(policy) * groups + g] += factor
+        if math.isfinite(bound):
+            rows.append(row)
+            rhs.append(bound)
+
+    for g in range(groups):
+        add(r.lo[g, k], (k, g, 1.0))
+        add(-r.hi[g, k], (k, g, -1.0))
+        if k != r.control:
+            add(-r.floor_margin[g], (k, g, 1.0), (r.control, g, -r.floor_ratio[g]))
+            add(-r.cap_margin[g], (k, g, -1.0), (r.control, g, r.cap_ratio[g]))
+    return rows, rhs
 
 
 def daqp_value(cells: Cells, pieces: list[Piece]) -> float:
@@ -235,7 +257,7 @@ def _linear(r: Region, k: int, groups: int) -> tuple[Array, Array]:
     return np.array(rows).reshape(-1, groups), np.array(rhs, dtype=float)
 
 
-def _soft(r: Region, q: Array, i: int, k: int) -> Iterator[Piece]:
+def _soft(r: Region, q: Array, i: int, k: int, eps: float) -> Iterator[Piece]:
     """The rival's score is the least of 2^L linear ones; the best policy's is one of its 2^L, any of them."""
     patterns = [np.array(z, dtype=float) for z in itertools.product((0, 1), repeat=q.size)]
 
@@ -247,7 +269,7 @@ def _soft(r: Region, q: Array, i: int, k: int) -> Iterator[Piece]:
         down, below = line(chosen, i)
         lines = [line(z, k) for z in patterns]
         rows = np.array([np.r_[-down, up] for up, _ in lines])
-        yield Piece(rows, np.array([below - above for _, above in lines]))
+        yield Piece(rows, np.array([below + eps - above for _, above in lines]))
 
 
 def _as_functions(piece: Piece) -> list[dict[str, object]]:

@@ -177,7 +177,7 @@ def _fields(kind: type) -> list[str]:
 def _public_names() -> dict[str, list[str]]:
     """Return the public names of each section of the Python page."""
     titles = {
-        "Problem": ("model.problem", "study"),
+        "Problem": ("model.problem", "model.guardrails", "study"),
         "Outcome families": ("model.families",),
         "Requirements": ("model.requirements",),
         "Procedures": ("procedure.spec",),

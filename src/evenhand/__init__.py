@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing is imported at run time
     from evenhand.errors import BadInput as BadInput
     from evenhand.errors import Closed as Closed
+    from evenhand.errors import CompilationFailed as CompilationFailed
     from evenhand.errors import Conflict as Conflict
     from evenhand.errors import EvenhandError as EvenhandError
     from evenhand.errors import IntegrityFailed as IntegrityFailed
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.model.families import Gaussian as Gaussian
     from evenhand.model.families import GaussianUnknown as GaussianUnknown
     from evenhand.model.families import Poisson as Poisson
+    from evenhand.model.guardrails import Guardrail as Guardrail
     from evenhand.model.problem import Problem as Problem
     from evenhand.model.requirements import All as All
     from evenhand.model.requirements import Caps as Caps
@@ -72,6 +74,7 @@ _HOMES = {
     "model.families": (
         "Bernoulli", "Binomial", "Bounded", "Exponential", "Gamma", "Gaussian", "GaussianUnknown", "Poisson",
     ),
+    "model.guardrails": ("Guardrail",),
     "model.problem": ("Problem",),
     "theory.plan": ("Plan", "plan"),
     "procedure.spec": ("Budget", "Calibrated", "Procedure", "TrackAndStop"),
@@ -84,8 +87,8 @@ _HOMES = {
     "reports.document": ("Report", "report"),
     "service.client": ("connect",),
     "errors": (
-        "BadInput", "Closed", "Conflict", "EvenhandError", "IntegrityFailed", "NotComputed", "NotFound",
-        "StorageFailed", "Undecidable",
+        "BadInput", "Closed", "CompilationFailed", "Conflict", "EvenhandError", "IntegrityFailed",
+        "NotComputed", "NotFound", "StorageFailed", "Undecidable",
     ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

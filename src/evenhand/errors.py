@@ -9,6 +9,7 @@
     ├── Closed               the experiment is stopped, paused or closed                 (HTTP 409)
     ├── NotComputed          the evidence could not be computed; nothing was decided     (HTTP 500)
     ├── StorageFailed        the journal could not be written or read                    (HTTP 503)
+    ├── CompilationFailed    the kernels could not be compiled on this machine           (exit code 1, 503)
     └── IntegrityFailed      a journal, export or snapshot failed verification           (exit code 4)
 
 A message says what must hold, what was given, and what to do.
@@ -54,6 +55,10 @@ class NotComputed(EvenhandError):
 
 class StorageFailed(EvenhandError):
     """The journal could not be written or read; nothing was acknowledged."""
+
+
+class CompilationFailed(EvenhandError):
+    """The kernels could not be compiled on this machine."""
 
 
 class IntegrityFailed(EvenhandError):

@@ -11,6 +11,7 @@ import pytest
 
 from evenhand.cli.main import main
 from evenhand.cli.tools import examine, sqlite_health
+from evenhand.compile.cache import UNITS, cache_directory, store
 
 
 @pytest.fixture
@@ -59,3 +60,15 @@ def test_it_runs_as_a_module(empty_cache: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "evenhand", "doctor"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "sqlite" in done.stdout
+
+
+def test_a_damaged_file_of_the_cache_is_counted_and_said(empty_cache: Path) -> None:
+    store(UNITS, "whole", b"content")
+    store(UNITS, "damaged", b"content")
+    assert examine()["kernels"]["damaged"] == 0
+    path = cache_directory() / UNITS / "damaged"
+    path.write_bytes(path.read_bytes()[:-1])
+    found = examine()
+    assert found["kernels"]["damaged"] == 1
+    assert any("1 of the files in" in note and "compiled again" in note for note in found["notes"])
+    assert path.exists()  # it looks, and changes nothing

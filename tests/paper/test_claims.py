@@ -61,7 +61,7 @@ def test_supergradients_of_bernoulli_and_poisson_cells_are_unbounded(code: int, 
     found = []
     for weight in (1e-8, 1e-16, 1e-32):
         v = np.array([[weight, 1.0], [1.0, 1.0]])
-        inner.beat(code, free, q, 0, 1, v, mu, *lam, np.empty(inner.work_size(2, 0)))
+        inner.beat(code, free, q, 0.0, 0, 1, v, mu, *lam, lam[0], np.empty(inner.work_size(2, 0)))
         found.append(float(divergence(code, mu[0, 0], lam[0][0])))
     growth = np.diff(found)
     assert (growth < 1e-6).all() if bounded else (growth > 10).all()

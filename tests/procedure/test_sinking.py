@@ -52,7 +52,18 @@ def test_the_weakest_piece_is_found_though_few_are_solved(name: str, requirement
 def _solved(spec, work, leader: int, k: int) -> float:  # type: ignore[no-untyped-def]
     lam_i, lam_k, lower = np.zeros(3), np.zeros(3), np.zeros(5)
     beat_all(
-        spec.code, spec.region, spec.shares, leader, work.v, work.mean, lower, lam_i, lam_k, work.scratch
+        spec.code,
+        spec.region,
+        spec.shares,
+        0.0,
+        leader,
+        work.v,
+        work.mean,
+        lower,
+        lam_i,
+        lam_k,
+        lam_k,
+        work.scratch,
     )
     return float(lower[k])
 

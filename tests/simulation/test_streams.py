@@ -73,7 +73,8 @@ def test_a_mean_on_the_edge_is_always_met() -> None:
 
 
 def test_draws_differ_by_cell_draw_replication_and_seed_and_by_nothing_else() -> None:
-    source, mean = source_of(law=streams.NORMAL, sd=np.ones((2, 2))), np.zeros((2, 2))
+    source = source_of(law=streams.NORMAL, means=np.zeros((1, 2, 2)), sd=np.ones((2, 2)))
+    mean = np.zeros((2, 2))
     first = streams.outcome(source, mean, 0, 1, 5, 9, 3)
     assert first == streams.outcome(source, mean, 0, 1, 5, 9, 3)
     for k, g, draw, seed, replication in [

@@ -22,9 +22,9 @@ def both_ways(code: int, r: Region, q: Array, i: int, v: Array, mu: Array) -> tu
     lam_i, lam_k = np.empty(groups), np.empty(groups)
     work = np.full(inner.work_size(groups, 0), np.nan)
     together = np.empty(policies)
-    beat_all(code, r, q, i, v, mu, together, lam_i, lam_k, work)
+    beat_all(code, r, q, 0.0, i, v, mu, together, lam_i, lam_k, lam_k, work)
     alone = [
-        math.inf if k == i else inner.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)[1]
+        math.inf if k == i else inner.beat(code, r, q, 0.0, i, k, v, mu, lam_i, lam_k, lam_k, work)[1]
         for k in range(policies)
     ]
     return together, np.array(alone)
@@ -102,7 +102,7 @@ def test_a_rivals_bound_does_not_depend_on_who_is_in_its_block(code: int) -> Non
     lam, work, alone = np.empty((2, 3)), np.empty(inner.work_size(3, 0)), np.full(policies, math.inf)
     for k in range(policies):
         if k != i:
-            beat_some(code, r, q, i, k, k + 1, v, mu, alone, lam[0], lam[1], work)
+            beat_some(code, r, q, 0.0, i, k, k + 1, v, mu, alone, lam[0], lam[1], lam[1], work)
     np.testing.assert_array_equal(together, alone)
 
 

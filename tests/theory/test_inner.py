@@ -41,7 +41,7 @@ def beat(
 ) -> tuple[float, float, Array, Array]:
     lam_i, lam_k = np.empty(q.size), np.empty(q.size)
     work = np.full(inner.work_size(q.size, r.rows.shape[0]), np.nan)
-    return *inner.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work), lam_i, lam_k
+    return *inner.beat(code, r, q, 0.0, i, k, v, mu, lam_i, lam_k, lam_k, work), lam_i, lam_k
 
 
 @each_kind
@@ -75,9 +75,9 @@ def test_results_depend_on_nothing_but_the_arguments(kind: str, seed: int) -> No
     )
     work = np.full(inner.work_size(3, 0), np.nan)
     lam_i, lam_k = np.empty(3), np.empty(3)
-    first = inner.beat(GAUSSIAN, r, q, 0, 1, v, mu, lam_i, lam_k, work)
-    inner.beat(GAUSSIAN, r, q, 2, 3, v, mu, lam_i, lam_k, work)
-    assert inner.beat(GAUSSIAN, r, q, 0, 1, v, mu, lam_i, lam_k, work) == first
+    first = inner.beat(GAUSSIAN, r, q, 0.0, 0, 1, v, mu, lam_i, lam_k, lam_k, work)
+    inner.beat(GAUSSIAN, r, q, 0.0, 2, 3, v, mu, lam_i, lam_k, lam_k, work)
+    assert inner.beat(GAUSSIAN, r, q, 0.0, 0, 1, v, mu, lam_i, lam_k, lam_k, work) == first
 
 
 def test_the_score_is_the_overall_mean_less_penalties() -> None:
@@ -107,8 +107,8 @@ def test_a_region_that_only_python_knows_has_no_value_here() -> None:
     r, q = regions.region(regions.CUSTOM, 2, 2), np.array([0.5, 0.5])
     mu, v, lam = np.array([[1.0, 0.0], [1.0, 0.0]]), np.ones((2, 2)), np.empty(2)
     work = np.empty(inner.work_size(2, 0))
-    value, lower = inner.enter(GAUSSIAN, r, 0, v, mu, lam, work)
+    value, lower = inner.enter(GAUSSIAN, r, 0, v, mu, lam, lam, work)
     assert math.isnan(value)
     assert lower == -math.inf
-    assert inner.leave(GAUSSIAN, r, 0, v, mu, lam, work)[1:] == (-math.inf, -1)
+    assert inner.leave(GAUSSIAN, r, 0, v, mu, lam, lam, work)[1:] == (-math.inf, -1)
     assert beat(GAUSSIAN, r, q, 0, 1, v, mu)[1] == -math.inf

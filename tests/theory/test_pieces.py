@@ -84,10 +84,12 @@ def test_every_alternative_found_costs_its_value_and_changes_the_answer_just_bey
     answer = problem.answer(means)
     code, shares, phi, region = problem.standard
     value, lower, atom = np.empty(3), np.empty(3), np.full(3, -1, dtype=np.intp)
-    lam, work = np.empty((3, 2, 2)), np.empty(inner.work_size(2, 0))
+    lam, work = np.empty((3, 3, 2)), np.empty(inner.work_size(2, 0))
     index = -1 if answer is None else answer
     v = np.ascontiguousarray(w.T) / phi
-    solve_all(code, region, shares, index, v, problem.unit_means(means), value, lower, atom, lam, work)
+    solve_all(
+        code, region, region, shares, 0.0, index, v, problem.unit_means(means), value, lower, atom, lam, work
+    )
     # with penalties nobody can leave: the answer's own alternative does not exist
     assert np.isinf(value).tolist() == [k == answer and name.startswith("penalty") for k in range(3)]
     for k in np.flatnonzero(np.isfinite(value)):

@@ -162,12 +162,29 @@ def test_when_nobody_keeps_the_gap_the_smallest_one_is_named() -> None:
     assert "0.4 (b)" in found.why_none.words
 
 
-def test_costs_move_samples_to_cheap_cells_and_count_in_cost() -> None:
+def test_costs_move_samples_to_cheap_cells_and_are_never_mixed_up_with_samples() -> None:
     dear = np.ones((4, 2))
     dear[3, 1] = 4.0  # the cell that takes half of the samples
     base, moved = plan(stroke(), STROKE), plan(stroke(costs=dear), STROKE)
-    assert base.time_low < moved.time_low < 4 * base.time_low
+    assert base.cost is None
+    assert base.cost_at_least(0.05) is None
+    assert moved.cost is not None
+    # what no procedure can beat in samples does not depend on what they cost
+    assert (moved.time_low, moved.time_high) == (base.time_low, base.time_high)
+    assert moved.samples_at_least(0.05) == base.samples_at_least(0.05)
+    assert base.time_low < moved.cost.low <= moved.cost.high < 4 * base.time_high
+    assert moved.cost_at_least(0.05) == pytest.approx(moved.cost.low * 0.9 * math.log(19))
     assert moved.allocation[3, 1] < base.allocation[3, 1]
+    assert moved.allocation.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
+def test_the_same_price_everywhere_changes_the_bill_and_nothing_else(mode: str) -> None:
+    base, priced = plan(stroke(mode=mode), STROKE), plan(stroke(mode=mode, costs=2.5), STROKE)
+    assert (priced.time_low, priced.time_high) == (base.time_low, base.time_high)
+    assert priced.cost is not None
+    assert priced.cost.low == pytest.approx(2.5 * base.time_low, rel=1e-5)
+    np.testing.assert_allclose(priced.allocation, base.allocation, atol=2e-3)
 
 
 def test_a_soft_floor_asks_for_no_feasibility() -> None:

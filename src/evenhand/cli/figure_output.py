@@ -36,7 +36,7 @@ def draw_plan(found: Plan, path: Path) -> None:
     from evenhand.reports.figures.allocation import allocation
     from evenhand.reports.sections.common import shares, true_standings
 
-    standings = true_standings(found.problem, found.means, found.answer)
+    standings = true_standings(found.problem, found.means, found.answer, found.guardrails)
     _write(allocation(shares(found.problem, found.allocation), standings), "allocation", path)
 
 

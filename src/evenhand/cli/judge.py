@@ -35,7 +35,7 @@ if TYPE_CHECKING:
               "most delta at every sample size; no large-sample approximation.")  # fmt: skip
 @click.option("--replications", type=click.IntRange(min=0), default=RUNS, show_default=True,
               help="Simulated continuations of the data for the forecast of further samples; 0: no "
-              "forecast. The forecast assumes a flat prior on the means.")  # fmt: skip
+              "forecast. The forecast assumes Jeffreys' prior on the means.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True,
               help="Seed of the forecast; `status` and `report` use the default.")  # fmt: skip
 @click.option("-o", "--report", "page", type=click.Path(), help="Also write a report to FILE.html.")

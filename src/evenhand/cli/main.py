@@ -8,12 +8,23 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from evenhand import __version__
-from evenhand.errors import EvenhandError, IntegrityFailed, NotComputed, StorageFailed, nearest
+from evenhand.compile.cache import CacheWarning
+from evenhand.errors import (
+    CompilationFailed,
+    EvenhandError,
+    IntegrityFailed,
+    NotComputed,
+    StorageFailed,
+    nearest,
+)
 
 FAILED, BAD_INPUT, NOT_INTACT = 1, 2, 4
 
@@ -32,12 +43,13 @@ MODULES = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; print errors as one sentence on standard error."""
     try:
-        code = group.main(args=arguments, prog_name="evenhand", standalone_mode=False)
+        with _warnings_as_sentences():
+            code = group.main(args=arguments, prog_name="evenhand", standalone_mode=False)
     except click.ClickException as error:
         return _print_error(error.format_message(), BAD_INPUT)
     except IntegrityFailed as error:
         return _print_error(str(error), NOT_INTACT)
-    except (NotComputed, StorageFailed) as error:
+    except (CompilationFailed, NotComputed, StorageFailed) as error:
         return _print_error(str(error), FAILED)
     except EvenhandError as error:
         return _print_error(str(error), BAD_INPUT)
@@ -53,6 +65,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         about = "" if error.filename is None else f"{error.filename}: "
         return _print_error(f"{about}{error.strerror or error}.", FAILED)
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """Print warnings about the kernel cache as one sentence, and other warnings as Python does."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, CacheWarning):
+                _print_error(str(message), 0)
+            else:
+                shown(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 class Commands(click.Group):

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from evenhand.theory.sensitivity import Sensitivity
 
 
-MAX_NAMED = 6  # a sentence names at most this many policies and counts the rest
-
-
 @click.command("plan")
 @study_argument
 @click.option("--delta", type=float, help="Risk of a wrong answer; default: the study's.")
@@ -40,13 +37,14 @@ def plan_command(
     of samples of any procedure, the optimal allocation and the hardest comparisons.
     """
     from evenhand.study import load
-    from evenhand.theory.plan import plan, risk_in_nats
+    from evenhand.study.planned import plan_of
+    from evenhand.theory.lower_bound import risk_in_nats
 
     loaded = load(study)
     risk = loaded.procedure.delta if delta is None else delta
     risk_in_nats(risk)  # refuse an invalid risk before the slow part
     target = None if figure is None else figure_path(figure)
-    found = plan(loaded.problem, loaded.means(), gap)
+    found = plan_of(loaded, gap)
     moved = None
     if sensitivity:
         from evenhand.theory.sensitivity import sensitivity as sensitivity_of
@@ -64,26 +62,22 @@ def plan_command(
 
 
 def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, target: Path | None) -> None:
-    from evenhand.cli.terminal import console, count, heat_map, print_sentence, section
+    from evenhand.cli.terminal import console, heat_map, print_sentence, section
+    from evenhand.reports import plan_sentences
 
     out = console()
-    print_sentence(out, sentence(found))
+    print_sentence(out, plan_sentences.headline(found))
     if found.why_none is not None:
         print_sentence(out, _failing_groups(found.why_none))
         print_sentence(out, found.why_none.words)
-    least = count(found.samples_at_least(delta))
-    unit, each = ("in cost", "cost") if found.problem.costs else ("samples", "samples")
-    print_sentence(
-        out,
-        f"Any procedure with a risk of {delta:g} needs at least {least} {unit} on average "
-        f"(T*, {each} per unit of evidence, lies in [{found.time_low:.7g}, {found.time_high:.7g}]).",
-    )
-    for warning in found.warnings:
-        print_sentence(out, f"Note: {warning}", style="#E69F00")
+    for sentence in (*plan_sentences.acceptable(found), *plan_sentences.bounds(found, delta)):
+        print_sentence(out, sentence)
+    for note in (*found.warnings, *plan_sentences.suggestion(found)):
+        print_sentence(out, f"Note: {note}", style="#E69F00")
     order = (-found.problem.scores(found.means)).argsort(kind="stable")
     policies, groups = [found.problem.policies[k] for k in order], found.problem.group_names
     _print_means(out, found, order.tolist())
-    section(out, "Where samples go", heat_map(policies, groups, found.allocation[order], found.answer))
+    section(out, "Where samples go", heat_map(policies, groups, found.allocation[order], found.easiest))
     _print_binding(out, found)
     if moved is not None:
         _print_sensitivity(out, moved)
@@ -93,25 +87,17 @@ def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, tar
     print_sentence(out, f"Next: evenhand simulate {study} --replications 1000 --seed 1")
 
 
-def sentence(found: Plan) -> str:
-    """Return the result in one sentence."""
-    requirement = f"the requirement (every policy must {found.problem.constraint.describe()})"
-    if found.answer is None:
-        return f"None of the policies meets {requirement}."
-    if len(found.feasible) == 1:
-        return f"{found.answer} would be chosen: it is the only one that meets {requirement}."
-    if len(found.feasible) < len(found.problem.policies):
-        among = f"the {len(found.feasible)} that meet {requirement}"
-        return f"{found.answer} would be chosen: it has the best overall mean of {among}."
-    return f"{found.answer} would be chosen: it has the best overall mean."
-
-
 def _failing_groups(none: WhyNone) -> str:
     """Return a sentence with the group in which each policy fails most clearly."""
+    from evenhand.reports.plan_sentences import MAX_NAMED
+
     groups = {blame.group for blame in none.policies}
-    if len(groups) == 1:
+    if len(groups) == 1 and not any(blame.metric for blame in none.policies):
         return f"All fail most clearly in {groups.pop()}."
-    named = [f"{blame.policy} in {blame.group}" for blame in none.policies[:MAX_NAMED]]
+    named = [
+        f"{blame.policy} in {blame.group}" + (f" ({blame.metric})" if blame.metric else "")
+        for blame in none.policies[:MAX_NAMED]
+    ]
     more = len(none.policies) - len(named)
     return f"They fail most clearly: {', '.join(named)}{f' and {more} more' if more else ''}."
 
@@ -127,20 +113,16 @@ def _print_means(out: Console, found: Plan, order: list[int]) -> None:
         means = [f"{mean:.4g}" for mean in found.means[k]]
         rows.append([problem.policies[k], *means, f"{scores[k]:.4g}", verdict(word)])
     section(out, "Assumed means", table(["", *problem.group_names, "overall", "requirement"], rows))
+    for name, means_of_rail in found.guardrails.items():
+        lines = [[problem.policies[k], *(f"{mean:.4g}" for mean in means_of_rail[k])] for k in order]
+        section(out, f"Assumed means of {name}", table(["", *problem.group_names], lines))
 
 
 def _print_binding(out: Console, found: Plan) -> None:
     from evenhand.cli.terminal import percent, section, table
+    from evenhand.reports.plan_sentences import binding
 
-    words = {
-        "leave": "that {policy} misses its requirement in {group}",
-        "beat": "that {policy} meets its requirement and is better",
-        "enter": "that {policy} meets its requirement after all",
-    }
-    rows = [
-        [words[bound.piece].format(policy=bound.policy, group=bound.group), percent(bound.share)]
-        for bound in found.binding[:8]
-    ]
+    rows = [[binding(bound), percent(bound.share)] for bound in found.binding[:8]]
     section(out, "Hardest alternatives to rule out", table(["", "share"], rows))
 
 
@@ -159,3 +141,6 @@ def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
         section(out, "If the requirement is tighter (+) or looser (-)", table(["by", "answer", "T*"], rows))
     risks = [[f"{delta:g}", count(samples)] for delta, samples in moved.samples.items()]
     section(out, "Lower bound on samples, by risk", table(["risk", "samples"], risks))
+    if moved.costs:
+        costs = [[f"{delta:g}", count(cost)] for delta, cost in moved.costs.items()]
+        section(out, "Lower bound on cost, by risk", table(["risk", "cost"], costs))

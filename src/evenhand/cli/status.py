@@ -17,7 +17,7 @@ from evenhand.cli.options import UNDECIDED, json_option, print_json
 def status_command(journal: str, name: str | None, check: bool, as_json: bool) -> int:
     """Show the leader, what is certified, what is open and a forecast of further samples.
 
-    Only reads, so it works while another process writes. The forecast assumes a flat prior on the means.
+    Only reads, so it works while another process writes. The forecast assumes Jeffreys' prior on the means.
     """
     with opened(journal, name, write=False) as trial:
         from evenhand.verdicts.forecast import experiment_forecast

@@ -15,8 +15,6 @@ from evenhand.cli.extras import installed_extras, version_of
 from evenhand.cli.options import json_option, print_json
 
 PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
-# the entry point of compiled simulations: if it is cached, the kernels have been compiled
-ENTRY_POINT = "simulation/engine.py"
 # SQLite's WAL-reset bug exists in 3.7.0 to 3.51.2; fixed in later versions and in two older branches
 FIXED, FIXED_LINES = (3, 51, 3), {(3, 44): 6, (3, 50): 7}
 WAL_RESET = (
@@ -52,6 +50,11 @@ def examine() -> dict[str, Any]:
             f"{cache['path']} cannot be written, so every process compiles the kernels again. Set "
             "EVENHAND_CACHE to another folder."
         )
+    if cache["damaged"]:
+        notes.append(
+            f"{cache['damaged']} of the files in {cache['path']} are damaged. Their kernels are compiled "
+            "again when they are needed."
+        )
     if not sqlite["wal_reset_fixed"]:
         notes.append(WAL_RESET.format(version=sqlite["version"]))
     return {
@@ -67,16 +70,16 @@ def examine() -> dict[str, Any]:
 
 
 def kernel_cache() -> dict[str, Any]:
-    """Return the kernel cache: path, size, writable, and whether this version is compiled."""
-    import evenhand
-    from evenhand._kernel import cache_directory, fingerprint
+    """Return the kernel cache: path, size, damaged files, whether this version is compiled, writable."""
+    from evenhand.compile.cache import cache_directory, damaged_files
+    from evenhand.warm_up import are_compiled
 
     cache = cache_directory()
-    compiled = cache / fingerprint(Path(evenhand.__file__).parent / ENTRY_POINT)
     return {
         "path": str(cache),
         "bytes": sum(map(_size, cache.rglob("*"))),
-        "warm": any(compiled.rglob("*.nbc")),
+        "damaged": len(damaged_files()),
+        "warm": are_compiled(),
         "writable": _writable(cache),
     }
 
@@ -149,18 +152,20 @@ def _writable(folder: Path) -> bool:
 def warmup_command() -> None:
     """Compile and cache the kernels.
 
-    Commands compile a kernel when they first use it. This command compiles all kernels now, in a minute or
-    two; later commands load them from disk.
+    Commands compile a kernel when they first use it. This command compiles the kernels of the default
+    procedure now, for every family and every requirement; other procedures then compile only a few more.
     """
     from rich.console import Console
 
     from evenhand.cli.extras import installed_extras
-    from evenhand.warm_up import load_all_kernels, load_live_kernels
+    from evenhand.warm_up import common_problems, load_kernels, load_live_kernels
 
     started = time.perf_counter()
-    with Console(stderr=True).status("compiling"):
-        load_all_kernels()
-        if installed_extras()["live"]["installed"]:
-            load_live_kernels()
+    with Console(stderr=True).status("compiling") as line:
+        for problem in common_problems():
+            line.update(f"compiling for {problem.family.name} outcomes and {problem.constraint.kind}")
+            load_kernels(problem)
+            if installed_extras()["live"]["installed"]:
+                load_live_kernels(problem)
     click.echo(f"The kernels are compiled and cached ({time.perf_counter() - started:.1f} s).")
     click.echo("Next: evenhand plan STUDY.toml")

@@ -21,13 +21,13 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from evenhand import __version__
-from evenhand._kernel import fingerprint
+from evenhand.compile import processor
+from evenhand.compile.fingerprint import fingerprint
 from evenhand.errors import BadInput
 from evenhand.live import replay_kernels
 from evenhand.live.replay_kernels import Tally
@@ -64,34 +64,29 @@ def checked_build(build: Build) -> Build:
 
 @cache
 def _present() -> Build:
-    import llvmlite
-    import numba
-
     return {
         "evenhand": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),
         "numpy": np.__version__,
-        "numba": numba.__version__,
-        "llvmlite": llvmlite.__version__,
+        **processor.compiler_versions(),
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "c library": " ".join(platform.libc_ver()),
-        "kernels": fingerprint(Path(__file__).with_name("kernels.py")),
+        "kernels": _kernels(),
         "arithmetic": _arithmetic(),
     }
 
 
 def _processor() -> str:
     """Return what the kernels are compiled for: its name, and a digest of its features."""
-    import numba
-    from llvmlite import binding
+    features = hashlib.sha256(processor.features().encode()).hexdigest()
+    return f"{processor.name()} {features[:8]}"
 
-    try:
-        features = numba.config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
-    except RuntimeError:
-        features = ""  # not every system says
-    name = numba.config.CPU_NAME or binding.get_host_cpu_name()
-    return f"{name} {hashlib.sha256(features.encode()).hexdigest()[:8]}"
+
+def _kernels() -> str:
+    """Return a digest of the kernels that fold events, of all they call and of the compiler."""
+    roots = (replay_kernels.advance, replay_kernels.replace_outcomes)
+    return hashlib.sha256(" ".join(map(fingerprint, roots)).encode()).hexdigest()[:16]
 
 
 def _arithmetic() -> str:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
+from evenhand.model.region import PerCell
 from evenhand.procedure.decide import check, is_due, next_cell
 from evenhand.procedure.sampling.draw_cell import WRITTEN_OUT
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
@@ -51,9 +52,9 @@ class Tally(NamedTuple):
     (L, K); agnostic mode uses row 0.
     """
 
-    drawn: Array
-    expected: Array  # sum of the probabilities
-    spread: Array  # sum of p (1 - p)
+    drawn: PerCell
+    expected: PerCell  # sum of the probabilities
+    spread: PerCell  # sum of p (1 - p)
 
 
 def new_tally(spec: Spec) -> Tally:

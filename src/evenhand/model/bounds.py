@@ -22,6 +22,9 @@ class Scale(NamedTuple):
     low: float
     width: float
     domain: tuple[float, float]
+    policy_names: tuple[str, ...] = ()
+    group_names: tuple[str, ...] = ()
+    family: str = ""
 
 
 def is_number(value: object) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.compile import uncompiled
 from evenhand.errors import BadInput
 from evenhand.model import unit_families
 from evenhand.model.region import ROUNDING
@@ -52,8 +53,8 @@ class Family:
         """The smallest and largest mean (either may be infinite)."""
         code = self.code
         return (
-            self.low + self.width * float(unit_families.edge_low(code)),
-            self.low + self.width * float(unit_families.edge_high(code)),
+            self.low + self.width * uncompiled(unit_families.edge_low)(code),
+            self.low + self.width * uncompiled(unit_families.edge_high)(code),
         )
 
     def dispersion(self, policies: int, groups: int) -> Array:
@@ -81,7 +82,7 @@ class Family:
     def variance(self, mean: ArrayLike) -> Array:
         """V: the variance of one outcome whose mean is this."""
         unit = self.to_unit(mean)
-        return _each(unit_families.variance, self.code, unit) * self.width**2 * self._phi(unit)
+        return _each(uncompiled(unit_families.variance), self.code, unit) * self.width**2 * self._phi(unit)
 
     def up(self, mu: ArrayLike, s: ArrayLike) -> Array:
         """U(mu, s): solves (lam - mu) / V(lam) = s for lam >= mu."""

@@ -1,4 +1,4 @@
-"""Problem: policies, groups and their shares, outcome family, requirement, sampling mode.
+"""Problem: policies, groups and their shares, outcome family, requirement, guard-rails, sampling mode.
 
 Who is best and feasible.
 """
@@ -16,14 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput, nearest
 from evenhand.model import region as regions
-from evenhand.model.bounds import Scale
+from evenhand.model.bounds import Scale, is_whole
 from evenhand.model.families import Family
+from evenhand.model.guardrails import Guardrail, checked_guardrails
+from evenhand.model.labels import cost_table
+from evenhand.model.means import checked_guardrail_means, checked_means, refuse_negative_control
 from evenhand.model.region import Region
-from evenhand.model.requirements import Constraint, Convex, NoConstraint
+from evenhand.model.requirements import Constraint, Convex, NoConstraint, Penalty, bounds_of
+from evenhand.model.tolerance import checked_indifference, loosened, tolerance_per_group
 
 Array = NDArray[np.float64]
 
 MODES = ("active", "proportional", "agnostic")
+GOALS = ("best", "screen")
 SHARES_TOLERANCE = 1e-6
 
 
@@ -44,7 +49,11 @@ class Standard(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is asked: which policy has the best overall mean among those that meet the requirement?"""
+    """What is asked: which policy has the best overall mean among those that meet the requirement?
+
+    With the goal "screen": which policies meet it? Guard-rails are further outcomes of every sample, with
+    requirements of their own. `costs` may be given by policy, by group or K x L.
+    """
 
     policies: tuple[str, ...]
     groups: Mapping[str, float]
@@ -53,6 +62,9 @@ class Problem:
     mode: str = "active"
     arrivals: Mapping[str, float] | None = None
     costs: tuple[tuple[float, ...], ...] | None = None  # K x L, what one sample costs; all 1 where absent
+    guardrails: tuple[Guardrail, ...] = ()
+    goal: str = "best"
+    max_policies: int | None = None  # how many policies there may be once some have joined
 
     def __init__(
         self,
@@ -62,11 +74,20 @@ class Problem:
         constraint: Constraint | None = None,
         mode: str = "active",
         arrivals: Mapping[str, float] | None = None,
-        costs: ArrayLike | None = None,
+        costs: ArrayLike | Mapping[str, Any] | None = None,
         normalise: bool = False,
+        *,
+        guardrails: Sequence[Guardrail] = (),
+        goal: str = "best",
+        max_policies: int | None = None,
     ) -> None:
         put = object.__setattr__
-        put(self, "policies", _names(policies, "policies", at_least=2))
+        if goal not in GOALS:
+            raise BadInput(
+                f"goal must be one of {', '.join(GOALS)}; it is {goal!r}{nearest(str(goal), GOALS)}"
+            )
+        put(self, "goal", goal)
+        put(self, "policies", _names(policies, "policies", at_least=1 if goal == "screen" else 2))
         if NOBODY in self.policies:
             raise BadInput(f"a policy cannot be called {NOBODY!r}: answers say so where no policy is one.")
         put(self, "groups", _shares(groups, "shares", normalise))
@@ -79,7 +100,10 @@ class Problem:
         put(self, "mode", mode)
         put(self, "arrivals", None if arrivals is None else self._arrivals(arrivals, normalise))
         put(self, "costs", None if costs is None else self._costs(costs))
-        self.standard  # noqa: B018  (refuse what has no standard form now, not at first use)
+        put(self, "guardrails", checked_guardrails(guardrails))
+        put(self, "max_policies", None if max_policies is None else self._most(max_policies))
+        self._check_goal()
+        self.standards  # noqa: B018  (refuse what has no standard form now, not at first use)
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -104,46 +128,68 @@ class Problem:
         """K x L."""
         return np.ones(self.shape) if self.costs is None else np.array(self.costs)
 
-    @cached_property
+    @property
+    def control(self) -> str | None:
+        """The policy that relative floors and caps refer to, of the outcome or of a guard-rail."""
+        constraints = (self.constraint, *(rail.constraint for rail in self.guardrails))
+        named = [part.relative_to for one in constraints for part in bounds_of(one) if part.relative_to]
+        return named[0] if named else None
+
+    @property
     def standard(self) -> Standard:
-        """The problem in unit scale."""
-        k, l = self.shape
-        scale = Scale(k, l, self.shares, self.family.low, self.family.width, self.family.domain)
-        phi = np.ascontiguousarray(self.family.dispersion(k, l).T)
-        resolution = np.ascontiguousarray(self.family.resolution(k, l).T)
-        region = self.constraint.region(scale)._replace(resolution=resolution)
-        return Standard(self.family.code, self.shares, phi, region)
+        """The outcome and its requirement in unit scale."""
+        return self.standards[0]
+
+    @cached_property
+    def standards(self) -> tuple[Standard, ...]:
+        """The outcome and its requirement in unit scale, then those of each guard-rail."""
+        found = [self._standard(self.family, self.constraint)]
+        for rail in self.guardrails:
+            try:
+                found.append(self._standard(rail.family, rail.constraint))
+            except BadInput as error:
+                raise BadInput(f"guard-rail {rail.name!r}: {error}") from None
+        if len({one.region.control for one in found} - {-1}) > 1:
+            raise BadInput(
+                "floors and caps relative to a policy must name the same one everywhere, guard-rails "
+                "included; these name two."
+            )
+        return tuple(found)
+
+    def loosened(self, tolerance: Any) -> Region:
+        """The outcome's region with its floors lowered and its caps raised by a tolerance, per group."""
+        region = self.standard.region
+        slack = tolerance_per_group(tolerance, self.constraint, region, self.group_names)
+        if slack.any() and self.goal == "screen":
+            raise BadInput('tolerance belongs to goal = "best"; the goal is to screen.')
+        return loosened(region, slack / self.family.width)
+
+    def check_indifference(self, indifference: Any) -> float:
+        """How far below the best an answer may be, in the outcome's units."""
+        found = checked_indifference(indifference)
+        if found > 0 and self.goal == "screen":
+            raise BadInput('indifference belongs to goal = "best"; the goal is to screen.')
+        return found
 
     def unit_means(self, means: ArrayLike) -> Array:
         """Means K x L, checked, as an (L, K) array in unit scale."""
         return np.ascontiguousarray(self.family.to_unit(self.check_means(means)).T)
 
-    def check_means(self, means: ArrayLike) -> Array:
-        """Means as a K x L array of finite numbers inside the family's domain."""
-        try:
-            table = np.asarray(means, dtype=float)
-        except (TypeError, ValueError):
-            raise BadInput(
-                f"means must be a table of numbers, a row per policy; they are {means!r}."
-            ) from None
-        if table.shape != self.shape:
-            came = " x ".join(map(str, table.shape)) or "one number"
-            wanted = f"{self.shape[0]} x {self.shape[1]}"
-            raise BadInput(
-                f"means must have a row per policy and a column per group, {wanted}; they are {came}."
-            )
-        low, high = self.family.domain
-        bad = ~np.isfinite(table) | (table < low) | (table > high)
-        if self.family.open_below:
-            bad |= table == low
-        if np.any(bad):
-            k, l = (int(i[0]) for i in np.nonzero(bad))
-            domain = _interval(low, high, self.family.open_below)
-            raise BadInput(
-                f"means must lie in the domain of the {self.family.name} family, {domain}; "
-                f"{self.policies[k]!r} in {self.group_names[l]!r} has {table[k, l]:g}."
-            )
-        return table
+    def check_means(self, means: ArrayLike | Mapping[str, Any]) -> Array:
+        """Means, by position or by name, as a K x L array of finite numbers inside the family's domain."""
+        return checked_means(means, self.family, self.policies, self.group_names)
+
+    def check_guardrail_means(self, means: Mapping[str, Any] | None) -> tuple[Array, ...]:
+        """The means of every guard-rail, K x L each, in the order of the guard-rails."""
+        return checked_guardrail_means(means, self.guardrails, self.policies, self.group_names)
+
+    def check_truth(self, means: Any, guardrails: Mapping[str, Any] | None = None) -> tuple[Array, ...]:
+        """The means of the outcome and of every guard-rail, K x L each; no ratio to a negative mean."""
+        tables = (self.check_means(means), *self.check_guardrail_means(guardrails))
+        constraints = (self.constraint, *(rail.constraint for rail in self.guardrails))
+        for constraint, table in zip(constraints, tables, strict=True):
+            refuse_negative_control(constraint, table, self.policies, self.group_names)
+        return tables
 
     def scores(self, means: ArrayLike) -> Array:
         """What policies are ranked by: overall means, less any penalties. eq:linear_relaxed."""
@@ -155,20 +201,29 @@ class Problem:
             overall = overall + (self.shares * region.gamma * np.minimum(table - floor, 0.0)).sum(axis=1)
         return np.asarray(overall)
 
-    def feasible(self, means: ArrayLike) -> NDArray[np.bool_]:
-        """Which policies meet the requirement at these means. def:feasible."""
+    def feasible(self, means: ArrayLike, guardrails: Mapping[str, Any] | None = None) -> NDArray[np.bool_]:
+        """Which policies meet the requirement, and that of every guard-rail, at these means. def:feasible."""
         table = np.asarray(means, dtype=float)
+        kept = self._kept(self.check_guardrail_means(guardrails))
         if isinstance(self.constraint, Convex):
             contains = self.constraint.contains
-            return np.array([bool(contains(row)) for row in table])
+            return np.array([bool(contains(row)) for row in table]) & kept
         unit = np.ascontiguousarray(self.family.to_unit(table).T)
         region = self.standard.region
-        return np.array([bool(regions.inside(region, k, unit)) for k in range(self.shape[0])])
+        return np.array([bool(regions.inside(region, k, unit)) for k in range(self.shape[0])]) & kept
 
-    def answer(self, means: ArrayLike) -> int | None:
+    def _kept(self, guardrails: tuple[Array, ...]) -> NDArray[np.bool_]:
+        """Which policies keep within every guard-rail at these means."""
+        kept = np.ones(self.shape[0], dtype=bool)
+        for rail, standard, table in zip(self.guardrails, self.standards[1:], guardrails, strict=True):
+            unit = np.ascontiguousarray(rail.family.to_unit(table).T)
+            kept &= [bool(regions.inside(standard.region, k, unit)) for k in range(self.shape[0])]
+        return kept
+
+    def answer(self, means: ArrayLike, guardrails: Mapping[str, Any] | None = None) -> int | None:
         """The best feasible policy, the first on ties; None where none is. def:goal, eq:relaxed_goal."""
         table = self.check_means(means)
-        feasible = self.feasible(table)
+        feasible = self.feasible(table, guardrails)
         if not feasible.any():
             return None
         return int(np.argmax(np.where(feasible, self.scores(table), -np.inf)))
@@ -191,14 +246,46 @@ class Problem:
             raise BadInput(NEVER_ARRIVES)
         return {name: shares[name] for name in self.groups}
 
-    def _costs(self, costs: ArrayLike) -> tuple[tuple[float, ...], ...]:
-        table = np.asarray(costs, dtype=float)
-        if table.shape != self.shape or not np.all(np.isfinite(table)) or not np.all(table > 0):
+    def _costs(self, costs: ArrayLike | Mapping[str, Any]) -> tuple[tuple[float, ...], ...]:
+        return tuple(map(tuple, cost_table(costs, self.policies, self.group_names).tolist()))
+
+    def _check_goal(self) -> None:
+        """Refuse screening without a requirement, or by one that no kernel knows."""
+        if self.goal == "screen" and isinstance(self.constraint, Penalty):
+            raise BadInput("a penalty keeps no policy out, so there is nothing to screen by; use floors.")
+        if self.goal == "screen" and isinstance(self.constraint, Convex):
             raise BadInput(
-                f"costs must be positive numbers, a row per policy, {self.shape[0]} x {self.shape[1]}; "
-                f"they are {costs!r}."
+                'goal = "screen" needs a requirement that the kernels know, not a convex set of your own; '
+                "write it as a polyhedron, dispersion or 'all' of these."
             )
-        return tuple(map(tuple, table.tolist()))
+        if self.goal == "screen" and isinstance(self.constraint, NoConstraint) and not self.guardrails:
+            raise BadInput('goal = "screen" needs a requirement to screen by; the problem has none.')
+
+    def _most(self, most: Any) -> int:
+        if not is_whole(most) or most < len(self.policies):
+            raise BadInput(
+                f"max_policies must be a whole number, at least the {len(self.policies)} policies there are; "
+                f"it is {most!r}."
+            )
+        return int(most)
+
+    def _standard(self, family: Family, constraint: Constraint) -> Standard:
+        k, l = self.shape
+        scale = Scale(
+            k,
+            l,
+            self.shares,
+            family.low,
+            family.width,
+            family.domain,
+            self.policies,
+            self.group_names,
+            family.name,
+        )
+        phi = np.ascontiguousarray(family.dispersion(k, l).T)
+        resolution = np.ascontiguousarray(family.resolution(k, l).T)
+        region = constraint.region(scale)._replace(resolution=resolution)
+        return Standard(family.code, self.shares, phi, region)
 
 
 def _names(names: Sequence[str], what: str, at_least: int) -> tuple[str, ...]:
@@ -249,9 +336,3 @@ def _find(name: str, names: Sequence[str], what: str) -> int:
     if name not in names:
         raise BadInput(f"there is no {what} {name!r}{nearest(str(name), names)}")
     return list(names).index(name)
-
-
-def _interval(low: float, high: float, open_below: bool) -> str:
-    left = "(-inf" if math.isinf(low) else f"{'(' if open_below else '['}{low:g}"
-    right = "inf)" if math.isinf(high) else f"{high:g}]"
-    return f"{left}, {right}"

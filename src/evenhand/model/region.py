@@ -2,7 +2,8 @@
 compile once.
 
 A policy meets its requirement when its vector of group means lies in the region. Bounds differ by policy
-where the user gave a K x L table; everything else is shared. Arrays that reach kernels are laid out (L, K):
+where the user gave a K x L table, and move with the control's means where they are relative to it;
+everything else is shared. Arrays that reach kernels are laid out (L, K):
 groups first, policies innermost.
 
 Several regions at once as one: a set of rows, at most one quadratic and at most one quota.
@@ -12,16 +13,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import Axes, Static, kernel
 from evenhand.errors import BadInput
 from evenhand.model.bounds import Scale
 
 Array = NDArray[np.float64]
+# a number for each cell, policy or group
+PerCell = Annotated[Array, Axes("L", "K")]
+PerPolicy = Annotated[Array, Axes("K")]
+PerGroup = Annotated[Array, Axes("L")]
 
 BOX = 0  # lo <= m <= hi, cell by cell: none, floors, caps
 SPREAD = 1  # m_l >= rho m_l' - slack for every pair: gap (rho = 1), ratio
@@ -30,6 +35,7 @@ DISPERSION = 3  # m' quad m <= limit
 CONVEX = 4  # rows m >= rhs, and m' quad m <= limit, and the quota: an intersection of any of these
 PENALTY = 5  # everyone is feasible; falling short of `lo` costs gamma per unit of shortfall
 CUSTOM = 6  # a convex set only Python knows; kernels refuse it
+RELATIVE = 7  # the box of lo and hi, and bounds that move with the means of a control policy
 
 # two numbers are equal up to rounding when they differ by less than this part of what was added up to them
 ROUNDING = 1e-12
@@ -40,18 +46,26 @@ FAR = 1024.0
 class Region(NamedTuple):
     """One requirement for all policies, in unit scale."""
 
-    kind: int
-    lo: Array  # (L, K) floors, -inf where there is none
-    hi: Array  # (L, K) caps, +inf where there is none
+    kind: Static[int]
+    lo: PerCell  # (L, K) floors, -inf where there is none
+    hi: PerCell  # (L, K) caps, +inf where there is none
     rho: float
     slack: float
-    need: int
-    quad: Array  # (L, L); its rows sum to 0, so that shifting all means by the same changes nothing
+    need: Static[int]
+    # (L, L); its rows sum to 0, so that shifting all means by the same changes nothing
+    quad: Annotated[Array, Axes("L", "L")]
     limit: float  # +inf where there is no quadratic
-    rows: Array  # (m, L)
-    rhs: Array  # (m, K)
-    gamma: Array  # (L,)
-    resolution: Array  # (L, K) what two means may differ by through rounding, however small they are
+    rows: Annotated[Array, Axes("rows", "L")]  # (m, L)
+    rhs: Annotated[Array, Axes("rows", "K")]  # (m, K)
+    gamma: PerGroup  # (L,)
+    control: int  # the policy that relative bounds refer to; -1 where there are none
+    # every policy but the control has floor_ratio c - floor_margin <= m <= cap_ratio c + cap_margin, c the
+    # control's mean
+    floor_ratio: PerGroup  # (L,)
+    floor_margin: PerGroup  # (L,) +inf where there is no relative floor
+    cap_ratio: PerGroup  # (L,)
+    cap_margin: PerGroup  # (L,) +inf where there is no relative cap
+    resolution: PerCell  # (L, K) what two means may differ by through rounding, however small they are
 
 
 def region(kind: int, groups: int, policies: int, **parts: object) -> Region:
@@ -67,10 +81,26 @@ def region(kind: int, groups: int, policies: int, **parts: object) -> Region:
         "rows": np.zeros((0, groups)),
         "rhs": np.zeros((0, policies)),
         "gamma": np.zeros(groups),
+        "control": -1,
+        "floor_ratio": np.ones(groups),
+        "floor_margin": np.full(groups, math.inf),
+        "cap_ratio": np.ones(groups),
+        "cap_margin": np.full(groups, math.inf),
         "resolution": np.zeros((groups, policies)),
     }
     blank.update(parts)
     return Region(kind, **blank)  # type: ignore[arg-type]
+
+
+def bounds_at(r: Region, mean: Array) -> tuple[Array, Array]:
+    """Floors and caps (L, K) in unit scale, those relative to the control at its means; `mean` is (L, K)."""
+    lo, hi = r.lo.copy(), r.hi.copy()
+    if r.control >= 0:
+        others = np.arange(mean.shape[1]) != r.control
+        control = mean[:, r.control]
+        lo[:, others] = np.maximum(lo, (r.floor_ratio * control - r.floor_margin)[:, None])[:, others]
+        hi[:, others] = np.minimum(hi, (r.cap_ratio * control + r.cap_margin)[:, None])[:, others]
+    return lo, hi
 
 
 @kernel
@@ -83,11 +113,13 @@ def margin(r: Region, k: int, mean: Array) -> float:
     worst = math.inf
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
         worst = _quota_margin(r, k, mean)
-    elif r.kind == BOX:
+    elif r.kind in (BOX, RELATIVE):
         for g in range(groups):
             worst = min(worst, _above_floor(r, k, g, mean[g, k]), _below_cap(r, k, g, mean[g, k]))
     elif r.kind == SPREAD:
         worst = _spread_margin(r, k, mean)
+    if r.kind == RELATIVE and k != r.control:
+        worst = min(worst, _relative_margin(r, k, mean))
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
         spread, size = quadratic(r, k, mean)
         worst = min(worst, distance(r.limit - spread, r.limit + size, 0.0))
@@ -150,6 +182,25 @@ def _above_floor(r: Region, k: int, g: int, mean: float) -> float:
 @kernel
 def _below_cap(r: Region, k: int, g: int, mean: float) -> float:
     return distance(r.hi[g, k] - mean, abs(mean) + abs(r.hi[g, k]), r.resolution[g, k])
+
+
+@kernel
+def _relative_margin(r: Region, k: int, mean: Array) -> float:
+    """The least distance of policy k's means to the bounds that move with the control's."""
+    worst = math.inf
+    for g in range(mean.shape[0]):
+        own, floor, cap = (
+            mean[g, k],
+            r.floor_ratio[g] * mean[g, r.control],
+            r.cap_ratio[g] * mean[g, r.control],
+        )
+        blur = r.resolution[g, k] + r.floor_ratio[g] * r.resolution[g, r.control]
+        size = abs(own) + abs(floor) + abs(r.floor_margin[g])
+        worst = min(worst, distance(own - floor + r.floor_margin[g], size, blur))
+        blur = r.resolution[g, k] + r.cap_ratio[g] * r.resolution[g, r.control]
+        size = abs(own) + abs(cap) + abs(r.cap_margin[g])
+        worst = min(worst, distance(cap + r.cap_margin[g] - own, size, blur))
+    return worst
 
 
 @kernel

@@ -3,7 +3,7 @@ convex set.
 
 Each noun checks its own numbers when made, and turns itself into a `Region` in unit scale when a problem
 asks: the problem knows K, L, the shares and the family's scale. Bounds may be one number, one per group, or K
-x L.
+x L; floors and caps may also be relative to a control policy.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
 from evenhand.model import region as regions
+from evenhand.model import relative
 from evenhand.model.bounds import (
     Scale,
     check_positive,
@@ -63,37 +64,59 @@ class NoConstraint(Constraint):
 
 @dataclass(frozen=True)
 class Floors(Constraint):
-    """Every group's mean is at least this."""
+    """Every group's mean is at least this; or, relative to a control, its mean times ratio less margin.
 
-    at_least: Any
+    The control is exempt from the bound that is relative to it.
+    """
+
+    at_least: Any = None
+    relative_to: str | None = field(default=None, kw_only=True)
+    margin: Any = field(default=None, kw_only=True)
+    ratio: Any = field(default=None, kw_only=True)
     kind: ClassVar[str] = "floors"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "at_least", checked_bounds(self.at_least, "at_least"))
+        given = (self.at_least, self.relative_to, self.margin, self.ratio)
+        _put(self, ("at_least", "margin", "ratio"), relative.checked(self.kind, "at_least", *given))
 
     def region(self, scale: Scale) -> Region:
+        if self.relative_to is not None:
+            return relative.region(self.relative_to, self.margin, self.ratio, 1.0, scale)
         lo = per_cell(self.at_least, "floor", scale)
         return regions.region(regions.BOX, scale.groups, scale.policies, lo=lo)
 
     def describe(self) -> str:
+        if self.relative_to is not None:
+            return relative.describe_floors(self.relative_to, self.margin, self.ratio)
         return f"reach {in_words(self.at_least)} in every group"
 
 
 @dataclass(frozen=True)
 class Caps(Constraint):
-    """Every group's mean is at most this."""
+    """Every group's mean is at most this; or, relative to a control, its mean times ratio plus margin.
 
-    at_most: Any
+    The control is exempt from the bound that is relative to it.
+    """
+
+    at_most: Any = None
+    relative_to: str | None = field(default=None, kw_only=True)
+    margin: Any = field(default=None, kw_only=True)
+    ratio: Any = field(default=None, kw_only=True)
     kind: ClassVar[str] = "caps"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "at_most", checked_bounds(self.at_most, "at_most"))
+        given = (self.at_most, self.relative_to, self.margin, self.ratio)
+        _put(self, ("at_most", "margin", "ratio"), relative.checked(self.kind, "at_most", *given))
 
     def region(self, scale: Scale) -> Region:
+        if self.relative_to is not None:
+            return relative.region(self.relative_to, self.margin, self.ratio, -1.0, scale)
         hi = per_cell(self.at_most, "cap", scale)
         return regions.region(regions.BOX, scale.groups, scale.policies, hi=hi)
 
     def describe(self) -> str:
+        if self.relative_to is not None:
+            return relative.describe_caps(self.relative_to, self.margin, self.ratio)
         return f"stay at or below {in_words(self.at_most)} in every group"
 
 
@@ -268,11 +291,19 @@ class All(Constraint):
     def region(self, scale: Scale) -> Region:
         parts = [part.region(scale) for part in self._flat()]
         boxes = [p for p in parts if p.kind == regions.BOX]
-        others = [p for p in parts if p.kind != regions.BOX]
+        others = [p for p in parts if p.kind not in (regions.BOX, regions.RELATIVE)]
+        moving = [p for p in parts if p.kind == regions.RELATIVE]
+        if moving and others:
+            raise BadInput(
+                "floors and caps relative to a policy can be joined with floors and caps only; "
+                "'all' has others too."
+            )
         lo = np.max([b.lo for b in boxes], axis=0) if boxes else None
         hi = np.min([b.hi for b in boxes], axis=0) if boxes else None
         if lo is not None and hi is not None and np.any(lo >= hi):
             raise BadInput("the floors must lie below the caps in every cell; somewhere they do not.")
+        if moving:
+            return relative.joined(moving, lo, hi, scale)
         if not others and boxes:
             return regions.region(regions.BOX, scale.groups, scale.policies, lo=lo, hi=hi)
         if len(others) == 1 and not boxes:
@@ -340,6 +371,21 @@ class Convex(Constraint):
 
     def describe(self) -> str:
         return self.words
+
+
+def _put(noun: Constraint, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+    """Set the fields of a frozen noun while it is being made."""
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(noun, name, value)
+
+
+def bounds_of(constraint: Constraint) -> Iterator[Floors | Caps]:
+    """The floors and caps that a requirement is made of, those within 'all' one by one."""
+    if isinstance(constraint, (Floors, Caps)):
+        yield constraint
+    elif isinstance(constraint, All):
+        for part in constraint.of:
+            yield from bounds_of(part)
 
 
 CONSTRAINTS: dict[str, type[Constraint]] = {

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 
 GAUSSIAN, BERNOULLI, POISSON, EXPONENTIAL = 0, 1, 2, 3
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.likelihood_bounds import OWNER, at_least, begin, remember
-from evenhand.procedure.log_space import NOT_COMPUTED
+from evenhand.procedure.log_space import NOT_COMPUTED, add
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
@@ -28,7 +26,7 @@ from evenhand.theory.beat_bulk import beat_all, beat_some
 MANY = 256
 
 
-@kernel(apart=True)
+@kernel
 def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     """eq:stopping_statistics: the smallest generalised likelihood ratio, and the alternative it is of."""
     policies = spec.phi.shape[1]
@@ -39,7 +37,7 @@ def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, i
         value, piece = _weakest_rival(spec, work, leader)
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
-            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch
+            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         if lower < value:
             value, piece = lower, policies + which
@@ -92,7 +90,7 @@ def _least(work: Work, leader: int) -> tuple[float, int]:
     return value, piece
 
 
-@kernel(apart=True)
+@kernel
 def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
     """Bring all of work.glr up to date, solving only the pieces whose policies were touched."""
     policies = spec.phi.shape[1]
@@ -106,12 +104,14 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
             spec.code,
             spec.region,
             spec.shares,
+            spec.indifference,
             leader,
             work.v,
             work.mean,
             work.glr,
             work.lam_i,
             work.lam_k,
+            work.lam_0,
             work.scratch,
         )
         for k in range(policies):
@@ -126,12 +126,15 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
 @kernel
 def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
     if leader == NONE:
-        _, work.glr[k] = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        _, work.glr[k] = inner.enter(
+            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
         return
     beat_some(
         spec.code,
         spec.region,
         spec.shares,
+        spec.indifference,
         leader,
         k,
         k + 1,
@@ -140,11 +143,12 @@ def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
         work.glr,
         work.lam_i,
         work.lam_k,
+        work.lam_0,
         work.scratch,
     )
 
 
-@kernel(apart=True)
+@kernel
 def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """The smallest certified evidence (ln e-value) over the pieces, and which piece it is.
 
@@ -182,7 +186,7 @@ def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int,
     found = failing(spec, state, work, k)
     if leader != NONE and found <= enough:
         ahead = ahead_of(spec, state, work, leader, k, enough)
-        both = float(np.logaddexp(ahead, found))
+        both = add(ahead, found)
         unknown = min(ahead, found) == NOT_COMPUTED and not both >= certified.threshold(spec)
         found = NOT_COMPUTED if unknown else both
     work.against[k] = found
@@ -213,7 +217,7 @@ def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: 
     return work.ahead[k]
 
 
-@kernel(apart=True)
+@kernel
 def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """The certified evidence of the piece that is weakest by likelihood: never below the weakest."""
     policies = spec.phi.shape[1]
@@ -224,7 +228,7 @@ def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) ->
     return met, policies + which
 
 
-@kernel(apart=True)
+@kernel
 def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
     """The piece whose likelihood ratio exceeds its threshold least: the ratio, the threshold, and which."""
     policies = spec.phi.shape[1]
@@ -237,7 +241,7 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
                 value, needed, piece = work.glr[k], mine, k
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
-            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch
+            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         mine = kaufmann_koolen.piece_threshold(spec, state, leader, NONE)
         if lower - mine < value - needed:
@@ -258,19 +262,21 @@ def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
             spec.code,
             spec.region,
             spec.shares,
+            spec.indifference,
             leader,
             piece,
             work.v,
             work.mean,
             work.lam_i,
             work.lam_k,
+            work.lam_0,
             work.scratch,
         )
         _masses(spec, work, leader, work.lam_i)
         _masses(spec, work, piece, work.lam_k)
         return leader, piece
     if leader == NONE:
-        inner.enter(spec.code, spec.region, piece, work.v, work.mean, work.lam_k, work.scratch)
+        inner.enter(spec.code, spec.region, piece, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _masses(spec, work, piece, work.lam_k)
         return piece, NONE
     if spec.region.kind == BOX:
@@ -278,7 +284,7 @@ def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
         g = (piece - policies) % spec.phi.shape[0]
         work.lam_k[g] = 1.0
         return leader, NONE
-    inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch)
+    inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
     _masses(spec, work, leader, work.lam_k)
     return leader, NONE
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.alternatives import (
     MANY,
     evidence_of_a_weak_one,
@@ -175,7 +175,7 @@ def is_due(spec: Spec, state: State) -> bool:
     return told >= 0 and (told % spec.batch == 0 or state.clock[TOLD] >= spec.cap)
 
 
-@kernel(apart=True)
+@kernel
 def check(spec: Spec, state: State, work: Work) -> None:
     """Look at the stopping rule on what has been told, and write down evidence, what is needed, and the
     decision if there is one.

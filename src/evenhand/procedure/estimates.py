@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import margin
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
 from evenhand.procedure.likelihood_bounds import OWNER, sink

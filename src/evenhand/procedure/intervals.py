@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY, QUOTA
 from evenhand.model.unit_families import GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.estimates import dispersion, pooled_variance, variance
@@ -40,7 +40,7 @@ WORDS = ("undecided", "met", "failed")
 HALVINGS = 200  # enough to reach neighbouring numbers
 
 
-@kernel(apart=True)
+@kernel
 def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
     """Does policy k meet its whole requirement? `work` holds up-to-date estimates (`estimates.refresh`).
 
@@ -60,9 +60,11 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
             return MET
         return NOT_KNOWN if min(fails, met) == NOT_COMPUTED else UNDECIDED
     if work.margin[k] >= 0.0:
-        _, lower, _ = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+        _, lower, _ = inner.leave(
+            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
         return MET if lower >= _likelihood_level(spec, state, k, True) else UNDECIDED
-    _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+    _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
     return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
 
 
@@ -93,14 +95,14 @@ def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:
     return cells, policies
 
 
-@kernel(apart=True)
+@kernel
 def judge_every_policy(spec: Spec, state: State, work: Work, verdict: Ints) -> None:
     """`policy_verdict` of all policies, (K,)."""
     for k in range(spec.phi.shape[1]):
         verdict[k] = policy_verdict(spec, state, work, k)
 
 
-@kernel(apart=True)
+@kernel
 def judge_every_cell(spec: Spec, state: State, verdict: Ints) -> None:
     """`cell_verdict` of all cells, (L, K)."""
     for g in range(spec.phi.shape[0]):
@@ -108,7 +110,7 @@ def judge_every_cell(spec: Spec, state: State, verdict: Ints) -> None:
             verdict[g, k] = cell_verdict(spec, state, g, k)
 
 
-@kernel(apart=True)
+@kernel
 def every_interval(spec: Spec, state: State, low: Array, high: Array) -> None:
     """`cell_interval` of all cells, each (L, K)."""
     for g in range(spec.phi.shape[0]):
@@ -116,7 +118,7 @@ def every_interval(spec: Spec, state: State, low: Array, high: Array) -> None:
             low[g, k], high[g, k] = cell_interval(spec, state, g, k)
 
 
-@kernel(apart=True)
+@kernel
 def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
     """One cell against its own floor and cap; where it has neither, there is nothing to miss."""
     floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
@@ -133,7 +135,7 @@ def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
     return MET if met else UNDECIDED
 
 
-@kernel(apart=True)
+@kernel
 def cell_interval(spec: Spec, state: State, g: int, k: int) -> tuple[float, float]:
     """The means of one cell that the data do not exclude, in unit scale; an end may be infinite."""
     floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
@@ -145,7 +147,7 @@ def cell_interval(spec: Spec, state: State, g: int, k: int) -> tuple[float, floa
     return _end(spec, state, g, k, low, 1.0), _end(spec, state, g, k, high, -1.0)
 
 
-@kernel(apart=True)
+@kernel
 def against(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
     """The rule's evidence of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
     n = state.n[g, k]
@@ -167,7 +169,7 @@ def _dispersion(spec: Spec, state: State, g: int, k: int) -> float:
     return dispersion(spec, state, pooled_variance(state) if lacking else 1.0, g, k)
 
 
-@kernel(apart=True)
+@kernel
 def cell_level(spec: Spec, state: State, g: int, k: int) -> float:
     """What the evidence of one cell must reach under the study's stopping rule."""
     if spec.stopping in (CERTIFIED, BUDGET):

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.state import NONE, Work
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 
 # the log of no evidence at all: finite, so that it can be shown, and lost beside anything it is added to
 NOTHING = -700.0

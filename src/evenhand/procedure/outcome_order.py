@@ -15,14 +15,15 @@ exchanged. The first finds small cells that are sorted, the second large ones th
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import Axes, kernel
 from evenhand.errors import BadInput
 from evenhand.model.problem import Problem
+from evenhand.model.region import PerCell
 from evenhand.procedure.spec import Procedure
 
 Array = NDArray[np.float64]
@@ -39,10 +40,10 @@ OUTCOMES, UP, DOWN, RISES, FALLS = 0, 1, 2, 3, 5
 class Order(NamedTuple):
     """What was seen of the order of the outcomes in each cell, (L, K)."""
 
-    last: Array  # the latest outcome
-    run: Ints  # how many outcomes in a row have been equal to it
-    ties: Array  # sum of ln(length!) over the runs of equal outcomes before this one
-    counts: Ints  # (7, L, K): OUTCOMES, UP, DOWN, RISES (2), FALLS (2)
+    last: PerCell  # the latest outcome
+    run: Annotated[Ints, Axes("L", "K")]  # how many outcomes in a row have been equal to it
+    ties: PerCell  # sum of ln(length!) over the runs of equal outcomes before this one
+    counts: Annotated[Ints, Axes(7, "L", "K")]  # OUTCOMES, UP, DOWN, RISES (2), FALLS (2)
 
 
 def depends_on_order(problem: Problem, procedure: Procedure) -> bool:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel, uncompiled
 from evenhand.model.region import BOX, ROUNDING, inside
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.estimates import dispersion
@@ -25,10 +25,10 @@ FIRST_BLOCK = 8
 # a word's highest bits say below which normal it will be turned
 CLASS_BITS = np.uint64(24)
 HOPELESS = 1e300  # taken off the score of a draw that must miss a floor
-HIGHEST = np.array([normal.py_func((c << 24) | 0xFFFFFF) for c in range(256)])  # type: ignore[attr-defined]
+HIGHEST = np.array([uncompiled(normal)(np.uint64((c << 24) | 0xFFFFFF)) for c in range(256)])
 
 
-@kernel(apart=True)
+@kernel
 def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int) -> int:
     """Draw means from the posterior and say who leads by them."""
     policies = spec.phi.shape[1]

@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 
 OUTCOMES, DECISIONS, ARRIVALS, DELAYS, SCENARIOS = range(5)
 
@@ -79,7 +79,7 @@ def four_normals(seed: int, a: int, b: int, c: int, d: int) -> tuple[float, floa
 
 
 @kernel
-def normal(word: int | np.uint64) -> float:
+def normal(word: np.uint64) -> float:
     """The standard normal at a 32-bit word's place among all words: increasing in the word.
 
     By the polynomials of Giles (2010) for the inverse error function: within 2e-6 up to five standard

@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.compile import Static
 from evenhand.errors import BadInput, nearest
 from evenhand.model.families import GaussianUnknown
+from evenhand.model.labels import written
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
-from evenhand.model.region import CUSTOM, Region
+from evenhand.model.region import CUSTOM, RELATIVE, PerCell, PerGroup, Region
+from evenhand.model.tolerance import checked_indifference, checked_tolerance
 
 Array = NDArray[np.float64]
 
@@ -99,6 +102,8 @@ class Procedure:
     max_samples: int = 1_000_000
     leader: float = 0.5  # with this chance the leader is drawn from the posterior (ts-ids, top-two)
     tracking: str = "d"  # "c" or "d": how exact-tracking follows the weights
+    indifference: float = 0.0  # within this of the best is good enough
+    tolerance: Any = 0.0  # so far outside its own floors and caps an answer may be; or one per group
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampling, TrackAndStop):
@@ -112,6 +117,8 @@ class Procedure:
         if not _finite(self.leader) or not 0 <= self.leader <= 1:
             raise BadInput(f"leader must be a number between 0 and 1; it is {self.leader!r}.")
         _known(self.tracking, ("c", "d"), "tracking")
+        object.__setattr__(self, "indifference", checked_indifference(self.indifference))
+        object.__setattr__(self, "tolerance", checked_tolerance(self.tolerance))
 
     @property
     def sampling_name(self) -> str:
@@ -143,6 +150,8 @@ class Procedure:
             "diminishing",
             "leader",
             "tracking",
+            "indifference",
+            "tolerance",
         )
         for key in table:
             if key not in known:
@@ -177,21 +186,26 @@ class Procedure:
             table["stopping"] = {"calibrated": self.stopping.threshold}
         for key in ("delta", "initial", "batch", "max_samples", "leader", "tracking"):
             table[key] = getattr(self, key)
+        # what was added to the format later is written only where it says something: older hashes stay
+        if self.indifference:
+            table["indifference"] = self.indifference
+        if self.tolerance:
+            table["tolerance"] = written(self.tolerance)
         return table
 
 
 class Spec(NamedTuple):
     """Problem and procedure as the kernels see them. Arrays are (L, K), in unit scale."""
 
-    code: int
-    shares: Array  # (L,)
-    phi: Array  # (L, K); all ones where the variance is unknown
+    code: Static[int]
+    shares: PerGroup  # (L,)
+    phi: PerCell  # (L, K); all ones where the variance is unknown
     region: Region
-    mode: int
-    arrivals: Array  # (L,)
-    unknown_variance: bool
-    sampling: int
-    stopping: int
+    mode: Static[int]
+    arrivals: PerGroup  # (L,)
+    unknown_variance: Static[bool]
+    sampling: Static[int]
+    stopping: Static[int]
     delta: float
     initial: int
     batch: int
@@ -200,10 +214,11 @@ class Spec(NamedTuple):
     leader: float  # chance that the leader is drawn from the posterior
     step: float
     steps: int
-    diminishing: bool
-    c_tracking: bool
-    weights: Array  # (L, K) allocation to follow (oracle), else zeros
-    evidence: int  # version of the bounds: FIRST_EVIDENCE where an experiment was begun with those
+    diminishing: Static[bool]
+    c_tracking: Static[bool]
+    weights: PerCell  # (L, K) allocation to follow (oracle), else zeros
+    evidence: Static[int]  # version of the bounds: FIRST_EVIDENCE where an experiment was begun with those
+    indifference: float  # by how much a rival must be ahead to count, in unit scale
 
 
 def is_unproven(problem: Problem, procedure: Procedure) -> bool:
@@ -226,6 +241,7 @@ def compile_spec(
 
     `recorded`: of an experiment that was begun with them, so that its log can be read whatever they prove.
     """
+    _refuse_what_can_only_be_planned(problem, procedure)
     if is_unproven(problem, procedure) and not recorded:
         raise BadInput(UNPROVEN)
     standard = problem.standard
@@ -264,7 +280,26 @@ def compile_spec(
         c_tracking=procedure.tracking == "c",
         weights=follow,
         evidence=EVIDENCE_VERSION,
+        indifference=procedure.indifference / problem.family.width,
     )
+
+
+def _refuse_what_can_only_be_planned(problem: Problem, procedure: Procedure) -> None:
+    """Refuse the parts of the wider question that no procedure answers so far; plans know them all.
+
+    Whoever teaches the procedures one of these removes its line here; with the last the function goes.
+    """
+    only_planned = {
+        "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
+        "guard-rails": bool(problem.guardrails),
+        'goal = "screen"': problem.goal == "screen",
+        "an indifference": procedure.indifference > 0,
+        "a tolerance": bool(procedure.tolerance),
+        "max_policies": problem.max_policies is not None,
+    }
+    for what, asked in only_planned.items():
+        if asked:
+            raise BadInput(f"{what} can be planned but not yet simulated, run or judged.")
 
 
 def _stopping(table: Mapping[str, Any]) -> Budget | Calibrated:

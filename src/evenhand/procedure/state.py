@@ -7,12 +7,13 @@ or their outcomes, had changed; a fresh Work gives the same decisions.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import Axes, kernel
+from evenhand.model.region import PerCell, PerGroup, PerPolicy
 from evenhand.model.unit_families import EXPONENTIAL
 from evenhand.procedure.spec import Spec
 from evenhand.theory.inner import work_size
@@ -20,6 +21,8 @@ from evenhand.theory.inner import work_size
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
+PolicyCounts = Annotated[Ints, Axes("K")]
+Stamps = Annotated[Ints, Axes(3, "K")]
 
 # up to so many policies a posterior draw renews every cell; beyond, a window rolls over their latest draws
 DRAWN_AT_ONCE = 256
@@ -39,53 +42,60 @@ FIRST, LENGTH, LEAP, SHIFTED, SQUARES = range(5)
 class State(NamedTuple):
     """Everything a decision depends on. Arrays are (L, K), in unit scale."""
 
-    n: Array  # outcomes told
-    s: Array  # their sum
-    ss: Array  # the sum of their squares, for the digest of a state
-    out: Array  # asked and neither told nor dropped
-    track: Array  # memory of the sampling rule: weights tracked so far
-    w: Array  # memory of the sampling rule: its current weights
-    bets: Array  # (5 L, K) what bets start from where the outcomes' scale is unknown: FIRST, LENGTH, ...
-    theta: Array  # the latest posterior draw of each cell
-    clock: Ints  # TOLD, ASKED, ...
-    level: Array  # EVIDENCE, NEEDED, WEAKEST: as of the last check; how often evidence was not computed
+    n: PerCell  # outcomes told
+    s: PerCell  # their sum
+    ss: PerCell  # the sum of their squares, for the digest of a state
+    out: PerCell  # asked and neither told nor dropped
+    track: PerCell  # memory of the sampling rule: weights tracked so far
+    w: PerCell  # memory of the sampling rule: its current weights
+    # (5 L, K) what bets start from where the outcomes' scale is unknown: FIRST, LENGTH, ...
+    bets: Annotated[Array, Axes(None, "K")]
+    theta: PerCell  # the latest posterior draw of each cell
+    clock: Annotated[Ints, Axes(16)]  # TOLD, ASKED, ...
+    # EVIDENCE, NEEDED, WEAKEST: as of the last check; how often evidence was not computed
+    level: Annotated[Array, Axes(4)]
 
 
 class Work(NamedTuple):
     """Scratch, and answers already computed. Never part of what is saved."""
 
-    mean: Array  # (L, K) estimates
-    v: Array  # (L, K) effective counts the pieces were solved with
-    margin: Array  # (K,) how far inside its region each policy's estimate lies
-    score: Array  # (K,) overall mean (less penalty) of each policy's estimate
-    glr: Array  # (K,) likelihood-ratio evidence against each rival (or of entering, where nobody is feasible)
-    ahead: Array  # (K,) ln e-value that the leader is ahead of k
-    up_to: Array  # (K,) beyond this it was not weighed: it is at least what ahead[k] says
-    against: Array  # (K,) what was found last of k's piece of evidence: the least goes first
-    last: Array  # (K, 3) where the search for ahead[k] ended, see `stopping.penalised`
-    fails: Array  # (K,) ln e-value that k fails its requirement
-    probability: Array  # (L, K) the distribution the last cell was drawn from
-    lam_i: Array  # (L,)
-    lam_k: Array  # (L,)
-    drawn: Array  # (K,) score of each policy's posterior draw, -inf where it is infeasible
-    most: Array  # (K,) what no policy's drawn score can exceed
-    middle: Array  # (L, K) middle of each cell's posterior
-    spread: Array  # (L, K) how far a posterior draw goes from there at most, per standard normal
-    words: Words  # (4, K ceil(L / 4)) the random words of a posterior draw, four groups to a column
-    touched: Ints  # (K,) how often a policy's counts changed, samples that are out included
-    heard: Ints  # (K,) how often its outcomes did
-    queue: Ints  # (K + 1,) how many policies wait to be estimated again (-1: all), and which
-    lacking: Ints  # (K + 1,) how many cells of each policy have no variance of their own; of all policies
-    pooled: Array  # (1,) the variance that those cells are given
-    lead: Ints  # (1,) the leader by the estimates
-    stamp_glr: Ints  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
-    floor: Array  # (K,) glr[k] when it was solved, on the sinking scale of `procedure.sinking`
-    sunk: Array  # OWNER, KEPT, LOST of `procedure.sinking`
-    told: Array  # (L, K) outcomes told when the estimates were made
-    stamp_ahead: Ints  # (3, K) heard[k], heard[leader], leader when ahead[k] was weighed
-    stamp_fails: Ints  # (K,) heard[k] when fails[k] was weighed
-    spare: Array  # (8, L, K) tables for the sampling rule
-    scratch: Array  # for the pieces' solvers
+    mean: PerCell  # (L, K) estimates
+    v: PerCell  # (L, K) effective counts the pieces were solved with
+    margin: PerPolicy  # (K,) how far inside its region each policy's estimate lies
+    score: PerPolicy  # (K,) overall mean (less penalty) of each policy's estimate
+    glr: PerPolicy  # (K,) likelihood-ratio evidence against each rival (of entering, if nobody is feasible)
+    ahead: PerPolicy  # (K,) ln e-value that the leader is ahead of k
+    up_to: PerPolicy  # (K,) beyond this it was not weighed: it is at least what ahead[k] says
+    against: PerPolicy  # (K,) what was found last of k's piece of evidence: the least goes first
+    # (K, 3) where the search for ahead[k] ended, see `stopping.penalised`
+    last: Annotated[Array, Axes("K", 3)]
+    fails: PerPolicy  # (K,) ln e-value that k fails its requirement
+    probability: PerCell  # (L, K) the distribution the last cell was drawn from
+    lam_i: PerGroup  # (L,)
+    lam_k: PerGroup  # (L,)
+    lam_0: PerGroup  # (L,)
+    drawn: PerPolicy  # (K,) score of each policy's posterior draw, -inf where it is infeasible
+    most: PerPolicy  # (K,) what no policy's drawn score can exceed
+    middle: PerCell  # (L, K) middle of each cell's posterior
+    spread: PerCell  # (L, K) how far a posterior draw goes from there at most, per standard normal
+    # (4, K ceil(L / 4)) the random words of a posterior draw, four groups to a column
+    words: Annotated[Words, Axes(4, None)]
+    touched: PolicyCounts  # (K,) how often a policy's counts changed, samples that are out included
+    heard: PolicyCounts  # (K,) how often its outcomes did
+    # (K + 1,) how many policies wait to be estimated again (-1: all), and which
+    queue: Annotated[Ints, Axes(None)]
+    # (K + 1,) how many cells of each policy have no variance of their own; of all policies
+    lacking: Annotated[Ints, Axes(None)]
+    pooled: Annotated[Array, Axes(1)]  # (1,) the variance that those cells are given
+    lead: Annotated[Ints, Axes(1)]  # (1,) the leader by the estimates
+    stamp_glr: Stamps  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
+    floor: PerPolicy  # (K,) glr[k] when it was solved, on the sinking scale of `procedure.sinking`
+    sunk: Annotated[Array, Axes(3)]  # OWNER, KEPT, LOST of `procedure.sinking`
+    told: PerCell  # (L, K) outcomes told when the estimates were made
+    stamp_ahead: Stamps  # (3, K) heard[k], heard[leader], leader when ahead[k] was weighed
+    stamp_fails: PolicyCounts  # (K,) heard[k] when fails[k] was weighed
+    spare: Annotated[Array, Axes(8, "L", "K")]  # (8, L, K) tables for the sampling rule
+    scratch: Annotated[Array, Axes(None)]  # for the pieces' solvers
 
 
 def new_state(spec: Spec) -> State:
@@ -120,6 +130,7 @@ def new_work(spec: Spec) -> Work:
         probability=np.zeros((groups, policies)),
         lam_i=np.zeros(groups),
         lam_k=np.zeros(groups),
+        lam_0=np.zeros(groups),
         drawn=np.full(policies, np.nan),
         most=np.zeros(policies),
         middle=np.zeros((groups, policies)),

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BadInput, Undecidable
-from evenhand.procedure.spec import Budget
+from evenhand.procedure.spec import Budget, compile_spec
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, floors_picture
 from evenhand.reports.document import Report
 from evenhand.reports.dossier_scenarios import scenario_grid
@@ -31,7 +31,8 @@ from evenhand.simulation.executors import Executor, lent_or_own
 from evenhand.simulation.runs import Rate, Runs, rate, standard_error
 from evenhand.simulation.simulate import simulate_study
 from evenhand.study import Study, Truth
-from evenhand.theory.plan import Plan, plan
+from evenhand.study.planned import plan_of
+from evenhand.theory.plan import Plan
 
 Tell = Callable[[int, int], None]
 
@@ -106,7 +107,7 @@ class _Laid:
     @cached_property
     def ideal(self) -> Plan | None:
         try:
-            return plan(self.recipe.study.problem, self.recipe.study.means(), gap=1e-4)
+            return plan_of(self.recipe.study, gap=1e-4)
         except Undecidable:
             return None
 
@@ -243,13 +244,14 @@ def new_recipe(
     max_samples: int | None = None,
 ) -> Recipe:
     """The recipe for a study: its usual grid of scenarios unless others are given, and where runs are cut."""
+    compile_spec(study.problem, study.procedure)  # refuses what cannot be simulated
     means = np.array(study.means())
     tables = (
         scenario_grid(study.problem, means)
         if scenarios is None
         else {name: np.array(truth.cell_means(study.problem)) for name, truth in scenarios.items()}
     )
-    chosen = _cap(study, means) if max_samples is None else max_samples
+    chosen = _cap(study) if max_samples is None else max_samples
     procedure = replace(study.procedure, max_samples=chosen)
     fixed = replace(study, procedure=procedure, truth=Truth(means=_rows(means)))
     return Recipe(fixed, {name: _rows(table) for name, table in tables.items()}, replications, seed)
@@ -270,12 +272,12 @@ def read_recipe(path: str | Path) -> Recipe:
     return Recipe.from_json(found.group(1))
 
 
-def _cap(study: Study, means: Any) -> int:
+def _cap(study: Study) -> int:
     """Where runs are cut: well beyond what the assumed truth takes, and no further than the study allows."""
     if isinstance(study.procedure.stopping, Budget):
         return study.procedure.max_samples
     try:
-        least = plan(study.problem, means, gap=1e-3).samples_at_least(study.procedure.delta)
+        least = plan_of(study, gap=1e-3).samples_at_least(study.procedure.delta)
     except Undecidable:
         return study.procedure.max_samples
     room = study.procedure.initial * int(np.prod(study.problem.shape))

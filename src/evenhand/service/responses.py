@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from evenhand.errors import (
     BadInput,
     Closed,
+    CompilationFailed,
     Conflict,
     EvenhandError,
     IntegrityFailed,
@@ -48,6 +49,7 @@ STATUS: tuple[tuple[type[EvenhandError], int], ...] = (
     (Conflict, 409),
     (Closed, 409),
     (StorageFailed, 503),
+    (CompilationFailed, 503),
     (IntegrityFailed, 500),
     (NotComputed, 500),
     (BadId, 400),

@@ -225,14 +225,12 @@ def plan(
     data: JSONBody[PlanForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
     """What it must cost and where to sample, for the means in the study's truth."""
-    from evenhand.theory.plan import plan as planned
+    from evenhand.study.planned import plan_of
 
     jobs.refuse_other_request(idempotency_key, "plan", data)
     study = study_of(data.study)
     delta = data.delta or study.procedure.delta
-    found: dict[str, Any] = jobs.within(
-        PLAN_SECONDS, lambda: planned(study.problem, study.means()).to_dict(delta)
-    )
+    found: dict[str, Any] = jobs.within(PLAN_SECONDS, lambda: plan_of(study).to_dict(delta))
     return found
 
 

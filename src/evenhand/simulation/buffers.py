@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.compile import Axes
+from evenhand.model.region import PerCell
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work, new_state, new_work
 from evenhand.simulation.streams import Source
@@ -14,6 +16,13 @@ from evenhand.simulation.streams import Source
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+# one entry for each replication, traced sample, slot of the desk or checkpoint
+RunInts = Annotated[Ints, Axes("count")]
+RunNumbers = Annotated[Array, Axes("count")]
+TracedInts = Annotated[Ints, Axes("traced")]
+TracedNumbers = Annotated[Array, Axes("traced")]
+SlotInts = Annotated[Ints, Axes("slots")]
+Checkpoints = Annotated[Ints, Axes("checkpoints")]
 
 # shares are added up as whole multiples of this: sums of integers are the same in any order
 SHARE_UNIT = 2.0**-36
@@ -23,44 +32,46 @@ LINE = 128  # bytes that processors fetch, and wait for, together
 class Rows(NamedTuple):
     """What is kept of a block of replications: an entry each, and the sum of their shares."""
 
-    samples: Ints  # outcomes told
-    asked: Ints  # samples handed out, those pending or lost included
-    stopped: Flags  # did the rule decide before the cap?
-    answer: Ints  # policy, or NONE
-    truth: Ints  # the answer that would have been right
-    evidence: Array  # of the weakest piece, at the end
-    near: Array  # largest evidence less what was needed, over new peaks with a wrong answer; -inf without
-    checkpoints: Ints  # (count, checkpoints) the answer at each
-    shares: Ints  # (L, K) sum of shares of samples, in SHARE_UNITs
+    samples: RunInts  # outcomes told
+    asked: RunInts  # samples handed out, those pending or lost included
+    stopped: Annotated[Flags, Axes("count")]  # did the rule decide before the cap?
+    answer: RunInts  # policy, or NONE
+    truth: RunInts  # the answer that would have been right
+    evidence: RunNumbers  # of the weakest piece, at the end
+    near: (
+        RunNumbers  # largest evidence less what was needed, over new peaks with a wrong answer; -inf without
+    )
+    checkpoints: Annotated[Ints, Axes("count", "checkpoints")]  # (count, checkpoints) the answer at each
+    shares: Annotated[Ints, Axes("L", "K")]  # (L, K) sum of shares of samples, in SHARE_UNITs
 
 
 class Trace(NamedTuple):
     """Every so-many-th told sample of one replication. Length 0 where nobody looks."""
 
     every: int
-    policy: Ints
-    group: Ints
-    outcome: Array  # in the user's units
-    evidence: Array
-    needed: Array
-    weakest: Ints
-    answer: Ints
+    policy: TracedInts
+    group: TracedInts
+    outcome: TracedNumbers  # in the user's units
+    evidence: TracedNumbers
+    needed: TracedNumbers
+    weakest: TracedInts
+    answer: TracedInts
 
 
 class Desk(NamedTuple):
     """Samples that are out, chained by the ask after which they are due; and a little scratch."""
 
-    policy: Ints
-    group: Ints
-    outcome: Array
-    lost: Flags
-    after: Ints  # the next sample due at the same ask, or -1
-    first: Ints  # first sample due at an ask, or -1
-    last: Ints
-    drawn: Ints  # (L, K) outcomes drawn so far: the address of the next
-    mean: Array  # (L, K) scratch
-    clock: Ints  # SETTLED, REACHED
-    peak: Array  # PEAK, NEAR
+    policy: SlotInts
+    group: SlotInts
+    outcome: Annotated[Array, Axes("slots")]
+    lost: Annotated[Flags, Axes("slots")]
+    after: SlotInts  # the next sample due at the same ask, or -1
+    first: SlotInts  # first sample due at an ask, or -1
+    last: SlotInts
+    drawn: Annotated[Ints, Axes("L", "K")]  # (L, K) outcomes drawn so far: the address of the next
+    mean: PerCell  # (L, K) scratch
+    clock: Annotated[Ints, Axes(2)]  # SETTLED, REACHED
+    peak: Annotated[Array, Axes(2)]  # PEAK, NEAR
 
 
 SETTLED, REACHED = range(2)  # asks whose due samples have been told; checkpoints passed

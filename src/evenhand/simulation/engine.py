@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.decide import check, is_due, next_cell
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import (
@@ -35,7 +35,18 @@ from evenhand.procedure.state import (
     record,
     return_policy,
 )
-from evenhand.simulation.buffers import NEAR, PEAK, REACHED, SETTLED, SHARE_UNIT, Body, Desk, Rows, Trace
+from evenhand.simulation.buffers import (
+    NEAR,
+    PEAK,
+    REACHED,
+    SETTLED,
+    SHARE_UNIT,
+    Body,
+    Checkpoints,
+    Desk,
+    Rows,
+    Trace,
+)
 from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome
 from evenhand.theory.inner import best
 
@@ -47,7 +58,14 @@ NO_ANSWER_YET = -2  # at a checkpoint that comes before every cell has an outcom
 
 @kernel
 def run_block(
-    spec: Spec, source: Source, seed: int, first: int, body: Body, checkpoints: Ints, rows: Rows, trace: Trace
+    spec: Spec,
+    source: Source,
+    seed: int,
+    first: int,
+    body: Body,
+    checkpoints: Checkpoints,
+    rows: Rows,
+    trace: Trace,
 ) -> None:
     """Replications first, first + 1, ... until the rows are full.
 

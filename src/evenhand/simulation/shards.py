@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import fingerprint
+from evenhand.compile.calling import make_ready
+from evenhand.compile.fingerprint import fingerprint
 from evenhand.errors import BadInput, EvenhandError, NotComputed
 from evenhand.procedure.spec import ORACLE, Spec, check_start, compile_spec
 from evenhand.simulation import engine
@@ -87,12 +88,20 @@ def run_shard(shard: Shard) -> Rows:
     return rows
 
 
+def arguments_of(job: Job) -> tuple[Any, ...]:
+    """What the loop is called with, for no replications: enough to compile it for this job."""
+    rows = new_rows(0, len(job.checkpoints), job.spec.phi.shape)
+    return _arguments(job, job.source, 0, rows, new_trace(0))
+
+
 def run_job(job: Job, replications: int, executor: Executor, progress: Progress | None = None) -> Runs:
     """All replications of a job, on whatever the executor offers; the rows do not depend on it."""
     check_replications(replications)
     begun = time.perf_counter()
     size = max(1, min(LONGEST_SHARD, replications // (executor.workers * SHARDS_PER_WORKER)))
     shards = cut(job, replications, size)
+    # compiled here, where a Ctrl-C is heard, and not by every worker at once
+    make_ready(engine.run_block, *arguments_of(job))
     rows = new_rows(replications, len(job.checkpoints), job.spec.phi.shape)
     done = 0
     for number, part in executor.run(run_shard, shards):
@@ -140,7 +149,7 @@ def part_of(progress: Progress | None, number: int, parts: int) -> Progress | No
 
 def code_version() -> str:
     """A hash of the loop, of everything it calls, and of the compiler's version."""
-    return fingerprint(Path(engine.__file__))
+    return fingerprint(engine.run_block)
 
 
 def check_replications(replications: int) -> None:
@@ -152,19 +161,24 @@ def _run(job: Job, first: int, count: int, rows: Rows, trace: Trace) -> None:
     source = job.source
     if job.draw is not None:
         source = drawn_means(job.study.problem, source, job.draw, job.seed, first, count)
+    engine.run_block(*_arguments(job, source, first, rows, trace))
+
+
+def _arguments(job: Job, source: Source, first: int, rows: Rows, trace: Trace) -> tuple[Any, ...]:
+    """What the loop is called with."""
     checkpoints: NDArray[np.int64] = np.array(job.checkpoints, dtype=np.int64)
-    engine.run_block(job.spec, source, job.seed, first, new_body(job.spec, source), checkpoints, rows, trace)
+    return job.spec, source, job.seed, first, new_body(job.spec, source), checkpoints, rows, trace
 
 
 def _with_oracle_weights(study: Study, drawn: Drawn | None) -> Spec:
     """The spec that follows the optimal allocation of the truth."""
-    from evenhand.theory.plan import plan
+    from evenhand.study.planned import plan_of
 
     if drawn is not None:
         raise BadInput(
             "the oracle rule follows one truth; it cannot follow means drawn for each replication."
         )
-    return compile_spec(study.problem, study.procedure, plan(study.problem, study.means()).allocation)
+    return compile_spec(study.problem, study.procedure, plan_of(study).allocation)
 
 
 def _ordered(checkpoints: Sequence[int]) -> tuple[int, ...]:

@@ -9,12 +9,13 @@ word stays the stream.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import Axes, Static, kernel
+from evenhand.model.region import PerCell
 from evenhand.procedure.randomness import ARRIVALS, DELAYS, OUTCOMES, SCENARIOS, four_normals, uniform
 
 Array = NDArray[np.float64]
@@ -28,21 +29,23 @@ ATTEMPT = 256
 class Source(NamedTuple):
     """What happens when a cell is sampled, as the kernels see it. Tables are (L, K), in the user's units."""
 
-    law: int
-    means: Array  # (1, L, K), or one table per replication of the block, (count, L, K)
-    sd: Array  # (L, K), NORMAL only
+    law: Static[int]
+    means: Annotated[
+        Array, Axes(None, "L", "K")
+    ]  # (1, L, K), or one table per replication of the block, (count, L, K)
+    sd: PerCell  # NORMAL only
     trials: int  # BINOMIAL only
     shape: float  # GAMMA only
     low: float  # an outcome x is (x - low) / width to the procedure
     width: float
-    values: Array  # DATA only: the outcomes of all cells, one cell after the other
-    starts: Ints  # DATA only: (L K + 1,) where the values of cell k L + g begin
+    values: Annotated[Array, Axes(None)]  # DATA only: the outcomes of all cells, one cell after the other
+    starts: Annotated[Ints, Axes(None)]  # DATA only: (L K + 1,) where the values of cell k L + g begin
     lag_least: int  # an outcome is known this many asks after its own,
     lag_most: int  # or up to this many
     dropout: float  # the chance that it never is
 
 
-@kernel(apart=True)
+@kernel
 def outcome(source: Source, mean: Array, k: int, g: int, draw: int, seed: int, replication: int) -> float:
     """The draw-th outcome of cell (k, g) in the user's units; `mean` is this replication's (L, K) table."""
     cell = k * mean.shape[0] + g
@@ -116,7 +119,15 @@ def lag(source: Source, ask: int, seed: int, replication: int) -> int:
 
 def scenario_uniforms(seed: int, replication: int, count: int) -> Array:
     """The first uniforms of a replication's scenario stream, to draw a truth of its own from."""
-    return np.array([uniform(seed, draw, 0, replication, SCENARIOS) for draw in range(count)])
+    drawn = np.zeros(count)
+    _fill_scenario(seed, replication, drawn)
+    return drawn
+
+
+@kernel
+def _fill_scenario(seed: int, replication: int, drawn: Array) -> None:
+    for draw in range(drawn.size):
+        drawn[draw] = uniform(seed, draw, 0, replication, SCENARIOS)
 
 
 @kernel

@@ -60,8 +60,8 @@ def sweep(
     """Run every study; `store` is the folder where finished shards lie. Progress counts shards."""
     check_replications(replications)
     begun = time.perf_counter()
-    shelf = Shelf(Path(store))
     jobs = {name: prepare(study, seed, checkpoints) for name, study in studies.items()}
+    shelf = Shelf(Path(store))  # made once every study is known to run
     rows = {
         name: new_rows(replications, len(job.checkpoints), job.spec.phi.shape) for name, job in jobs.items()
     }

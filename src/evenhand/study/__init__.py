@@ -61,6 +61,8 @@ class Study:
             raise BadInput("a study needs a [problem] table with policies, groups and family; it has none.")
         problem = problem_from_dict(table["problem"])
         procedure = Procedure.from_dict(_table(table, "procedure"))
+        problem.check_indifference(procedure.indifference)
+        problem.loosened(procedure.tolerance)  # refuses a tolerance that this requirement cannot have
         truth = Truth.from_dict(_table(table, "truth"), problem) if "truth" in table else None
         return cls(problem, procedure, truth, title)
 
@@ -71,6 +73,10 @@ class Study:
                 "this needs a [truth] table with means (a row per policy), cells or data; the study has none."
             )
         return self.truth.cell_means(self.problem)
+
+    def guardrail_means(self) -> Mapping[str, Any] | None:
+        """Return the assumed means of every guard-rail, a row per policy; None if the truth has none."""
+        return None if self.truth is None else self.truth.guardrails
 
 
 def load(path: str | Path) -> Study:

@@ -9,11 +9,18 @@ from typing import Any
 
 from evenhand.errors import BadInput, nearest
 from evenhand.model.families import FAMILIES, Family
+from evenhand.model.guardrails import Guardrail
+from evenhand.model.labels import written
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import CONSTRAINTS, All, Constraint
 
 LARGEST = 1e100  # largest number in a study; squares of larger numbers overflow
-PROBLEM_KEYS = ("policies", "groups", "family", "constraint", "mode", "arrivals", "costs")
+PROBLEM_KEYS = (
+    "policies", "groups", "family", "constraint", "mode", "arrivals", "costs",
+    "guardrails", "goal", "max_policies",
+)  # fmt: skip
+GUARDRAIL_KEYS = ("name", "family", "constraint")
+PER_GROUP = ("margin", "ratio")  # numbers of a requirement that may be given as a table by group
 
 # family -> {key in the file: attribute of the class}
 FAMILY_KEYS: dict[str, dict[str, str]] = {
@@ -45,7 +52,10 @@ def problem_from_dict(table: Any) -> Problem:
         constraint_from_dict(constraint),
         mode=mode,
         arrivals=arrivals,
-        costs=numeric(table["costs"], "costs") if "costs" in table else None,
+        costs=by_name(table["costs"], "costs") if "costs" in table else None,
+        guardrails=_guardrails_from(table.get("guardrails", [])),
+        goal=table.get("goal", "best"),
+        max_policies=table.get("max_policies"),
     )
 
 
@@ -62,6 +72,20 @@ def problem_to_dict(problem: Problem) -> dict[str, Any]:
         table["arrivals"] = dict(problem.arrivals)
     if problem.costs is not None:
         table["costs"] = _plain(problem.costs)
+    if problem.guardrails:
+        table["guardrails"] = [
+            {
+                "name": rail.name,
+                "family": family_to_dict(rail.family),
+                "constraint": constraint_to_dict(rail.constraint),
+            }
+            for rail in problem.guardrails
+        ]
+    # keys added to the format later are written only if they are set, so that older hashes stay the same
+    if problem.goal != "best":
+        table["goal"] = problem.goal
+    if problem.max_policies is not None:
+        table["max_policies"] = problem.max_policies
     return table
 
 
@@ -93,10 +117,13 @@ def constraint_from_dict(table: Any) -> Constraint:
         if not isinstance(table["of"], list):
             raise BadInput(f"'of' must be a list of constraints; it is {table['of']!r}.")
         return All(tuple(constraint_from_dict(part) for part in table["of"]))
-    values = {key: value for key, value in table.items() if key != "kind"}
-    return constraint(
-        **{key: value if key == "weighted" else numeric(value, key) for key, value in values.items()}
-    )
+    return constraint(**{key: _constraint_value(value, key) for key, value in table.items() if key != "kind"})
+
+
+def _constraint_value(value: Any, key: str) -> Any:
+    if key in ("weighted", "relative_to"):
+        return value  # the requirement checks these itself
+    return by_name(value, key) if key in PER_GROUP else numeric(value, key)
 
 
 def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:
@@ -107,8 +134,14 @@ def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:
         return table | {"of": [constraint_to_dict(part) for part in constraint.of]}
     for part in dataclasses.fields(constraint):
         value = getattr(constraint, part.name)
-        if value is not None:
-            table[part.name] = value if isinstance(value, bool) or part.name == "groups" else _plain(value)
+        if value is None:
+            continue
+        if part.name in PER_GROUP:
+            table[part.name] = written(value)
+        elif isinstance(value, (bool, str)) or part.name == "groups":
+            table[part.name] = value
+        else:
+            table[part.name] = _plain(value)
     return table
 
 
@@ -131,6 +164,31 @@ def numeric(value: Any, what: str) -> Any:
     if LARGEST < abs(value) < math.inf:
         raise BadInput(f"{what} must hold numbers up to {LARGEST:g}; one is larger.")
     return value
+
+
+def by_name(value: Any, what: str) -> Any:
+    """Return numbers checked by `numeric`, or a (nested) table of such numbers by name."""
+    if isinstance(value, Mapping):
+        return {name: by_name(part, what) for name, part in value.items()}
+    return numeric(value, what)
+
+
+def _guardrails_from(rows: Any) -> list[Guardrail]:
+    """Return the guard-rails in the [[problem.guardrails]] tables."""
+    if not isinstance(rows, list):
+        raise BadInput(f"guardrails must be a list of tables, [[problem.guardrails]]; they are {rows!r}.")
+    found = []
+    for row in rows:
+        known_keys(row, GUARDRAIL_KEYS, "[[problem.guardrails]]")
+        missing = [key for key in GUARDRAIL_KEYS if key not in row]
+        if missing:
+            raise BadInput(
+                f"[[problem.guardrails]] needs {missing[0]}; it has {', '.join(row) or 'nothing'}."
+            )
+        found.append(
+            Guardrail(row["name"], family_from_dict(row["family"]), constraint_from_dict(row["constraint"]))
+        )
+    return found
 
 
 def _name_in_table(table: Any, key: str, known: Mapping[str, Any], what: str) -> str:

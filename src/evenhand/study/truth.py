@@ -13,7 +13,7 @@ from evenhand.errors import BadInput
 from evenhand.model.problem import Problem
 from evenhand.study import data_files
 from evenhand.study.data_files import Array
-from evenhand.study.problem_tables import known_keys, numeric
+from evenhand.study.problem_tables import by_name, known_keys, numeric
 
 SOURCES = ("means", "cells", "data")
 
@@ -31,6 +31,7 @@ class Truth:
     dropout: float = 0.0  # probability that an outcome never arrives
     outcomes: str | None = None  # "bernoulli": outcomes are 0 or 1, whatever the family of the problem
     sd: Any = None  # sd of Gaussian outcomes if the family has none: a number or K x L; default 1
+    guardrails: Mapping[str, Any] | None = None  # name -> means, a row per policy
     folder: Path = field(default=Path(), compare=False)  # folder that file paths are relative to
 
     def __post_init__(self) -> None:
@@ -48,6 +49,8 @@ class Truth:
             raise BadInput(
                 f"dropout must be a probability of at least 0 and below 1; it is {self.dropout!r}."
             )
+        if self.guardrails is not None:
+            object.__setattr__(self, "guardrails", _frozen_tables(self.guardrails))
         if self.outcomes not in (None, "bernoulli"):
             raise BadInput(f'outcomes in [truth] can only be "bernoulli"; it is {self.outcomes!r}.')
         if self.outcomes is not None and self.data is not None:
@@ -56,10 +59,14 @@ class Truth:
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], problem: Problem) -> Truth:
         """Return the truth in a [truth] table; the means are checked against the problem."""
-        known_keys(table, (*SOURCES, "lag", "dropout", "outcomes", "sd"), "[truth]")
+        known_keys(table, (*SOURCES, "lag", "dropout", "outcomes", "sd", "guardrails"), "[truth]")
         values = dict(table)
+        if "guardrails" in values:
+            tables = problem.check_guardrail_means(by_name(values["guardrails"], "guardrails"))
+            names = [rail.name for rail in problem.guardrails]
+            values["guardrails"] = dict(zip(names, tables, strict=True))
         if "means" in values:
-            means = problem.check_means(numeric(values["means"], "means"))
+            means = problem.check_means(by_name(values["means"], "means"))
             values["means"] = tuple(map(tuple, means.tolist()))
         for name in ("cells", "data"):
             if name in values and not isinstance(values[name], str):
@@ -85,6 +92,10 @@ class Truth:
             table["outcomes"] = self.outcomes
         if self.sd is not None:
             table["sd"] = [list(row) for row in self.sd] if isinstance(self.sd, tuple) else float(self.sd)
+        if self.guardrails is not None:
+            table["guardrails"] = {
+                name: [list(row) for row in means] for name, means in self.guardrails.items()
+            }
         return table
 
     def cell_means(self, problem: Problem) -> tuple[tuple[float, ...], ...]:
@@ -107,6 +118,18 @@ class Truth:
         """Return the outcomes of every cell, K lists of L arrays, from the `data` file."""
         assert self.data is not None
         return data_files.outcomes(self.folder / self.data, problem)
+
+
+def _frozen_tables(tables: Any) -> dict[str, Any]:
+    """Return tables of means by name as nested tuples."""
+    if not isinstance(tables, Mapping):
+        raise BadInput(f"guardrails in [truth] must be a table of means by name; it is {tables!r}.")
+    try:
+        return {
+            name: tuple(map(tuple, np.asarray(means, dtype=float).tolist())) for name, means in tables.items()
+        }
+    except (TypeError, ValueError):
+        raise BadInput(f"guardrails in [truth] must be tables of numbers; they are {tables!r}.") from None
 
 
 def _check_lag(lag: Any) -> None:

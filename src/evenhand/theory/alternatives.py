@@ -3,21 +3,27 @@
 With answer i the alternative is: policy i leaves the region, or a rival k, inside it, beats i. With no
 answer: some policy k enters the region. So piece k belongs to policy k, and the answer's own piece is its
 leaving. A piece's nearest alternative lam at an allocation w gives a bound on its value at every allocation,
-f_k(w') <= sum_c d(mu_c, lam_c) w'_c: a cut, which touches the cells of policy k and of the answer only.
+f_k(w') <= sum_c d(mu_c, lam_c) w'_c: a cut, which touches the cells of policy k and of the answer, and of the
+control where bounds are relative to one.
+
+With guard-rails a rival must also enter the region of every guard-rail, which costs the sum, and the answer
+leaves through the cheapest of all. That is exact where the outcomes of a sample are independent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.problem import Problem, Standard
 from evenhand.model.region import CUSTOM, Region
 from evenhand.theory import inner
+from evenhand.theory.metrics import METRIC, Label, Metric, control_of, metrics_of, way_out
 
 if TYPE_CHECKING:
     from evenhand.theory.regions.custom import Custom
@@ -27,24 +33,29 @@ Integers = NDArray[np.intp]
 
 
 class Cuts(NamedTuple):
-    """Linear bounds on pieces: own . w[policy] + shared . w[answer]."""
+    """Linear bounds on pieces: own . w[policy] + shared . w[answer] + aside . w[control]."""
 
     policy: Integers  # (n,) whose piece it is
     atom: Integers  # (n,) which way out, for the answer's leaving; -1 for the others
     own: Array  # (n, L) on the policy's cells
     shared: Array  # (n, L) on the answer's cells
+    aside: Array  # (n, L) on the control's cells; 0 where it is the policy itself or the answer
 
-    def values(self, w: Array, answer: int | None) -> Array:
+    def values(self, w: Array, answer: int | None, control: int | None = None) -> Array:
         """Every cut at the allocation w (K x L)."""
-        own = (self.own * w[self.policy]).sum(axis=1)
-        return own if answer is None else np.asarray(own + self.shared @ w[answer])
+        found = (self.own * w[self.policy]).sum(axis=1)
+        if answer is not None:
+            found = np.asarray(found + self.shared @ w[answer])
+        return found if control is None else np.asarray(found + self.aside @ w[control])
 
-    def mixture(self, share: Array, policies: int, answer: int | None) -> Array:
+    def mixture(self, share: Array, policies: int, answer: int | None, control: int | None = None) -> Array:
         """The cuts mixed with these shares, as a K x L table."""
         table = np.zeros((policies, self.own.shape[1]))
         np.add.at(table, self.policy, share[:, None] * self.own)
         if answer is not None:
             table[answer] += share @ self.shared
+        if control is not None:
+            table[control] += share @ self.aside
         return table
 
     def take(self, which: NDArray[np.intp] | NDArray[np.bool_]) -> Cuts:
@@ -55,8 +66,8 @@ class Cuts(NamedTuple):
 
     @classmethod
     def none(cls, groups: int) -> Cuts:
-        nobody = np.zeros(0, dtype=np.intp)
-        return cls(nobody, nobody, np.zeros((0, groups)), np.zeros((0, groups)))
+        nobody, nothing = np.zeros(0, dtype=np.intp), np.zeros((0, groups))
+        return cls(nobody, nobody, nothing, nothing, nothing)
 
 
 class Look(NamedTuple):
@@ -67,15 +78,27 @@ class Look(NamedTuple):
     cuts: Cuts  # one per piece that has an alternative
 
 
-def pieces_of(problem: Problem, means: Array, answer: int | None) -> Pieces:
-    """def:alt: the alternatives to this answer at these means (K x L, in the user's units)."""
-    standard, mu = problem.standard, problem.unit_means(means)
-    if standard.region.kind != CUSTOM:
-        return Pieces(standard, mu, answer)
+def pieces_of(
+    problem: Problem,
+    means: Array,
+    answer: int | None,
+    guardrails: Sequence[Array] = (),
+    eps: float = 0.0,
+    kept: Region | None = None,
+) -> Pieces:
+    """def:alt: the alternatives to this answer at these means (K x L, in the user's units).
+
+    `eps`: the indifference in unit scale. `kept`: the region that the answer itself must stay in, where it is
+    not the rivals'.
+    """
+    metrics = metrics_of(problem, means, guardrails)
+    if problem.standard.region.kind != CUSTOM:
+        return Pieces(metrics, answer, eps, kept)
     from evenhand.theory.regions.custom import Custom, rescaled
 
-    standard, mu, origin, unit = rescaled(standard, mu)
-    return Pieces(standard, mu, answer, Custom(problem, origin, unit))
+    standard, mu, origin, unit = rescaled(*metrics[0])
+    metrics = (Metric(standard, mu), *metrics[1:])
+    return Pieces(metrics, answer, eps / unit, custom=Custom(problem, origin, unit))
 
 
 class Pieces:
@@ -85,20 +108,42 @@ class Pieces:
     """
 
     def __init__(
-        self, standard: Standard, mu: Array, answer: int | None, custom: Custom | None = None
+        self,
+        metrics: Sequence[Metric],
+        answer: int | None,
+        eps: float = 0.0,
+        kept: Region | None = None,
+        custom: Custom | None = None,
     ) -> None:
-        self.standard = standard
-        self.mu = mu  # (L, K), unit scale
+        self.metrics = tuple(metrics)
+        self.standard, self.mu = metrics[0]  # (L, K), unit scale
         self.answer = answer
+        self.eps = eps
+        self.control = control_of(metrics)
+        self._kept = self.standard.region if kept is None else kept
         self._custom = custom  # solves in Python where the region has no kernel
-        groups, policies = mu.shape
-        self._work = np.empty(inner.work_size(groups, standard.region.rows.shape[0]))
-        self._lam = np.empty((policies, 2, groups))  # per piece: the answer's means, the policy's own
+        groups, policies = self.mu.shape
+        self._work = np.empty(inner.work_size(groups, self.standard.region.rows.shape[0]))
+        self._lam = np.zeros((policies, 3, groups))  # per piece: the answer's means, its own, the control's
 
     @property
     def shape(self) -> tuple[int, int]:
         """K, L."""
         return self.mu.shape[1], self.mu.shape[0]
+
+    @property
+    def separable(self) -> bool:
+        """Do pieces share no cell where nobody is the answer?"""
+        return True
+
+    @property
+    def slots(self) -> int:
+        """How many pieces there may be at most, not counting the answer's ways out."""
+        return self.shape[0]
+
+    def slot(self, cuts: Cuts) -> Integers:
+        """Which piece each of these cuts belongs to."""
+        return cuts.policy
 
     def look(self, w: Array) -> Look:
         """lemma:subgradient: every piece at the allocation w (K x L), with the cut that bounds it."""
@@ -111,64 +156,123 @@ class Pieces:
         if self._custom is not None:
             self._solve_in_python(self._custom, v, value, lower, atom)
         else:
-            solve_all(code, region, shares, answer, v, self.mu, value, lower, atom, self._lam, self._work)
+            solve_all(
+                code, region, self._kept, shares, self.eps, answer, v, self.mu, value, lower, atom, self._lam,
+                self._work,
+            )  # fmt: skip
+        own, shared, aside = (np.zeros((policies, groups)) for _ in range(3))
+        cut_all(code, answer, region.control, self.mu, phi, value, self._lam, own, shared, aside)
+        for j, rail in enumerate(self.metrics[1:]):
+            self._add_guardrail(j, rail, w, value, lower, atom, own, aside)
         if np.isnan(value).any() or np.isnan(lower).any():
             raise ArithmeticError("an inner solver answered with something that is not a number")
-        own, shared = np.zeros((policies, groups)), np.zeros((policies, groups))
-        cut_all(code, answer, self.mu, phi, value, self._lam, own, shared)
-        # a cell that this mode can never sample has no say in a cut
-        own[w == 0.0] = 0.0
-        if self.answer is not None:
-            shared[:, w[self.answer] == 0.0] = 0.0
-        usable = np.isfinite(value) & np.isfinite(own).all(axis=1) & np.isfinite(shared).all(axis=1)
-        cuts = Cuts(np.arange(policies), atom, own, shared).take(usable)
-        return Look(float(value.min()), float(lower.min()), cuts)
+        cuts = self._cuts(w, np.arange(policies), atom, own, shared, aside)
+        usable = np.isfinite(value) & np.isfinite(cuts.own).all(axis=1) & np.isfinite(cuts.shared).all(axis=1)
+        usable &= np.isfinite(cuts.aside).all(axis=1)
+        return Look(float(value.min()), float(lower.min()), cuts.take(usable))
+
+    def label(self, policy: int, atom: int, weighed: Array) -> Label:
+        """What the piece of a cut is about; `weighed` is its own part times the policy's weights."""
+        if self.answer is None:
+            return Label("enter", policy, 0, None, False)
+        if policy != self.answer:
+            return Label("beat", policy, 0, None, False)
+        return way_out(self.metrics, policy, atom, weighed)
 
     def alone(self, policy: int) -> Pieces:
         """The piece of one policy by itself, where nobody is feasible and pieces share no cell."""
-        code, shares, phi, region = self.standard
         one = slice(policy, policy + 1)
-        lo, hi, rhs, resolution, phi, mu = (
-            part[:, one].copy()
-            for part in (region.lo, region.hi, region.rhs, region.resolution, phi, self.mu)
-        )
-        alone = region._replace(lo=lo, hi=hi, rhs=rhs, resolution=resolution)
-        standard = Standard(code, shares, phi, alone)
-        return Pieces(standard, mu, None, self._custom)
+        metrics = []
+        for (code, shares, phi, region), mu in self.metrics:
+            lo, hi, rhs, resolution, phi, mu = (
+                part[:, one].copy() for part in (region.lo, region.hi, region.rhs, region.resolution, phi, mu)
+            )
+            alone = region._replace(lo=lo, hi=hi, rhs=rhs, resolution=resolution)
+            metrics.append(Metric(Standard(code, shares, phi, alone), mu))
+        return Pieces(metrics, None, custom=self._custom)
+
+    def _add_guardrail(
+        self,
+        j: int,
+        rail: Metric,
+        w: Array,
+        value: Array,
+        lower: Array,
+        atom: Integers,
+        own: Array,
+        aside: Array,
+    ) -> None:
+        """Add what entering guard-rail j costs every rival; the answer may leave through it instead."""
+        (code, shares, phi, region), mu = rail
+        policies, groups = self.shape
+        v = np.ascontiguousarray(w.T) / phi
+        cost, bound, lam = np.empty(policies), np.empty(policies), np.zeros((policies, 3, groups))
+        unused = np.empty(policies, dtype=np.intp)
+        solve_all(code, region, region, shares, 0.0, -1, v, mu, cost, bound, unused, lam, self._work)
+        if self.answer is not None:
+            i = self.answer
+            cost[i], bound[i], way = inner.leave(code, region, i, v, mu, lam[i, 1], lam[i, 2], self._work)
+        mine, beside, ignored = (np.zeros((policies, groups)) for _ in range(3))
+        cut_all(code, -1, region.control, mu, phi, cost, lam, mine, ignored, beside)
+        rivals = np.arange(policies) != (-1 if self.answer is None else self.answer)
+        value[rivals] += cost[rivals]
+        lower[rivals] += bound[rivals]
+        own[rivals] += mine[rivals]
+        aside[rivals] += beside[rivals]
+        if self.answer is not None:
+            lower[i] = min(lower[i], bound[i])
+            if cost[i] < value[i]:
+                value[i], own[i], aside[i], atom[i] = cost[i], mine[i], beside[i], (j + 1) * METRIC + way
+
+    def _cuts(
+        self, w: Array, policy: Integers, atom: Integers, own: Array, shared: Array, aside: Array
+    ) -> Cuts:
+        """Cuts in which a cell that this mode can never sample has no say."""
+        own[w[policy] == 0.0] = 0.0
+        if self.answer is not None:
+            shared[:, w[self.answer] == 0.0] = 0.0
+        if self.control is not None:
+            aside[:, w[self.control] == 0.0] = 0.0
+            if self.control == self.answer:  # no cell may be named twice
+                shared, aside = shared + aside, np.zeros_like(aside)
+        return Cuts(policy, atom, own, shared, aside)
 
     def _solve_in_python(self, custom: Custom, v: Array, value: Array, lower: Array, atom: Integers) -> None:
         """`solve_all` for a region that only Python knows."""
-        for k, (lam_i, lam_k) in enumerate(self._lam):
+        for k, (lam_i, lam_k, _) in enumerate(self._lam):
             if self.answer is None:
                 value[k], lower[k] = custom.enter(k, v, self.mu, lam_k)
             elif k == self.answer:
                 value[k], lower[k], atom[k] = custom.leave(k, v, self.mu, lam_k)
             else:
-                value[k], lower[k] = custom.beat(self.answer, k, v, self.mu, lam_i, lam_k)
+                value[k], lower[k] = custom.beat(self.eps, self.answer, k, v, self.mu, lam_i, lam_k)
 
 
 @kernel
 def solve_all(
-    code: int, r: Region, q: Array, answer: int, v: Array, mu: Array,
+    code: int, r: Region, kept: Region, q: Array, eps: float, answer: int, v: Array, mu: Array,
     value: Array, lower: Array, atom: Integers, lam: Array, work: Array,
 ) -> None:  # fmt: skip
     """lemma: counter_set_calculation, lemma: counter_set_calculation_ext1: solve every alternative.
 
-    Its value, lower bound and nearest means at effective weights v.
+    Its value, lower bound and nearest means at effective weights v. The answer leaves `kept`.
     """
     for k in range(mu.shape[1]):
         if answer < 0:
-            value[k], lower[k] = inner.enter(code, r, k, v, mu, lam[k, 1], work)
+            value[k], lower[k] = inner.enter(code, r, k, v, mu, lam[k, 1], lam[k, 2], work)
         elif k == answer:
-            value[k], lower[k], atom[k] = inner.leave(code, r, k, v, mu, lam[k, 1], work)
+            value[k], lower[k], atom[k] = inner.leave(code, kept, k, v, mu, lam[k, 1], lam[k, 2], work)
         else:
-            value[k], lower[k] = inner.beat(code, r, q, answer, k, v, mu, lam[k, 0], lam[k, 1], work)
+            value[k], lower[k] = inner.beat(
+                code, r, q, eps, answer, k, v, mu, lam[k, 0], lam[k, 1], lam[k, 2], work
+            )  # fmt: skip
 
 
 @kernel
 def cut_all(
-    code: int, answer: int, mu: Array, phi: Array, value: Array, lam: Array, own: Array, shared: Array
-) -> None:
+    code: int, answer: int, control: int, mu: Array, phi: Array, value: Array, lam: Array,
+    own: Array, shared: Array, aside: Array,
+) -> None:  # fmt: skip
     """What a sample of each cell earns against each piece's alternative: d(mu, lam) / phi."""
     groups, policies = mu.shape
     for k in range(policies):
@@ -178,3 +282,5 @@ def cut_all(
             own[k, g] = unit_families.divergence(code, mu[g, k], lam[k, 1, g]) / phi[g, k]
             if answer >= 0 and k != answer:
                 shared[k, g] = unit_families.divergence(code, mu[g, answer], lam[k, 0, g]) / phi[g, answer]
+            if control >= 0:
+                aside[k, g] = unit_families.divergence(code, mu[g, control], lam[k, 2, g]) / phi[g, control]

@@ -1,10 +1,10 @@
 """Where a rival inside bounds meets the best policy: the one-dimensional dual of `eq:f_mu_opt`, certified.
 
-With multiplier eta >= 0 for q.lam_k >= q.lam_i, and low <= lam_k <= high cell by cell:
+With multiplier eta >= 0 for q.lam_k >= q.lam_i + eps, and low <= lam_k <= high cell by cell:
 
     lam_i(eta) = down(mu_i, eta q / v_i)                   pulled down, in proportion to q and against v
     lam_k(eta) = clip(up(mu_k, eta q / v_k), low, high)    pulled up, inside its bounds
-    surplus(eta) = q.lam_k(eta) - q.lam_i(eta)             increasing; the optimum is at its root
+    surplus(eta) = q.lam_k(eta) - q.lam_i(eta) - eps       increasing; the optimum is at its root
     Psi(eta) = sum v d(mu, lam(eta)) - eta surplus(eta)    a lower bound everywhere, the optimum at the root
 
 Scores may be penalised: q.phi(lam) in place of q.lam, phi(lam) = lam + gamma min(lam - floor, 0). Cells
@@ -21,7 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import GAUSSIAN
 from evenhand.theory.gaussian_exact import walk
 from evenhand.theory.tilted_means import (
@@ -43,11 +43,13 @@ CLOSE = 1e-13  # what may remain of the gap between the overall means
 NOISE = 4e-16  # relative rounding error of an overall mean
 
 
-@kernel(apart=True)
+@kernel
 def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float, int]:
     """The cheapest meeting without penalties: value, lower bound, and the rival's cell that jumps or -1."""
     q, mu = duel.q, duel.mu
-    gap, free = 0.0, False
+    gap, free = duel.eps, False
+    if not within_reach(duel):
+        return math.inf, math.inf, -1
     for g in range(q.size):
         lam_i[g] = mu[g, duel.i]
         lam_k[g] = min(max(mu[g, duel.k], duel.low[g]), duel.high[g])
@@ -71,6 +73,21 @@ def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, fl
 
 
 @kernel
+def within_reach(duel: Duel) -> bool:
+    """Can the rival at its upper bounds exceed policy i, fallen all the way, by the indifference?"""
+    if duel.eps == 0.0 or duel.code == GAUSSIAN:
+        return True
+    most = 0.0
+    for g in range(duel.q.size):
+        if duel.q[g] > 0.0:
+            # all other families have 0 as their lower edge; a penalty lowers policy i's score further
+            most += duel.q[g] * (
+                duel.high[g] + duel.gamma[g] * (duel.floor[g] if duel.gamma[g] > 0.0 else 0.0)
+            )
+    return most > duel.eps
+
+
+@kernel
 def root(duel: Duel, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
     """The pulls on either side of the surplus's root; both policies placed at the lower; the surplus."""
     if duel.code != GAUSSIAN:
@@ -80,14 +97,14 @@ def root(duel: Duel, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
     return below, above, surplus
 
 
-@kernel(apart=True)
+@kernel
 def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -> tuple[float, float]:
     """Move both policies to their answer to the pull eta; the surplus there, and its slope in eta.
 
     With `only_free` cells without weight feel the pull as if theirs were 1, and all others stay.
     """
     code, i, k = duel.code, duel.i, duel.k
-    surplus, slope = 0.0, 0.0
+    surplus, slope = 0.0 - duel.eps, 0.0
     for g in range(duel.q.size):
         q, mu, low, high, gamma = duel.q[g], duel.mu[g, k], duel.low[g], duel.high[g], duel.gamma[g]
         weight_i, weight_k = _weight(duel.v[g, i], only_free), _weight(duel.v[g, k], only_free)
@@ -115,7 +132,7 @@ def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -
     return surplus, slope
 
 
-@kernel(apart=True)
+@kernel
 def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
     """eq:bernoulli_opt_subproblem: the pulls on either side of the surplus's root, by Newton's steps.
 
@@ -153,7 +170,7 @@ def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[flo
     return eta, above if last else eta, surplus
 
 
-@kernel(apart=True)
+@kernel
 def between(
     duel: Duel, only_free: bool, surplus: float, above: float, lam_i: Array, lam_k: Array, work: Array
 ) -> int:

@@ -14,61 +14,66 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
-from evenhand.model.region import BOX, Region
-from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
+from evenhand.compile import kernel
+from evenhand.model.region import BOX, RELATIVE, Region
+from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN
 from evenhand.theory import inner
 from evenhand.theory.bernoulli_bulk import BLOCK, meet_abreast
+from evenhand.theory.relative_bulk import beat_block, is_plain
 
 Array = NDArray[np.float64]
 
 FEW = 8  # groups up to which L steps over L groups beat a walk
 
 
-@kernel(apart=True)
+@kernel
 def beat_all(
-    code: int, r: Region, q: Array, i: int, v: Array, mu: Array,
-    lower: Array, lam_i: Array, lam_k: Array, work: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, v: Array, mu: Array,
+    lower: Array, lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
 ) -> None:  # fmt: skip
     """eq:f_mu_opt for every rival: certified lower bounds into (K,) `lower`, infinite for policy i itself.
 
-    The alternatives are not kept, lam_i and lam_k are scratch: `inner.beat` gives that of one rival.
+    The alternatives are not kept, lam_i, lam_k and lam_0 are scratch: `inner.beat` gives that of one rival.
     """
     policies = mu.shape[1]
     for start in range(0, policies, BLOCK):
-        beat_some(code, r, q, i, start, min(start + BLOCK, policies), v, mu, lower, lam_i, lam_k, work)
+        stop = min(start + BLOCK, policies)
+        beat_some(code, r, q, eps, i, start, stop, v, mu, lower, lam_i, lam_k, lam_0, work)
     lower[i] = math.inf
 
 
-@kernel(apart=True)
+@kernel
 def beat_some(
-    code: int, r: Region, q: Array, i: int, start: int, stop: int, v: Array, mu: Array,
-    lower: Array, lam_i: Array, lam_k: Array, work: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, start: int, stop: int, v: Array, mu: Array,
+    lower: Array, lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
 ) -> None:  # fmt: skip
     """`beat_all` for the rivals from start to stop, a block at most.
 
     A rival's bound is the same to the last bit whoever else is in its block: what is known of some rivals and
     solved again for others must not depend on the history.
     """
-    level, slope = _own_line(q, i, v, mu)
+    level, slope = _own_line(q, eps, i, v, mu)
     abreast = r.kind == BOX and slope < math.inf
     if abreast and code == GAUSSIAN and q.size <= FEW:
         _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
     elif abreast and code == BERNOULLI:
-        meet_abreast(r.lo, q, i, v, mu, start, stop, lower, work)
+        meet_abreast(r.lo, q, eps, i, v, mu, start, stop, lower, work)
+    elif r.kind == RELATIVE and code != EXPONENTIAL and is_plain(r, q, v, i):
+        abreast = True
+        beat_block(code, r, q, eps, i, start, stop, v, mu, lower, work)
     else:
         abreast = False
     if abreast and _are_done(r.hi, v, lower, start, stop):
         return
     for k in range(start, stop):
         if k != i and not (abreast and _are_done(r.hi, v, lower, k, k + 1)):
-            _, lower[k] = inner.beat(code, r, q, i, k, v, mu, lam_i, lam_k, work)
+            _, lower[k] = inner.beat(code, r, q, eps, i, k, v, mu, lam_i, lam_k, lam_0, work)
 
 
 @kernel
-def _own_line(q: Array, i: int, v: Array, mu: Array) -> tuple[float, float]:
-    """q.lam_i(eta) = level - slope eta; the slope is infinite where a cell with a share has no weight."""
-    level, slope = 0.0, 0.0
+def _own_line(q: Array, eps: float, i: int, v: Array, mu: Array) -> tuple[float, float]:
+    """q.lam_i(eta) + eps = level - slope eta; infinite slope where a cell with a share has no weight."""
+    level, slope = eps, 0.0
     for g in range(q.size):
         if q[g] > 0.0:
             level += q[g] * mu[g, i]
@@ -129,7 +134,7 @@ def _line(
     lo: Array, q: Array, mu: Array, level: float, slope: float, start: int, size: int,
     paces: Array, work: Array,
 ) -> None:  # fmt: skip
-    """The linear piece at the pull eta: q.lam_i - q.lam_k = gap - steep eta with the groups lifted there.
+    """The linear piece at the pull eta: q.lam_i + eps - q.lam_k = gap - steep eta, as groups are lifted.
 
     `work` holds eta, gap and steep, a block each; as slices of their own they would keep the compiler from
     going abreast.

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import BERNOULLI, divergence
 
 Array = NDArray[np.float64]
@@ -25,10 +25,11 @@ NOISE = 8e-16  # rounding error of the difference of two overall means
 ETA, BELOW, ABOVE, SURPLUS, SLOPE, TOLERANCE, MEANS = range(0, 7 * BLOCK, BLOCK)
 
 
-@kernel(apart=True)
+@kernel
 def meet_abreast(
-    lo: Array, q: Array, i: int, v: Array, mu: Array, start: int, stop: int, lower: Array, work: Array
-) -> None:
+    lo: Array, q: Array, eps: float, i: int, v: Array, mu: Array, start: int, stop: int,
+    lower: Array, work: Array,
+) -> None:  # fmt: skip
     """eq:bernoulli_opt_subproblem: certified lower bounds for the rivals from start to stop.
 
     Not a number for who did not settle.
@@ -37,7 +38,7 @@ def meet_abreast(
     for k in range(size):
         work[ETA + k], work[BELOW + k], work[ABOVE + k] = 0.0, 0.0, math.inf
     for turn in range(TURNS):
-        _lower(q, i, v, mu, size, work)
+        _lower(q, eps, i, v, mu, size, work)
         _lift(lo, q, v, mu, start, size, work)
         if turn == 0:
             for k in range(size):
@@ -60,10 +61,10 @@ def meet_abreast(
 
 
 @kernel
-def _lower(q: Array, i: int, v: Array, mu: Array, size: int, work: Array) -> None:
+def _lower(q: Array, eps: float, i: int, v: Array, mu: Array, size: int, work: Array) -> None:
     """Policy i pulled down, once for every rival: its means, and what they give to surplus and slope."""
     for k in range(size):
-        work[SURPLUS + k], work[SLOPE + k] = 0.0, 0.0
+        work[SURPLUS + k], work[SLOPE + k] = 0.0 - eps, 0.0
     for g in range(q.size):
         share, pace, m, own = q[g], q[g] / v[g, i] if q[g] > 0.0 else 0.0, mu[g, i], MEANS + g * BLOCK
         for k in range(size):

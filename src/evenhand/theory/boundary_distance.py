@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import Undecidable
 from evenhand.model import region as regions
 from evenhand.model import unit_families
 from evenhand.model.problem import Problem
@@ -30,6 +29,8 @@ from evenhand.model.requirements import (
     Quota,
     Ratio,
 )
+from evenhand.theory.metrics import Metric, spread_of
+from evenhand.theory.question import Question
 
 Array = NDArray[np.float64]
 
@@ -48,43 +49,84 @@ def margins(problem: Problem, means: Array) -> Array:
     return np.array([regions.margin(region, k, unit) for k in range(len(means))])
 
 
-def refuse_undecidable(problem: Problem, means: Array, answer: int | None) -> None:
-    """def:S: raise where the means lie on the edge between two answers, so that T* is infinite."""
-    if answer is None:
-        return  # whoever lies exactly on the boundary counts as feasible, so nobody does
-    name = problem.policies[answer]
-    unit = problem.unit_means(means)
-    if _on_the_edge(problem, means[answer], unit, answer):
-        raise Undecidable(
+def why_undecided(asked: Question, i: int | None) -> str | None:
+    """def:S: why no number of samples certifies answer i, the means being on an edge; None where some do."""
+    if i is None:
+        return None  # whoever lies exactly on the boundary counts as feasible, so nobody does
+    problem = asked.problem
+    name, inside = problem.policies[i], asked.margins(i)
+    if _on_the_edge(asked, i):
+        return (
             f"{name!r} would be the answer but lies exactly on the boundary of its requirement, and no "
             "number of samples decides on which side; move its means or the requirement."
         )
-    tied = _tied_with(problem, means, unit, answer)
-    for k in np.nonzero(problem.feasible(means) & tied)[0].tolist():
-        if k != answer:
-            raise Undecidable(
-                f"{name!r} and {problem.policies[k]!r} are tied for the best overall mean, and no number of "
-                "samples decides between them; move a mean."
+    for rail, margin in zip(problem.guardrails, inside[1:], strict=True):
+        if margin == 0.0:
+            return (
+                f"{name!r} would be the answer but lies exactly on the boundary of its guard-rail "
+                f"{rail.name!r}, and no number of samples decides on which side; move its means or the bound."
+            )
+    for k in np.nonzero(asked.allowed)[0].tolist():
+        if k != i and asked.lead(i, k) == 0.0:
+            return _tied(problem, i, k, asked.indifference)
+    return None
+
+
+def _tied(problem: Problem, i: int, k: int, indifference: float) -> str:
+    if indifference > 0.0:
+        return (
+            f"{problem.policies[k]!r} is better than {problem.policies[i]!r} by exactly the indifference, "
+            f"{indifference:g}, and no number of samples decides whether by more; move a mean."
+        )
+    return (
+        f"{problem.policies[i]!r} and {problem.policies[k]!r} are tied for the best overall mean, and no "
+        "number of samples decides between them; move a mean."
+    )
+
+
+def near_changes(asked: Question, i: int | None) -> Iterator[str]:
+    """A sentence for everything that a small error in the means would overturn, where i is the answer."""
+    problem, feasible, scores = asked.problem, asked.allowed, asked.scores
+    for k, policy in enumerate(problem.policies):
+        contender = i is None or k == i or (not feasible[k] and scores[k] > scores[i])
+        region = asked.kept if k == i else problem.standard.region
+        if contender and _near_the_edge(asked, region, k):
+            side = "meets" if _meets(asked, region, k) else "misses"
+            yield f"{policy!r} only just {side} its requirement; a small error in its means matters."
+        elif i is not None and k != i and feasible[k] and asked.lead(i, k) < NEARLY * deviation(asked, i, k):
+            yield _nearly_tied(asked, i, k)
+        if contender:
+            yield from _near_guardrails(asked, k)
+
+
+def _nearly_tied(asked: Question, i: int, k: int) -> str:
+    names, scores = asked.problem.policies, asked.scores
+    if asked.indifference > 0.0:
+        return (
+            f"{names[k]!r} is better than {names[i]!r} by nearly the indifference (overall means "
+            f"{scores[k]:.4g} and {scores[i]:.4g}); a small error in the means matters."
+        )
+    return (
+        f"{names[k]!r} is nearly tied with {names[i]!r} (overall means "
+        f"{scores[k]:.4g} and {scores[i]:.4g}); a small error in the means matters."
+    )
+
+
+def _near_guardrails(asked: Question, k: int) -> Iterator[str]:
+    rails = zip(asked.problem.guardrails, asked.metrics[1:], asked.deviations[1:], strict=True)
+    for rail, (standard, mu), spread in rails:
+        if abs(_depth(standard.region, k, mu, float(spread[k].mean()))) <= NEARLY:
+            side = "meets" if regions.inside(standard.region, k, mu) else "misses"
+            yield (
+                f"{asked.problem.policies[k]!r} only just {side} its guard-rail {rail.name!r}; "
+                "a small error in its means matters."
             )
 
 
-def near_changes(problem: Problem, means: Array, answer: int | None) -> Iterator[str]:
-    """A sentence for everything that a small error in the means would overturn."""
-    feasible, scores, spread = problem.feasible(means), problem.scores(means), _spread(problem, means)
-    unit = problem.unit_means(means)
-    for k, policy in enumerate(problem.policies):
-        contender = answer is None or k == answer or (not feasible[k] and scores[k] > scores[answer])
-        if contender and _near_the_edge(problem, means[k], unit, k, float(spread[k].mean())):
-            side = "meets" if feasible[k] else "misses"
-            yield f"{policy!r} only just {side} its requirement; a small error in its means matters."
-        elif answer is not None and k != answer and feasible[k]:
-            # standard deviation of one sample of the difference of two overall means
-            noise = math.sqrt(float(problem.shares @ (spread[k] ** 2 + spread[answer] ** 2)))
-            if (scores[answer] - scores[k]) / problem.family.width < NEARLY * noise:
-                yield (
-                    f"{policy!r} is nearly tied with {problem.policies[answer]!r} (overall means "
-                    f"{scores[k]:.4g} and {scores[answer]:.4g}); a small error in the means matters."
-                )
+def deviation(asked: Question, i: int, k: int) -> float:
+    """Standard deviation of one sample of the difference of two overall means, in unit scale."""
+    spread = asked.deviations[0]
+    return math.sqrt(float(asked.problem.shares @ (spread[k] ** 2 + spread[i] ** 2)))
 
 
 @dataclass(frozen=True)
@@ -94,6 +136,7 @@ class Blame:
     policy: str
     group: str
     mean: float
+    metric: str | None = None  # the guard-rail, where it is one
 
 
 @dataclass(frozen=True)
@@ -108,7 +151,11 @@ class WhyNone:
     words: str
 
     def to_dict(self) -> dict[str, Any]:
-        blames = [{"policy": b.policy, "group": b.group, "mean": b.mean} for b in self.policies]
+        blames = [
+            {"policy": b.policy, "group": b.group, "mean": b.mean}
+            | ({"metric": b.metric} if b.metric else {})
+            for b in self.policies
+        ]
         return {
             "policies": blames,
             "nearest": self.nearest,
@@ -127,7 +174,7 @@ def why_none(problem: Problem, means: Array, allocation: Array) -> WhyNone:
         for k, (policy, g) in enumerate(zip(problem.policies, worst, strict=True))
     )
     inside, unit = margins(problem, means), problem.unit_means(means)
-    typical = float(_spread(problem, means).mean())
+    typical = float(spread_of(Metric(problem.standard, unit)).mean())
     depths = [_depth(problem.standard.region, k, unit, typical) for k in range(len(means))]
     nearest = 0 if np.isnan(inside).any() else int(np.argmax(depths))
     name, words = problem.policies[nearest], ""
@@ -169,24 +216,31 @@ def _nearly_met(constraint: Constraint, means: Array, margin: float, name: str) 
     return f"{name} comes nearest to meeting the requirement."
 
 
-def _on_the_edge(problem: Problem, means: Array, unit: Array, k: int) -> bool:
-    """Does policy k lie on the edge of its requirement, up to rounding?"""
-    region = problem.standard.region
-    if not isinstance(problem.constraint, Convex):
-        return bool(regions.margin(region, k, unit) == 0.0)
-    reach = regions.ROUNDING * np.abs(unit[:, k]) + region.resolution[:, k]
-    return _answer_changes_within(problem, problem.constraint, means, reach)
+def _on_the_edge(asked: Question, k: int) -> bool:
+    """Does policy k lie on the edge of what an answer must keep to, up to rounding?"""
+    constraint, region = asked.problem.constraint, asked.kept
+    if not isinstance(constraint, Convex):
+        return asked.margins(k)[0] == 0.0
+    reach = regions.ROUNDING * np.abs(asked.metrics[0].mu[:, k]) + region.resolution[:, k]
+    return _answer_changes_within(asked.problem, constraint, asked.means[k], reach)
 
 
-def _near_the_edge(problem: Problem, means: Array, unit: Array, k: int, typical: float) -> bool:
-    """Does policy k lie so near the edge of its requirement that it is worth a warning?
+def _near_the_edge(asked: Question, region: Region, k: int) -> bool:
+    """Does policy k lie so near the edge of its requirement that it is worth a warning?"""
+    typical = float(asked.deviations[0][k].mean())  # standard deviation of one of its outcomes, in unit scale
+    constraint = asked.problem.constraint
+    if not isinstance(constraint, Convex):
+        return abs(_depth(region, k, asked.metrics[0].mu, typical)) <= NEARLY
+    reach = np.full(asked.means.shape[1], NEARLY * typical)
+    return _answer_changes_within(asked.problem, constraint, asked.means[k], reach)
 
-    `typical` is the standard deviation of one of its outcomes, in unit scale.
-    """
-    if not isinstance(problem.constraint, Convex):
-        return abs(_depth(problem.standard.region, k, unit, typical)) <= NEARLY
-    reach = np.full(len(means), NEARLY * typical)
-    return _answer_changes_within(problem, problem.constraint, means, reach)
+
+def _meets(asked: Question, region: Region, k: int) -> bool:
+    """Does policy k meet the requirement of this region, or of the user's own set?"""
+    constraint = asked.problem.constraint
+    if isinstance(constraint, Convex):
+        return bool(constraint.contains(asked.means[k]))
+    return bool(regions.inside(region, k, asked.metrics[0].mu))
 
 
 def _answer_changes_within(problem: Problem, constraint: Convex, means: Array, reach: Array) -> bool:
@@ -195,18 +249,6 @@ def _answer_changes_within(problem: Problem, constraint: Convex, means: Array, r
     moves = problem.family.width * np.diag(reach)
     moved = np.clip(means + np.vstack([moves, -moves]), *problem.family.domain)
     return any(contains(row) != now for row in moved)
-
-
-def _tied_with(problem: Problem, means: Array, unit: Array, answer: int) -> NDArray[np.bool_]:
-    """Which policies have the answer's score, up to rounding."""
-    region, shares = problem.standard.region, problem.shares
-    weight = shares * (1.0 + region.gamma)
-    size, blur = weight @ np.abs(unit), weight @ region.resolution
-    if region.kind == regions.PENALTY:
-        size = size + (shares * region.gamma) @ np.abs(region.lo)
-    scores = problem.scores(means) / problem.family.width
-    allowed = regions.ROUNDING * (size + size[answer]) + blur + blur[answer]
-    return np.asarray(np.abs(scores - scores[answer]) <= allowed)
 
 
 def _depth(region: Region, k: int, unit: Array, typical: float) -> float:
@@ -227,11 +269,3 @@ def _times(margin: float, unit: float) -> float:
     if margin == 0.0:
         return 0.0
     return margin / unit if unit > 0.0 else math.copysign(math.inf, margin)
-
-
-def _spread(problem: Problem, means: Array) -> Array:
-    """Standard deviation of one outcome in every cell, K x L, in unit scale."""
-    code, _, phi, _ = problem.standard
-    unit = problem.unit_means(means)
-    variance = np.vectorize(lambda mu: unit_families.variance(code, mu), otypes=[float])(unit)
-    return np.asarray(np.sqrt(variance * phi).T)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.theory.alternatives import Cuts, Look, Pieces
+from evenhand.theory.metrics import Label
 from evenhand.theory.modes import Active
 
 Array = NDArray[np.float64]
@@ -24,8 +25,7 @@ LEAST_WEIGHT = 1e-13  # of a cell, relative to the mean: cuts are finite where n
 class Binding(NamedTuple):
     """How much of the optimum one piece holds."""
 
-    policy: int
-    group: int | None  # where the answer would leave, for its own piece
+    label: Label
     share: float
 
 
@@ -58,6 +58,7 @@ class Bracket:
     upper: float = np.inf
     cuts: Cuts | None = None  # of the best mixture
     share: Array = field(default_factory=lambda: np.zeros(0))
+    enough: float = 0.0  # an upper bound below which nobody asks how far
 
     @property
     def width(self) -> float:
@@ -65,7 +66,7 @@ class Bracket:
         return (self.upper - self.value) / self.value if self.value > 0.0 else np.inf
 
     def closed(self, gap: float) -> bool:
-        return self.width <= gap or self.value == np.inf
+        return self.width <= gap or self.value == np.inf or self.upper < self.enough
 
     def look(self, w: Array) -> Look:
         """Look from w, positive in every cell, and remember it if nothing better was seen."""
@@ -82,7 +83,8 @@ class Bracket:
 
     def bound(self, cuts: Cuts, share: Array) -> None:
         """The upper bound of this mixture of cuts; remember it if nothing smaller was seen."""
-        upper = self.mode.support(cuts.mixture(share, self.pieces.shape[0], self.pieces.answer))
+        pieces = self.pieces
+        upper = self.mode.support(cuts.mixture(share, pieces.shape[0], pieces.answer, pieces.control))
         if upper < self.upper:
             self.upper, self.cuts, self.share = upper, cuts, share
 
@@ -107,10 +109,11 @@ class Bracket:
         """The shares of the best mixture, summed over the cuts of each piece."""
         if self.cuts is None:
             return ()
-        total: dict[tuple[int, int | None], float] = {}
-        rows = zip(self.cuts.policy.tolist(), self.cuts.own, self.share.tolist(), strict=True)
-        for policy, own, share in rows:
-            group = int(np.argmax(own * w[policy])) if policy == self.pieces.answer else None
-            total[policy, group] = total.get((policy, group), 0.0) + share
-        found = [Binding(policy, group, share) for (policy, group), share in total.items()]
+        total: dict[Label, float] = {}
+        cuts = self.cuts
+        rows = zip(cuts.policy.tolist(), cuts.atom.tolist(), cuts.own, self.share.tolist(), strict=True)
+        for policy, atom, own, share in rows:
+            label = self.pieces.label(policy, atom, own * w[policy])
+            total[label] = total.get(label, 0.0) + share
+        found = [Binding(label, share) for label, share in total.items()]
         return tuple(sorted(found, key=lambda piece: -piece.share))

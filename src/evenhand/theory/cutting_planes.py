@@ -34,8 +34,8 @@ STEPS = (0.5, 0.2)
 
 def cutting_planes(found: Bracket, gap: float, cuts: Cuts) -> None:
     """Close the bracket by Kelley's method, looking between the vertex and the best allocation so far."""
-    answer = found.pieces.answer
-    programme = Programme(found.mode, answer, found.value)
+    answer, control = found.pieces.answer, found.pieces.control
+    programme = Programme(found.mode, answer, control, found.value)
     programme.add(cuts)
     for turn in range(ROUNDS):
         vertex = programme.solve()
@@ -49,7 +49,7 @@ def cutting_planes(found: Bracket, gap: float, cuts: Cuts) -> None:
         fresh = fresh.join(found.look(found.positive(vertex.w)).cuts)
         programme.forget()
         # a cut that the vertex satisfies would not move it
-        programme.add(fresh.take(fresh.values(vertex.w, answer) < vertex.value))
+        programme.add(fresh.take(fresh.values(vertex.w, answer, control) < vertex.value))
         if found.closed(gap):
             return
 
@@ -65,9 +65,10 @@ class Vertex(NamedTuple):
 class Programme:
     """Cuts in, vertex out; cuts that stay slack are dropped."""
 
-    def __init__(self, mode: Active, answer: int | None, scale: float) -> None:
+    def __init__(self, mode: Active, answer: int | None, control: int | None, scale: float) -> None:
         self._mode = mode
         self._answer = answer
+        self._control = control
         self._scale = scale  # the programme works with values divided by this, near 1
         self._idle = np.zeros(0, dtype=np.int64)
         self.cuts = Cuts.none(mode.cost.shape[1])
@@ -84,10 +85,13 @@ class Programme:
             answer = np.full(n, self._answer)
             more_columns, more = self._mode.coefficients(answer, cuts.shared)
             columns, coefficients = np.hstack([columns, more_columns]), np.hstack([coefficients, more])
+        if self._control is not None and self._control != self._answer:
+            more_columns, more = self._mode.coefficients(np.full(n, self._control), cuts.aside)
+            columns, coefficients = np.hstack([columns, more_columns]), np.hstack([coefficients, more])
         objective = np.full((n, 1), self._mode.columns, dtype=np.int32)
         columns = np.hstack([objective, columns])
         coefficients = np.hstack([np.ones((n, 1)), -coefficients / self._scale])
-        # the answer's own cuts have no shared part, which would name the same column twice
+        # the answer's own cuts have no shared part, the control's none aside: that would name a column twice
         used = coefficients != 0.0
         starts = np.concatenate([[0], np.cumsum(used.sum(axis=1))[:-1]]).astype(np.int32)
         self._highs.addRows(

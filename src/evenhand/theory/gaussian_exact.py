@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.theory.tilted_means import EITHER, PLAIN, Duel, switch
 
 BESIDE = 4e-16  # relative distance to either side of a jump
@@ -25,7 +25,7 @@ def walk(duel: Duel) -> tuple[float, float, float]:
     """
     eta, psi = 0.0, 0.0
     for _ in range(3 * duel.q.size + 1):
-        level, slope, upcoming = 0.0, 0.0, math.inf
+        level, slope, upcoming = 0.0 - duel.eps, 0.0, math.inf
         for g in range(duel.q.size):
             q, gamma = duel.q[g], duel.gamma[g]
             if q == 0.0:

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.theory.beat import meet
 from evenhand.theory.tilted_means import Duel
 
@@ -24,7 +24,7 @@ LOOKS = 2000  # at most; tens are usual
 ENOUGH = 1e-10  # relative distance of the bounds that closes a part
 
 
-@kernel(apart=True)
+@kernel
 def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
     """The cheapest meeting where the rival's divergence is not convex: its value and a lower bound."""
     groups = duel.q.size
@@ -60,14 +60,14 @@ def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float
 @kernel
 def _within(duel: Duel, low: Array, high: Array) -> Duel:
     """The same duel with other bounds."""
-    code, q, i, k, v, mu, _, _, gamma, floor, line, slope = duel
-    return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope)
+    code, q, i, k, v, mu, _, _, gamma, floor, line, slope, eps = duel
+    return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope, eps)
 
 
 @kernel
 def _within_need(duel: Duel, low: Array, high: Array) -> None:
     """The rival's bounds, cut to where a group alone would close the gap: no group needs to go beyond."""
-    gap = 0.0
+    gap = duel.eps
     for g in range(duel.q.size):
         low[g] = max(duel.low[g], min(duel.mu[g, duel.k], duel.high[g]))
         gap += duel.q[g] * (duel.mu[g, duel.i] - low[g])

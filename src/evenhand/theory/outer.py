@@ -24,16 +24,21 @@ from numpy.typing import NDArray
 from evenhand.theory.alternatives import Cuts, Pieces
 from evenhand.theory.bracket import Binding, Bracket, Solution
 from evenhand.theory.cutting_planes import cutting_planes
+from evenhand.theory.metrics import Label
 from evenhand.theory.modes import Active
 
 
-def solve(pieces: Pieces, mode: Active, gap: float) -> Solution:
-    """eq:T_star, eq:external_opt: the best allocation of this mode, and its bounds."""
-    if pieces.answer is None and type(mode) is Active:
+def solve(pieces: Pieces, mode: Active, gap: float, enough: float = 0.0, finish: bool = True) -> Solution:
+    """eq:T_star, eq:external_opt: the best allocation of this mode, and its bounds.
+
+    Ends early once the upper bound is known to lie below `enough`. Without `finish` the cutting planes are
+    left out: quicker, and the interval may stay wider than the gap.
+    """
+    if pieces.answer is None and pieces.control is None and type(mode) is Active and pieces.separable:
         return each_alone(pieces, mode, gap)
-    found = Bracket(pieces, mode)
+    found = Bracket(pieces, mode, enough=enough)
     recent = fixed_point(found, gap)
-    if found.value > 0.0 and not found.closed(gap):
+    if found.value > 0.0 and finish and not found.closed(gap):
         cutting_planes(found, gap, recent)
     return found.solution()
 
@@ -62,7 +67,10 @@ def each_alone(pieces: Pieces, mode: Active, gap: float) -> Solution:
     if not w.any():
         return Solution(mode.start(), np.inf, np.inf, ())
     shares = (mode.cost * w).sum(axis=1) / (mode.cost * w).sum()
-    binding = tuple(Binding(int(k), None, float(shares[k])) for k in np.argsort(-shares, kind="stable"))
+    binding = tuple(
+        Binding(Label("enter", int(k), 0, None, False), float(shares[k]))
+        for k in np.argsort(-shares, kind="stable")
+    )
     upper = 1.0 / shortest.sum() if shortest.any() else np.inf
     return Solution(mode.admit(w), float(1.0 / longest.sum()), float(upper), binding)
 
@@ -90,7 +98,7 @@ def fixed_point(found: Bracket, gap: float) -> Cuts:
     while True:
         cuts = mixing.merge(found.look(w).cuts)
         recent = [*recent[1 - KEPT :], cuts]
-        values = cuts.values(w, pieces.answer)
+        values = cuts.values(w, pieces.answer, pieces.control)
         if len(values) == 0 or not values.min() > 0.0:
             break
         share = mixing.towards_smallest(values)
@@ -99,7 +107,7 @@ def fixed_point(found: Bracket, gap: float) -> Cuts:
         stalled = len(widths) > STALLED and widths[-1] > 0.5 * widths[-1 - STALLED]
         if found.closed(gap) or stalled or len(widths) == ROUNDS:
             break
-        mixture = cuts.mixture(share / values, policies, pieces.answer)
+        mixture = cuts.mixture(share / values, policies, pieces.answer, pieces.control)
         w = found.positive(w * steps.factors(mode.worth(w, mixture)))
     return recent[0].join(*recent[1:])
 
@@ -130,8 +138,9 @@ class Mixing:
     """
 
     def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
         self._answer = pieces.answer
-        self._rivals = np.ones(pieces.shape[0])
+        self._rivals = np.ones(pieces.slots)
         self._ways: dict[int, Cuts] = {}
         self._way_shares: dict[int, float] = {}
         self._merged: Cuts | None = None
@@ -149,7 +158,7 @@ class Mixing:
         """The shares of the merged cuts, moved towards those with the smallest values."""
         assert self._merged is not None
         ways = list(self._ways)
-        rivals = self._merged.policy[: len(values) - len(ways)]
+        rivals = self._pieces.slot(self._merged)[: len(values) - len(ways)]
         share = np.concatenate([self._rivals[rivals], [self._way_shares[atom] for atom in ways]])
         share *= np.sqrt(values.min() / values)
         share = np.maximum(share / share.sum(), LEAST_SHARE)

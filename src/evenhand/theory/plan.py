@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.errors import BadInput, Undecidable
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
-from evenhand.theory.alternatives import pieces_of
-from evenhand.theory.boundary_distance import WhyNone, near_changes, refuse_undecidable, why_none
+from evenhand.theory.answers import Answers, Interval, answers_to
+from evenhand.theory.blame import why_nobody
+from evenhand.theory.boundary_distance import WhyNone, near_changes
 from evenhand.theory.bracket import Solution
-from evenhand.theory.modes import mode_of
-from evenhand.theory.outer import solve
+from evenhand.theory.lower_bound import risk_in_nats, samples_needed
+from evenhand.theory.modes import Active, mode_of
+from evenhand.theory.proposal import Proposal, propose
+from evenhand.theory.question import Question, question_of
+from evenhand.theory.screening import screen, why_unclassified
+
+__all__ = ["Bound", "Plan", "plan", "risk_in_nats"]
 
 Array = NDArray[np.float64]
 
@@ -29,21 +36,32 @@ SMALLEST_SHARE = 1e-6  # of the optimum that a piece must hold to be named as bi
 class Bound:
     """A comparison that binds: its piece, whose it is, and its share of the optimum.
 
-    leave: the answer might miss its requirement, in `group`. beat: `policy` might meet the requirement and be
-    better. enter: `policy` might meet the requirement after all.
+    leave: `policy` might miss its requirement, in `group`. beat: `policy` might meet the requirement and be
+    better. enter: `policy` might meet the requirement after all. `metric` is the guard-rail through which it
+    would leave, `relative_to` the control where that bound is relative.
     """
 
     piece: str
     policy: str
     group: str | None
     share: float
+    metric: str | None = None
+    relative_to: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        table = {"piece": self.piece, "policy": self.policy, "group": self.group, "share": self.share}
+        more = {"metric": self.metric, "relative_to": self.relative_to}
+        return table | {name: value for name, value in more.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """T* lies in [time_low, time_high]. eq:lower_bound_m_sbfc, eq:lower_bound_ext2.
+    """eq:lower_bound_m_sbfc, eq:lower_bound_ext2: T* in [time_low, time_high], with an allocation.
 
-    The allocation takes at most time_high. With sampling costs, times and samples are counted in cost."""
+    Times are counted in samples, and the allocation takes at most time_high of them. With sampling costs
+    `cost` bounds the same in cost, and the allocation is the one that costs least: at most cost.high. With
+    several acceptable answers T* is that of the easiest.
+    """
 
     problem: Problem
     means: Array  # K x L, as given
@@ -56,78 +74,155 @@ class Plan:
     binding: tuple[Bound, ...]
     why_none: WhyNone | None
     warnings: tuple[str, ...]
+    guardrails: Mapping[str, Array]  # the means of every guard-rail, K x L
+    indifference: float
+    tolerance: Any
+    acceptable: tuple[str | None, ...]  # None for "none of the policies"; empty where policies are screened
+    easiest: str | None
+    times: tuple[Interval, ...]  # T*_i of every acceptable answer, in samples
+    costs: tuple[Interval, ...]  # the same in cost; empty without sampling costs
+    proposal: Proposal | None  # an indifference that would save much
+
+    @property
+    def cost(self) -> Interval | None:
+        """The cost per unit of evidence that no procedure can beat; None without sampling costs."""
+        if not self.costs:
+            return None
+        return Interval(min(c.low for c in self.costs), min(c.high for c in self.costs))
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The policies that do not meet the requirement."""
+        return tuple(name for name in self.problem.policies if name not in self.feasible)
 
     def samples_at_least(self, delta: float) -> float:
-        """thm:lower_bound, eq:lower_bound: T* kl(delta, 1 - delta), needed by any procedure of this risk."""
-        return self.time_low * risk_in_nats(delta)
+        """thm:lower_bound, eq:lower_bound: the mean number of samples any procedure of this risk needs."""
+        return samples_needed([time.low for time in self.times], delta)
+
+    def cost_at_least(self, delta: float) -> float | None:
+        """What any procedure of this risk must pay on average; None without sampling costs."""
+        return samples_needed([cost.low for cost in self.costs], delta) if self.costs else None
 
     def to_dict(self, delta: float) -> dict[str, Any]:
         """Plain numbers and names, as `evenhand plan --json` prints them."""
-        return {
+        table: dict[str, Any] = {
             "answer": self.answer,
             "answer_index": self.answer_index,
             "feasible": list(self.feasible),
+            "acceptable": list(self.acceptable),
+            "easiest": self.easiest,
             "time_low": self.time_low,
-            "time_high": self.time_high if math.isfinite(self.time_high) else None,
+            "time_high": _finite(self.time_high),
             "allocation": self.allocation.tolist(),
             "delta": delta,
             "samples_at_least": self.samples_at_least(delta),
-            "binding": [
-                {"piece": b.piece, "policy": b.policy, "group": b.group, "share": b.share}
-                for b in self.binding
-            ],
+            "binding": [bound.to_dict() for bound in self.binding],
             "why_none": None if self.why_none is None else self.why_none.to_dict(),
             "warnings": list(self.warnings),
         }
+        if len(self.times) > 1:
+            table["times"] = [
+                {"answer": name, "time_low": _finite(time.low), "time_high": _finite(time.high)}
+                for name, time in zip(self.acceptable, self.times, strict=True)
+            ]
+        if self.cost is not None:
+            table |= {"cost_low": self.cost.low, "cost_high": _finite(self.cost.high)}
+            table["cost_at_least"] = self.cost_at_least(delta)
+        if self.problem.goal == "screen":
+            table |= {"goal": "screen", "allowed": list(self.feasible), "failed": list(self.failed)}
+        if self.proposal is not None:
+            table["proposal"] = self.proposal.to_dict()
+        return table
 
 
-def plan(problem: Problem, means: ArrayLike, gap: float = GAP) -> Plan:
-    """Who wins at these means, what it must cost and where to sample; T* to this relative gap."""
+def plan(
+    problem: Problem,
+    means: ArrayLike | Mapping[str, Any],
+    gap: float = GAP,
+    *,
+    guardrails: Mapping[str, Any] | None = None,
+    indifference: float = 0.0,
+    tolerance: Any = 0.0,
+) -> Plan:
+    """Who wins at these means, what it must cost and where to sample; T* to this relative gap.
+
+    `guardrails`: the means of every guard-rail by name. `indifference`: within this of the best is good
+    enough. `tolerance`: so far outside its own floors and caps an answer may be; one number or one per group.
+    """
     if not 0.0 < gap < 1.0:
         raise BadInput(f"gap must lie strictly between 0 and 1; it is {gap}.")
-    table = problem.check_means(means)
-    answer = problem.answer(table)
-    refuse_undecidable(problem, table, answer)
-    found = solve(pieces_of(problem, table, answer), mode_of(problem), gap)
-    if not found.lower > 0.0:
-        _refuse_unlearnable(problem, found)
-    allocation = found.w / found.w.sum()
-    allocation.flags.writeable = False
-    table = table.copy()
-    table.flags.writeable = False
+    asked = question_of(problem, means, guardrails, indifference, tolerance)
+    priced = mode_of(problem)
+    samples = replace(priced, cost=np.ones_like(priced.cost))
+    try:
+        in_samples = _solve(asked, samples, gap)
+        in_cost = _solve(asked, priced, gap) if problem.costs is not None else None
+    except Undecidable as refusal:
+        raise Undecidable(_with_proposal(str(refusal), asked, samples)) from None
+    followed = in_cost or in_samples
+    if not followed.best.lower > 0.0:
+        _refuse_unlearnable(problem, followed.best)
+    allocation = followed.best.w / followed.best.w.sum()
+    screening = problem.goal == "screen"
+    answer = None if screening else asked.answer
     names = problem.policies
-    feasible = tuple(names[k] for k in np.nonzero(problem.feasible(table))[0])
+    time = in_samples.time
     return Plan(
         problem=problem,
-        means=table,
+        means=_read_only(asked.means),
         answer=None if answer is None else names[answer],
         answer_index=answer,
-        feasible=feasible,
-        time_low=1.0 / found.upper,
-        time_high=1.0 / found.lower if found.lower > 0.0 else math.inf,
-        allocation=allocation,
-        binding=_binding(problem, found, answer),
-        why_none=why_none(problem, table, allocation) if answer is None else None,
-        warnings=tuple(_warnings(problem, table, answer, found)),
+        feasible=tuple(names[k] for k in np.nonzero(asked.allowed)[0]),
+        time_low=time.low,
+        time_high=time.high,
+        allocation=_read_only(allocation),
+        binding=_binding(problem, followed.best),
+        why_none=None if asked.answer is not None else why_nobody(asked, allocation),
+        warnings=tuple(_warnings(asked, followed, screening)),
+        guardrails={name: _read_only(table) for name, table in asked.guardrail_means.items()},
+        indifference=asked.indifference,
+        tolerance=asked.tolerance,
+        acceptable=() if screening else tuple(None if i is None else names[i] for i in in_samples.acceptable),
+        easiest=None if followed.easiest is None or screening else names[followed.easiest],
+        times=in_samples.times,
+        costs=() if in_cost is None else in_cost.times,
+        proposal=None if screening else propose(asked, samples, time.low),
     )
 
 
-def risk_in_nats(delta: float) -> float:
-    """kl(delta, 1 - delta), the evidence that a risk of delta asks for."""
-    if not 0.0 < delta < 0.5:
-        raise BadInput(f"delta must lie strictly between 0 and 0.5; it is {delta}.")
-    return (1.0 - 2.0 * delta) * (math.log1p(-delta) - math.log(delta))
+def _solve(asked: Question, mode: Active, gap: float) -> Answers:
+    """Solve for the acceptable answers, or for the classification, in the units of the mode's costs."""
+    if asked.problem.goal != "screen":
+        return answers_to(asked, mode, gap)
+    undecided = why_unclassified(asked)
+    if undecided is not None:
+        raise Undecidable(undecided)
+    found = screen(asked.metrics, asked.allowed, mode, gap)
+    high = 1.0 / found.lower if found.lower > 0.0 else math.inf
+    return Answers((None,), (Interval(1.0 / found.upper, high),), None, found)
 
 
-def _binding(problem: Problem, found: Solution, answer: int | None) -> tuple[Bound, ...]:
+def _binding(problem: Problem, found: Solution) -> tuple[Bound, ...]:
     bounds = []
-    for piece in found.binding:
-        if piece.share < SMALLEST_SHARE:
+    for (piece, policy, metric, g, relative), share in found.binding:
+        if share < SMALLEST_SHARE:
             continue
-        verb = "enter" if answer is None else "leave" if piece.policy == answer else "beat"
-        group = None if piece.group is None else problem.group_names[piece.group]
-        bounds.append(Bound(verb, problem.policies[piece.policy], group, piece.share))
+        group = None if g is None else problem.group_names[g]
+        rail = problem.guardrails[metric - 1].name if metric else None
+        against = problem.control if relative else None
+        bounds.append(Bound(piece, problem.policies[policy], group, share, rail, against))
     return tuple(bounds)
+
+
+def _with_proposal(refusal: str, asked: Question, mode: Active) -> str:
+    """A refusal, with the indifference that would make the question decidable where a tie is the reason."""
+    found = None if asked.problem.goal == "screen" else propose(asked, mode, math.inf)
+    if found is None:
+        return refusal
+    return (
+        f"{refusal[:-1]}, or accept {' or '.join(map(repr, found.acceptable))}: with indifference = "
+        f"{found.indifference:g} T* is {found.time_high:.4g}."
+    )
 
 
 def _refuse_unlearnable(problem: Problem, found: Solution) -> None:
@@ -146,11 +241,24 @@ def _refuse_unlearnable(problem: Problem, found: Solution) -> None:
         )
 
 
-def _warnings(problem: Problem, means: Array, answer: int | None, found: Solution) -> list[str]:
-    warnings = list(near_changes(problem, means, answer))
+def _warnings(asked: Question, followed: Answers, screening: bool) -> list[str]:
+    problem, found = asked.problem, followed.best
+    warnings = list(near_changes(asked, None if screening else followed.easiest))
     if found.gap > WIDE:
         width = f"only to within {found.gap:.1%}" if math.isfinite(found.gap) else "only from below"
         warnings.append(f"T* is known {width}: part of this requirement has no certified bound.")
     if isinstance(problem.family, GaussianUnknown):
         warnings.append("The variance is not known to the plan; times assume a standard deviation of 1.")
+    if problem.guardrails:
+        warnings.append("With guard-rails T* is exact where the outcomes of one sample are independent.")
     return warnings
+
+
+def _read_only(table: Array) -> Array:
+    table = table.copy()
+    table.flags.writeable = False
+    return table
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, Undecidable
+from evenhand.model.labels import is_named
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import (
     All,
@@ -30,6 +31,7 @@ Array = NDArray[np.float64]
 STEPS = (-1.0, -0.5, 0.5, 1.0)  # times the requirement's natural step; positive is tighter
 DELTAS = (0.2, 0.1, 0.05, 0.01, 0.001)
 GAP = 1e-4  # for a table of four digits
+RATIO_STEP = 0.02  # of a ratio to a control
 
 # which number of a requirement makes it tighter, and in which direction
 BOUNDS: dict[type[Constraint], tuple[str, float]] = {
@@ -60,16 +62,17 @@ class Sensitivity:
 
     shifts: tuple[Shift, ...]
     samples: dict[float, float]  # delta -> samples_at_least
+    costs: dict[float, float]  # delta -> cost_at_least; empty without sampling costs
 
     def to_dict(self) -> dict[str, Any]:
         shifts = [
             {"change": s.change, "answer": s.answer, "time_low": s.time_low, "time_high": s.time_high}
             for s in self.shifts
         ]
-        return {
-            "requirement": shifts,
-            "delta": [{"delta": d, "samples_at_least": n} for d, n in self.samples.items()],
-        }
+        risks = [{"delta": d, "samples_at_least": n} for d, n in self.samples.items()]
+        for risk, price in zip(risks, self.costs.values(), strict=False):
+            risk["cost_at_least"] = price
+        return {"requirement": shifts, "delta": risks}
 
 
 def sensitivity(base: Plan) -> Sensitivity:
@@ -83,8 +86,10 @@ def sensitivity(base: Plan) -> Sensitivity:
             continue  # a bound that has left its domain asks for nothing, or for the impossible
         change = step * natural_step(base.problem.constraint, base.means)
         if moved != base.problem.constraint:
-            shifts.append(_shift(problem, base.means, change))
-    return Sensitivity(tuple(shifts), {delta: base.samples_at_least(delta) for delta in DELTAS})
+            shifts.append(_shift(base, problem, change))
+    prices = {delta: base.cost_at_least(delta) for delta in DELTAS}
+    costs = {delta: price for delta, price in prices.items() if price is not None}
+    return Sensitivity(tuple(shifts), {delta: base.samples_at_least(delta) for delta in DELTAS}, costs)
 
 
 def tightened(constraint: Constraint, steps: float, means: Array) -> Constraint:
@@ -94,9 +99,13 @@ def tightened(constraint: Constraint, steps: float, means: Array) -> Constraint:
     if type(constraint) not in BOUNDS:
         return constraint
     name, sign = BOUNDS[type(constraint)]
-    bound = np.asarray(getattr(constraint, name), dtype=float)
-    moved = bound + sign * steps * natural_step(constraint, means)
-    return replace(constraint, **{name: moved.tolist()})
+    if isinstance(constraint, (Floors, Caps)) and constraint.relative_to is not None:
+        # a floor rises with its ratio, a cap falls; a smaller margin makes either tighter
+        name, sign = ("ratio", sign) if constraint.ratio is not None else ("margin", -1.0)
+    given, step = getattr(constraint, name), sign * steps * natural_step(constraint, means)
+    if is_named(given):
+        return replace(constraint, **{name: {group: number + step for group, number in given}})
+    return replace(constraint, **{name: (np.asarray(given, dtype=float) + step).tolist()})
 
 
 def natural_step(constraint: Constraint, means: Array) -> float:
@@ -107,14 +116,20 @@ def natural_step(constraint: Constraint, means: Array) -> float:
         return _rounded((1.0 - constraint.at_least) / 10.0)
     if isinstance(constraint, Dispersion):
         return _rounded(constraint.at_most / 10.0)
+    if isinstance(constraint, (Floors, Caps)) and constraint.ratio is not None:
+        return RATIO_STEP
     return _rounded(float(np.ptp(means)) / 10.0)
 
 
-def _shift(problem: Problem, means: Array, change: float) -> Shift:
+def _shift(base: Plan, problem: Problem, change: float) -> Shift:
+    """The plan with another requirement, all else as it was."""
     try:
-        moved = plan(problem, means, gap=GAP)
+        moved = plan(
+            problem, base.means, GAP, guardrails=base.guardrails, indifference=base.indifference,
+            tolerance=base.tolerance,
+        )  # fmt: skip
     except Undecidable:
-        answer = problem.answer(means)
+        answer = problem.answer(base.means, base.guardrails)
         return Shift(change, None if answer is None else problem.policies[answer], None, None)
     high = moved.time_high if math.isfinite(moved.time_high) else None
     return Shift(change, moved.answer, moved.time_low, high)

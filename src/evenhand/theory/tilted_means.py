@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import (
     BERNOULLI,
     EXPONENTIAL,
@@ -46,6 +46,7 @@ class Duel(NamedTuple):
     floor: Array
     line: Array  # which line of its penalised score policy i may be on: PLAIN, STEEP, EITHER
     slope: Array  # written by `place`: the slope of the line that it is on, 1 or 1 + gamma
+    eps: float  # by how much the rival's score must exceed policy i's: the indifference
 
 
 # pulls beyond this act like it: the squares inside the maps stay finite, and what is left costs nothing

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.errors import BadInput, nearest
 from evenhand.model.problem import Problem
 from evenhand.procedure.outcome_order import FAMILIES, Order, new_order, note_order

@@ -42,7 +42,9 @@ def inside_evidence(sample: Sample, k: int, alpha: float) -> float:
     noise = _noise(sample, k, alpha)
     if noise is None:
         return 0.0
-    _, lower, _ = inner.leave(GAUSSIAN, r, k, _weights(sample, k, noise), work.mean, work.lam_k, work.scratch)
+    _, lower, _ = inner.leave(
+        GAUSSIAN, r, k, _weights(sample, k, noise), work.mean, work.lam_k, work.lam_0, work.scratch
+    )
     return noise.tail(_distance(lower, noise))
 
 
@@ -54,7 +56,9 @@ def outside_evidence(sample: Sample, k: int, alpha: float) -> float:
     noise = _noise(sample, k, alpha)
     if noise is None:
         return 0.0
-    _, lower = inner.enter(GAUSSIAN, r, k, _weights(sample, k, noise), work.mean, work.lam_k, work.scratch)
+    _, lower = inner.enter(
+        GAUSSIAN, r, k, _weights(sample, k, noise), work.mean, work.lam_k, work.lam_0, work.scratch
+    )
     squared = max(_distance(lower, noise), 0.0) ** 2
     groups = spec.phi.shape[0]
     if spec.unknown_variance:

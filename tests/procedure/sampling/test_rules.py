@@ -231,8 +231,8 @@ def test_under_penalties_the_cheapest_piece_is_found_without_solving_them_all() 
         v = rng.gamma(1.0, size=(3, 8)) + 0.01
         v[:, 6] = v[:, 7]
         each = np.array([
-            inner.beat(run.spec.code, run.spec.region, run.spec.shares, leader, k, v, run.work.mean,
-                       lam_i, lam_k, run.work.scratch)[1] if k != leader else np.inf
+            inner.beat(run.spec.code, run.spec.region, run.spec.shares, 0.0, leader, k, v, run.work.mean,
+                       lam_i, lam_k, lam_k, run.work.scratch)[1] if k != leader else np.inf
             for k in range(8)
         ])  # fmt: skip
         for slack in (0.0, 0.3):

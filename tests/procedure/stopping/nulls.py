@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import families as f
 from evenhand.model import requirements as c
 from evenhand.model.problem import Problem
@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 
 ALPHA = 0.1  # an e-value may ever exceed 1/ALPHA with at most this probability
 FALSE_ALARM = 1e-6
+BLOCK = 50  # runs whose outcomes are drawn at once
 NORMAL, TWO_POINT, COUNTS, WAITING, UNIFORM = range(5)
 
 # family, how its outcomes are drawn (unit scale), and a number for the draw: sd, trials, shape, half-width
@@ -70,8 +71,12 @@ def crossings(family: str, requirement: str, runs: int, horizon: int, seed: int)
     groups = {f"group {g}": 1.0 / len(means) for g in range(len(means))}
     spec = compile_spec(Problem(["a", "b"], groups, outcome, constraint), Procedure())
     unit = np.repeat(outcome.to_unit(means)[:, None], 2, axis=1)
-    counts = np.zeros(3, dtype=np.int64)
-    simulate(spec, new_state(spec), new_work(spec), unit, how, number, runs, horizon, seed, counts)
+    counts, state, work = np.zeros(3, dtype=np.int64), new_state(spec), new_work(spec)
+    random = np.random.default_rng(seed)
+    for first in range(0, runs, BLOCK):
+        size = min(BLOCK, runs - first)
+        outcomes = drawn(random, how, number, unit, (size, horizon + 2))
+        simulate(spec, state, work, unit, outcomes, random.random((size, horizon, 3)), counts)
     return Crossings(*counts.tolist(), runs)
 
 
@@ -100,24 +105,40 @@ def scaled(constraint: c.Constraint, by: float) -> c.Constraint:
     return constraint
 
 
+def drawn(
+    random: np.random.Generator, how: int, number: float, means: Array, shape: tuple[int, int]
+) -> Array:
+    """Outcomes in unit scale: (run, number of the outcome, group, policy)."""
+    full = (*shape, *means.shape)
+    if how == NORMAL:
+        return random.normal(means, number, full)
+    if how == TWO_POINT:
+        return random.binomial(int(number), means, full) / number
+    if how == COUNTS:
+        return random.poisson(means, full).astype(float)
+    if how == WAITING:
+        return random.gamma(number, means / number, full)
+    return random.uniform(means - number, means + number, full)
+
+
 @kernel
 def simulate(
-    spec: Spec, state: State, work: Work, means: Array, how: int, number: float,
-    runs: int, horizon: int, seed: int, counts: NDArray[np.int64],
+    spec: Spec, state: State, work: Work, means: Array, outcomes: Array, coins: Array,
+    counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
+    runs, horizon = coins.shape[0], coins.shape[1]
     groups, policies = means.shape
     level = math.log(1.0 / ALPHA)
-    np.random.seed(seed)  # noqa: NPY002  (compiled code has no other generator)
-    for _ in range(runs):
+    for run in range(runs):
         for k in range(policies):
             for g in range(groups):
                 forget(state, k, g)
-                for _ in range(2):
-                    record(spec, state, work, k, g, draw(how, number, means[g, k]), False)
+                for first in range(2):
+                    record(spec, state, work, k, g, outcomes[run, first, g, k], False)
         ahead, fails, meets = False, False, False
-        for _ in range(horizon):
-            k, g = _chosen(state, means)
-            record(spec, state, work, k, g, draw(how, number, means[g, k]), False)
+        for step in range(horizon):
+            k, g = _chosen(state, means, coins[run, step])
+            record(spec, state, work, k, g, outcomes[run, int(state.n[g, k]), g, k], False)
             ahead = ahead or certified.ahead(spec, state, work, 0, 1, math.inf) >= level
             fails = fails or certified.fails(spec, state, work, 1) >= level
             least, _ = certified.meets(spec, state, work, 0)
@@ -128,31 +149,16 @@ def simulate(
 
 
 @kernel
-def _chosen(state: State, means: Array) -> tuple[int, int]:
+def _chosen(state: State, means: Array, coins: Array) -> tuple[int, int]:
     """A third of the time any cell, a third the least sampled, a third the one that has been luckiest."""
     groups, policies = means.shape
-    coin = np.random.random()  # noqa: NPY002
-    if coin < 1.0 / 3.0:
-        return np.random.randint(policies), np.random.randint(groups)  # noqa: NPY002
+    if coins[0] < 1.0 / 3.0:
+        return int(coins[1] * policies), int(coins[2] * groups)
     best, k, g = -math.inf, 0, 0
     for j in range(policies):
         for h in range(groups):
             luck = (state.s[h, j] - state.n[h, j] * means[h, j]) / math.sqrt(state.n[h, j])
-            score = -state.n[h, j] if coin < 2.0 / 3.0 else (luck if j == 0 else -luck)
+            score = -state.n[h, j] if coins[0] < 2.0 / 3.0 else (luck if j == 0 else -luck)
             if score > best:
                 best, k, g = score, j, h
     return k, g
-
-
-@kernel
-def draw(how: int, number: float, mean: float) -> float:
-    """An outcome in unit scale."""
-    if how == NORMAL:
-        return np.random.normal(mean, number)  # noqa: NPY002
-    if how == TWO_POINT:
-        return np.random.binomial(int(number), mean) / number  # noqa: NPY002
-    if how == COUNTS:
-        return float(np.random.poisson(mean))  # noqa: NPY002
-    if how == WAITING:
-        return np.random.gamma(number, mean / number)  # noqa: NPY002
-    return np.random.uniform(mean - number, mean + number)  # noqa: NPY002

@@ -79,7 +79,9 @@ def test_gaussian_penalties_shrink_the_weights_and_charge_every_cell() -> None:
     state, work = counted(spec, n, means)
     v = n**2 / (n + N0) / 0.25
     lam_i, lam_k = np.zeros(2), np.zeros(2)
-    _, lower = inner.beat(spec.code, spec.region, spec.shares, 0, 1, v, means, lam_i, lam_k, work.scratch)
+    _, lower = inner.beat(
+        spec.code, spec.region, spec.shares, 0.0, 0, 1, v, means, lam_i, lam_k, lam_k, work.scratch
+    )
     expected = lower - 0.5 * np.log1p(n / N0).sum()
     found = likelihood_mixture.beats(spec, state, work, spec.region, 0, 1, math.inf)
     assert found == pytest.approx(expected, rel=1e-12)

@@ -48,7 +48,7 @@ def beat(code: int, r: Region, q: Array, v: Array, mu: Array) -> tuple[float, fl
     """Policy 1 beats policy 0: the bounds and the alternative, checked to be one and to cost the value."""
     lam_i, lam_k = np.empty(q.size), np.empty(q.size)
     work = np.full(inner.work_size(q.size, 0), np.nan)
-    value, lower = inner.beat(code, r, q, 0, 1, v, mu, lam_i, lam_k, work)
+    value, lower = inner.beat(code, r, q, 0.0, 0, 1, v, mu, lam_i, lam_k, lam_k, work)
     if value < math.inf:
         assert q @ lam_k >= q @ lam_i - 1e-12 * (1 + abs(q @ lam_i))
         assert np.all(lam_k >= r.lo[:, 1])
@@ -66,7 +66,7 @@ def stacked(code: int, v: Array, mu: Array) -> Cells:
 def test_entering_lifts_every_group_below_its_floor() -> None:
     r = box([0.5, 0.5, 0.5], [math.inf, math.inf, 0.7], groups=3)
     mu, v, lam = np.array([[0.0, 0.2], [0.0, 0.6], [0.0, 0.9]]), np.full((3, 2), 4.0), np.empty(3)
-    value, lower = inner.enter(GAUSSIAN, r, 1, v, mu, lam, np.empty(inner.work_size(3, 0)))
+    value, lower = inner.enter(GAUSSIAN, r, 1, v, mu, lam, lam, np.empty(inner.work_size(3, 0)))
     assert value == lower == pytest.approx(4.0 * (0.3**2 + 0.2**2) / 2)
     np.testing.assert_allclose(lam, [0.5, 0.6, 0.7])
 
@@ -75,28 +75,28 @@ def test_leaving_breaks_the_cheapest_bound_and_names_it() -> None:
     r = box([0.5, 0.2], [math.inf, 0.65])
     mu, v, lam = np.array([[0.0, 0.9], [0.0, 0.6]]), np.array([[1.0, 1.0], [1.0, 10.0]]), np.empty(2)
     work = np.empty(inner.work_size(2, 0))
-    value, lower, which = inner.leave(GAUSSIAN, r, 1, v, mu, lam, work)
+    value, lower, which = inner.leave(GAUSSIAN, r, 1, v, mu, lam, lam, work)
     # 0.08 through the floor of group 0, 0.8 through that of group 1, 0.0125 through its cap
     assert value == lower == pytest.approx(10.0 * 0.05**2 / 2)
     assert which == 2 + 1
     np.testing.assert_allclose(lam, [0.9, 0.65])
     v[1, 1] = 100.0
-    assert inner.leave(GAUSSIAN, r, 1, v, mu, lam, work)[2] == 0
+    assert inner.leave(GAUSSIAN, r, 1, v, mu, lam, lam, work)[2] == 0
 
 
 def test_a_policy_on_the_wrong_side_already_leaves_and_enters_for_nothing() -> None:
     r, v, lam, work = box(0.5), np.ones((2, 2)), np.empty(2), np.empty(inner.work_size(2, 0))
     mu = np.array([[0.4, 0.6], [0.9, 0.6]])
-    assert inner.leave(GAUSSIAN, r, 0, v, mu, lam, work) == (0.0, 0.0, 0)
-    assert inner.enter(GAUSSIAN, r, 1, v, mu, lam, work) == (0.0, 0.0)
+    assert inner.leave(GAUSSIAN, r, 0, v, mu, lam, lam, work) == (0.0, 0.0, 0)
+    assert inner.enter(GAUSSIAN, r, 1, v, mu, lam, lam, work) == (0.0, 0.0)
 
 
 def test_a_bound_on_the_edge_of_the_domain_cannot_be_crossed() -> None:
     mu, v, lam = np.full((2, 2), 0.4), np.ones((2, 2)), np.empty(2)
     work = np.empty(inner.work_size(2, 0))
-    assert inner.leave(BERNOULLI, box(0.0, 1.0), 0, v, mu, lam, work) == (math.inf, math.inf, -1)
-    assert inner.leave(POISSON, box(0.0), 0, v, mu, lam, work) == (math.inf, math.inf, -1)
-    assert inner.leave(GAUSSIAN, box(), 0, v, mu, lam, work) == (math.inf, math.inf, -1)
+    assert inner.leave(BERNOULLI, box(0.0, 1.0), 0, v, mu, lam, lam, work) == (math.inf, math.inf, -1)
+    assert inner.leave(POISSON, box(0.0), 0, v, mu, lam, lam, work) == (math.inf, math.inf, -1)
+    assert inner.leave(GAUSSIAN, box(), 0, v, mu, lam, lam, work) == (math.inf, math.inf, -1)
 
 
 def test_without_bounds_the_gaussian_gap_closes_in_proportion_to_shares_and_against_weights() -> None:
@@ -171,7 +171,7 @@ def test_entering_and_leaving_agree_with_the_nearest_point_of_each_condition(cod
     rng = np.random.default_rng(seed)
     r, v, mu = a_box(rng, code, 3), weights(rng, (3, 2), free=True), means(rng, code, (3, 2), edges=True)
     lam, work = np.empty(3), np.empty(inner.work_size(3, 0))
-    value, _ = inner.enter(code, r, 1, v, mu, lam, work)
+    value, _ = inner.enter(code, r, 1, v, mu, lam, lam, work)
     rows, rhs, *_ = inside(r, 1, 3)[0]
     assert np.all(rows @ lam >= rhs)
     # one cell at a time: the nearest point inside is the mean or the bound it misses
@@ -180,7 +180,7 @@ def test_entering_and_leaving_agree_with_the_nearest_point_of_each_condition(cod
     assert value == pytest.approx(
         v[paid, 1] @ divergence(code, mu[paid, 1], nearest[paid]), rel=1e-9, abs=1e-14
     )
-    value, _, which = inner.leave(code, r, 1, v, mu, lam, work)
+    value, _, which = inner.leave(code, r, 1, v, mu, lam, lam, work)
     ways = []
     for bound, missed in ((r.lo[:, 1], mu[:, 1] <= r.lo[:, 1]), (r.hi[:, 1], mu[:, 1] >= r.hi[:, 1])):
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -265,6 +265,6 @@ def test_the_papers_scaling_instance_has_its_certified_time() -> None:
     v /= v.sum() * 0.5**2  # sd 0.5: a sample is worth 4
     q, r = np.full(3, 1 / 3), regions.region(regions.BOX, 3, 5, lo=np.zeros((3, 5)))
     lam, work = (np.empty(3), np.empty(3)), np.empty(inner.work_size(3, 0))
-    pieces = [inner.beat(GAUSSIAN, r, q, 0, k, v, mu, *lam, work)[1] for k in range(1, 5)]
-    pieces.append(inner.leave(GAUSSIAN, r, 0, v, mu, lam[0], work)[1])
+    pieces = [inner.beat(GAUSSIAN, r, q, 0.0, 0, k, v, mu, *lam, lam[0], work)[1] for k in range(1, 5)]
+    pieces.append(inner.leave(GAUSSIAN, r, 0, v, mu, lam[0], lam[0], work)[1])
     assert 54.1386 <= 1 / min(pieces) <= 54.1386 * 1.005

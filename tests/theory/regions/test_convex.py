@@ -57,7 +57,7 @@ def beat(code: int, r: Region, q: Array, v: Array, mu: Array) -> tuple[float, fl
     """Policy 1 beats policy 0."""
     lam_i, lam_k = np.empty(q.size), np.empty(q.size)
     work = np.empty(intersection.work_size(q.size, len(r.rows)))
-    value, lower = intersection.beat(code, r, q, 0, 1, v, mu, lam_i, lam_k, work)
+    value, lower = intersection.beat(code, r, q, 0.0, 0, 1, v, mu, lam_i, lam_k, work)
     assert regions.margin(r, 1, np.c_[lam_k, lam_k]) >= -1e-9
     assert q @ lam_k >= q @ lam_i - 1e-11 * (1 + abs(q @ lam_i))
     return value, lower
@@ -137,7 +137,9 @@ def test_a_gap_written_as_rows_costs_what_a_gap_costs(seed: int, code: int, grou
     pairs = [np.eye(groups)[g] - np.eye(groups)[h] for g in range(groups) for h in range(groups) if g != h]
     rows = regions.region(regions.CONVEX, groups, 2, rows=np.array(pairs), rhs=np.full((len(pairs), 2), -0.3))
     lam_i, lam_k = np.empty(groups), np.empty(groups)
-    one, _ = gap_ratio.beat(code, gap, q, 0, 1, v, mu, lam_i, lam_k, np.empty(gap_ratio.work_size(groups)))
+    one, _ = gap_ratio.beat(
+        code, gap, q, 0.0, 0, 1, v, mu, lam_i, lam_k, np.empty(gap_ratio.work_size(groups))
+    )
     other, lower = beat(code, rows, q, v, mu)
     assert certified(other, lower)
     assert other == pytest.approx(one, rel=1e-9, abs=1e-13)

@@ -46,9 +46,9 @@ def solved_by_kernels(code: int, r: regions.Region, v: Array, mu: Array) -> tupl
     """enter, leave, beat of policy 1."""
     lam_i, lam_k, work = np.empty(3), np.empty(3), np.empty(inner.work_size(3, len(r.rows)))
     return (
-        inner.enter(code, r, 1, v, mu, lam_k, work)[0],
-        inner.leave(code, r, 1, v, mu, lam_k, work)[0],
-        inner.beat(code, r, SHARES, 0, 1, v, mu, lam_i, lam_k, work)[0],
+        inner.enter(code, r, 1, v, mu, lam_k, lam_k, work)[0],
+        inner.leave(code, r, 1, v, mu, lam_k, lam_k, work)[0],
+        inner.beat(code, r, SHARES, 0.0, 0, 1, v, mu, lam_i, lam_k, lam_k, work)[0],
     )
 
 
@@ -59,7 +59,7 @@ def solved_by_cvxpy(problem: Problem, v: Array, mu: Array) -> tuple[tuple[float,
     return (
         custom.enter(1, v, mu, lam_k),
         custom.leave(1, v, mu, lam_k)[:2],
-        custom.beat(0, 1, v, mu, lam_i, lam_k),
+        custom.beat(0.0, 0, 1, v, mu, lam_i, lam_k),
     )
 
 
@@ -96,10 +96,12 @@ def test_the_set_is_built_in_the_users_own_units() -> None:
     known = regions.region(regions.BOX, 3, 2, lo=np.full((3, 2), 0.75))
     work, lam_i, lam_k = np.empty(inner.work_size(3, 0)), np.empty(3), np.empty(3)
     (entered, lower), (left, _), (beaten, bound) = solved_by_cvxpy(problem, v, mu)
-    assert entered == pytest.approx(inner.enter(1, known, 1, v, mu, lam_k, work)[0], rel=1e-5)
+    assert entered == pytest.approx(inner.enter(1, known, 1, v, mu, lam_k, lam_k, work)[0], rel=1e-5)
     assert lower == pytest.approx(entered, rel=1e-4)
     assert left == 0.0
-    assert beaten == pytest.approx(inner.beat(1, known, SHARES, 0, 1, v, mu, lam_i, lam_k, work)[0], rel=1e-5)
+    assert beaten == pytest.approx(
+        inner.beat(1, known, SHARES, 0.0, 0, 1, v, mu, lam_i, lam_k, lam_k, work)[0], rel=1e-5
+    )
     assert bound == pytest.approx(beaten, rel=1e-4)
 
 

@@ -53,7 +53,7 @@ def beat(code: int, r: Region, q: Array, v: Array, mu: Array) -> tuple[float, fl
     """Policy 1 beats policy 0."""
     lam_i, lam_k = np.empty(q.size), np.empty(q.size)
     work = np.empty(dispersion.work_size(q.size))
-    value, lower = dispersion.beat(code, r, q, 0, 1, v, mu, lam_i, lam_k, work)
+    value, lower = dispersion.beat(code, r, q, 0.0, 0, 1, v, mu, lam_i, lam_k, work)
     assert lam_k @ r.quad @ lam_k <= r.limit * (1 + 1e-9)
     assert q @ lam_k >= q @ lam_i - 1e-11 * (1 + abs(q @ lam_i))
     return value, lower

@@ -49,7 +49,7 @@ def beat(code: int, r: Region, q: Array, v: Array, mu: Array) -> tuple[float, fl
     lam = np.empty((q.size, 2))
     lam_i, lam_k = np.empty(q.size), np.empty(q.size)
     work = np.full(inner.work_size(q.size, 0), np.nan)
-    value, lower = inner.beat(code, r, q, 0, 1, v, mu, lam_i, lam_k, work)
+    value, lower = inner.beat(code, r, q, 0.0, 0, 1, v, mu, lam_i, lam_k, lam_k, work)
     lam[:, 0], lam[:, 1] = lam_i, lam_k
     scores = [inner.score(r, q, k, lam) for k in range(2)]
     assert scores[1] >= scores[0] - 1e-12 * (1 + abs(scores[0])) * (1 + r.gamma.max())
@@ -65,8 +65,8 @@ def stacked(code: int, v: Array, mu: Array) -> Cells:
 def test_nobody_is_kept_out_and_nobody_can_leave() -> None:
     r, mu, v, lam = penalty([0.5], [2.0]), np.array([[0.1, 0.9]]), np.ones((1, 2)), np.empty(1)
     work = np.empty(inner.work_size(1, 0))
-    assert inner.enter(GAUSSIAN, r, 0, v, mu, lam, work) == (0.0, 0.0)
-    assert inner.leave(GAUSSIAN, r, 0, v, mu, lam, work) == (math.inf, math.inf, -1)
+    assert inner.enter(GAUSSIAN, r, 0, v, mu, lam, lam, work) == (0.0, 0.0)
+    assert inner.leave(GAUSSIAN, r, 0, v, mu, lam, lam, work) == (math.inf, math.inf, -1)
 
 
 def test_without_a_price_it_is_the_plain_comparison() -> None:
@@ -76,7 +76,9 @@ def test_without_a_price_it_is_the_plain_comparison() -> None:
     mu = leader_first(r, q, mu)
     plain = regions.region(regions.BOX, 4, 2)
     work = np.empty(inner.work_size(4, 0))
-    expected, _ = inner.beat(GAUSSIAN, plain, q, 0, 1, v, mu, np.empty(4), np.empty(4), work)
+    expected, _ = inner.beat(
+        GAUSSIAN, plain, q, 0.0, 0, 1, v, mu, np.empty(4), np.empty(4), np.empty(4), work
+    )
     assert beat(GAUSSIAN, r, q, v, mu)[0] == pytest.approx(expected, rel=1e-12)
 
 
@@ -120,7 +122,7 @@ def test_a_search_that_ends_early_says_that_the_rival_is_dearer_and_never_else(s
     for part in (0.2, 0.99, 1.0 + 1e-9, 1.01, 3.0):
         lam_i, lam_k = np.empty(groups), np.empty(groups)
         work = np.full(inner.work_size(groups, 0), np.nan)
-        _, short = regions_penalty.beat(GAUSSIAN, r, q, 0, 1, v, mu, part * value, lam_i, lam_k, work)
+        _, short = regions_penalty.beat(GAUSSIAN, r, q, 0.0, 0, 1, v, mu, part * value, lam_i, lam_k, work)
         if part > 1.0:
             assert short == lower
         else:
@@ -203,7 +205,7 @@ def test_a_high_price_approaches_the_hard_floor_where_the_rival_meets_it() -> No
     mu = np.array([[0.9, 0.6], [0.9, -0.1]])
     hard = regions.region(regions.BOX, 2, 2, lo=np.zeros((2, 2)))
     work = np.empty(inner.work_size(2, 0))
-    expected, _ = inner.beat(GAUSSIAN, hard, q, 0, 1, v, mu, np.empty(2), np.empty(2), work)
+    expected, _ = inner.beat(GAUSSIAN, hard, q, 0.0, 0, 1, v, mu, np.empty(2), np.empty(2), np.empty(2), work)
     value, _, _, _ = beat(GAUSSIAN, penalty([0.0, 0.0], [1e7, 1e7]), q, v, mu)
     falls = 0.9**2 / 2  # the other way to lose: policy 0 falls to a floor, where it pays dearly
     assert value == pytest.approx(min(expected, falls), rel=1e-3)

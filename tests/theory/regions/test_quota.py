@@ -35,7 +35,7 @@ def a_quota(rng: np.random.Generator, code: int, groups: int) -> Region:
 def beat(code: int, r: Region, q: Array, v: Array, mu: Array) -> tuple[float, float, Array, Array]:
     """Policy 1 beats policy 0."""
     lam_i, lam_k = np.empty(q.size), np.empty(q.size)
-    value, lower = quota.beat(code, r, q, 0, 1, v, mu, lam_i, lam_k, np.empty(quota.work_size(q.size)))
+    value, lower = quota.beat(code, r, q, 0.0, 0, 1, v, mu, lam_i, lam_k, np.empty(quota.work_size(q.size)))
     assert q @ lam_k >= q @ lam_i - 1e-12 * (1 + abs(q @ lam_i))
     assert np.sum(lam_k >= r.lo[:, 1] - 1e-12) >= r.need
     return value, lower, lam_i, lam_k

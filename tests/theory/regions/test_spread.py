@@ -50,7 +50,7 @@ def beat(code: int, r: Region, q: Array, v: Array, mu: Array) -> tuple[float, fl
     """Policy 1 beats policy 0."""
     lam_i, lam_k = np.empty(q.size), np.empty(q.size)
     value, lower = gap_ratio.beat(
-        code, r, q, 0, 1, v, mu, lam_i, lam_k, np.empty(gap_ratio.work_size(q.size))
+        code, r, q, 0.0, 0, 1, v, mu, lam_i, lam_k, np.empty(gap_ratio.work_size(q.size))
     )
     assert lam_k.min() >= r.rho * lam_k.max() - r.slack - 1e-12
     assert q @ lam_k >= q @ lam_i - 1e-12

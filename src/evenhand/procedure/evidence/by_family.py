@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.evidence import gaussian, gaussian_unknown, likelihood_mixture, tilts
 from evenhand.procedure.evidence.thresholds import atom_ceiling, threshold, wrong_answers
@@ -21,7 +21,7 @@ __all__ = ["ahead", "atom_ceiling", "cell_above", "cell_below", "row", "threshol
 Array = NDArray[np.float64]
 
 
-@kernel(apart=True)
+@kernel
 def cell_above(spec: Spec, state: State, g: int, k: int, c: float) -> float:
     """ln e-value of one cell against {mean <= c}."""
     if c >= edge_high(spec.code):
@@ -31,7 +31,7 @@ def cell_above(spec: Spec, state: State, g: int, k: int, c: float) -> float:
     return known(_cell(spec, state, g, k, c, 1.0))
 
 
-@kernel(apart=True)
+@kernel
 def cell_below(spec: Spec, state: State, g: int, k: int, c: float) -> float:
     """ln e-value of one cell against {mean >= c}."""
     if c <= edge_low(spec.code):
@@ -55,7 +55,7 @@ def _cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> fl
     return combined(found, likelihood_mixture.cell(spec, state, g, k, c, sign), ceiling)
 
 
-@kernel(apart=True)
+@kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound; exact where one cell matters."""
     used, only = 0, 0
@@ -75,7 +75,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
     return tilts.row(spec, state, k, a, c, work)
 
 
-@kernel(apart=True)
+@kernel
 def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
     """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound.
 

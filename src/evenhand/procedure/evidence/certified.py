@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD, Region
 from evenhand.model.unit_families import GAUSSIAN
 from evenhand.procedure.evidence import by_family, likelihood_mixture, penalty
@@ -33,7 +33,7 @@ __all__ = ["ahead", "cell_above", "cell_below", "fails", "meets", "threshold"]
 Array = NDArray[np.float64]
 
 
-@kernel(apart=True)
+@kernel
 def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -> float:
     """Against {k scores at least what i does}: the leader i is ahead of its rival k.
 
@@ -46,7 +46,7 @@ def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -
     return by_family.ahead(spec, state, i, k, enough, work.scratch)
 
 
-@kernel(apart=True)
+@kernel
 def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     """Against {policy k meets its requirement}: the average over its atoms."""
     r = spec.region
@@ -69,7 +69,7 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     return max(total - math.log(float(atoms)), NOTHING) if atoms > 0 else NOTHING
 
 
-@kernel(apart=True)
+@kernel
 def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
     """Against each {policy i violates this atom}: the least of them, and which atom.
 
@@ -107,6 +107,7 @@ def _quadratic(r: Region) -> Region:
     """The quadratic of an intersection, alone."""
     return Region(
         DISPERSION, r.lo, r.hi, r.rho, r.slack, r.need, r.quad, r.limit, r.rows[:0], r.rhs[:0], r.gamma,
+        r.control, r.floor_ratio, r.floor_margin, r.cap_ratio, r.cap_margin,
         r.resolution,
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State
 
@@ -56,7 +56,7 @@ class Block(NamedTuple):
     blind: bool  # a cell that matters has no samples: nothing can be said
 
 
-@kernel(apart=True)
+@kernel
 def ahead(spec: Spec, state: State, i: int, k: int) -> float:
     """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
     leader = block(state.n[:, i], state.s[:, i], spec.phi[:, i], spec.shares)
@@ -64,14 +64,14 @@ def ahead(spec: Spec, state: State, i: int, k: int) -> float:
     return _bound(leader.dot - rival.dot, leader, rival)
 
 
-@kernel(apart=True)
+@kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound."""
     cells = block(state.n[:, k], state.s[:, k], spec.phi[:, k], a)
     return _bound(c - cells.dot, cells, Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False))
 
 
-@kernel(apart=True)
+@kernel
 def cell(n: float, s: float, phi: float, c: float, sign: float) -> float:
     """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), exactly."""
     if n == 0.0:

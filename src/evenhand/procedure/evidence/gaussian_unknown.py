@@ -25,7 +25,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.evidence import gaussian
 from evenhand.procedure.evidence.gaussian import N1, Block
 from evenhand.procedure.log_space import NOTHING
@@ -40,7 +40,7 @@ LOG_PI = math.log(math.pi)
 LOG_2_PI_E = math.log(2.0 * math.pi) + 1.0
 
 
-@kernel(apart=True)
+@kernel
 def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array) -> float:
     """ln e-value, up to the ceiling, against {q.mu_k >= q.mu_i}: the leader i is ahead. A lower bound."""
     groups = spec.shares.size
@@ -59,7 +59,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array)
     return min(LOG_ON_MEANS + eta * gap + first + second, ceiling)
 
 
-@kernel(apart=True)
+@kernel
 def row(state: State, k: int, a: Array, c: float, ceiling: float, work: Array) -> float:
     """ln e-value, up to the ceiling, against {a.mu_k >= c}. A lower bound."""
     low, high = work[: a.size], work[a.size : 2 * a.size]
@@ -72,7 +72,7 @@ def row(state: State, k: int, a: Array, c: float, ceiling: float, work: Array) -
     return min(LOG_ON_MEANS + eta * gap + worst, ceiling)
 
 
-@kernel(apart=True)
+@kernel
 def cell(state: State, g: int, k: int, c: float, sign: float, ceiling: float) -> float:
     """ln e-value of one cell, up to the ceiling, against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
     low, high = plausible(state, g, k, 1, ceiling)

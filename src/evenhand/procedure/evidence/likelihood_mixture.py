@@ -22,7 +22,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.evidence.gaussian_unknown import LOG_ON_MEANS, plausible
@@ -40,25 +40,25 @@ RATES = np.array([1.0, 1e-2, 1e-4, 1e-6])  # poisson: means of about 1/2, 50, 5,
 ENTER, LEAVE, BEAT = range(3)  # what the null is: policy k meets, policy i violates, rival k reaches policy i
 
 
-@kernel(apart=True)
+@kernel
 def enters(spec: Spec, state: State, work: Work, r: Region, k: int, ceiling: float) -> float:
     """ln e-value against {policy k's means lie in r}. A lower bound."""
     return _against(spec, state, work, r, ENTER, k, k, ceiling)
 
 
-@kernel(apart=True)
+@kernel
 def leaves(spec: Spec, state: State, work: Work, r: Region, i: int, ceiling: float) -> float:
     """ln e-value against {policy i's means lie outside r}. A lower bound."""
     return _against(spec, state, work, r, LEAVE, i, i, ceiling)
 
 
-@kernel(apart=True)
+@kernel
 def beats(spec: Spec, state: State, work: Work, r: Region, i: int, k: int, ceiling: float) -> float:
     """ln e-value against {rival k, inside r, scores at least what policy i does}. A lower bound."""
     return _against(spec, state, work, r, BEAT, i, k, ceiling)
 
 
-@kernel(apart=True)
+@kernel
 def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
     """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound."""
     groups = spec.shares.size
@@ -68,7 +68,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
     return _half_space(spec, regret, table, 0.0, rest)
 
 
-@kernel(apart=True)
+@kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound."""
     table, rest = work[: 6 * a.size].reshape((6, a.size)), work[6 * a.size :]
@@ -76,7 +76,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
     return _half_space(spec, regret, table, c, rest)
 
 
-@kernel(apart=True)
+@kernel
 def cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
     """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), exactly."""
     v, mean, regret = _cell(spec, state, g, k)
@@ -137,10 +137,12 @@ def _against(
 def _cheapest(spec: Spec, work: Work, r: Region, null: int, v: Array, mean: Array, rest: Array) -> float:
     """The least cost of the null, from below; where it lies is left in lam_i (beat) and lam_k."""
     if null == ENTER:
-        return inner.enter(spec.code, r, 0, v, mean, work.lam_k, rest)[1]
+        return inner.enter(spec.code, r, 0, v, mean, work.lam_k, work.lam_0, rest)[1]
     if null == LEAVE:
-        return inner.leave(spec.code, r, 0, v, mean, work.lam_k, rest)[1]
-    return inner.beat(spec.code, r, spec.shares, 0, 1, v, mean, work.lam_i, work.lam_k, rest)[1]
+        return inner.leave(spec.code, r, 0, v, mean, work.lam_k, work.lam_0, rest)[1]
+    return inner.beat(
+        spec.code, r, spec.shares, spec.indifference, 0, 1, v, mean, work.lam_i, work.lam_k, work.lam_0, rest
+    )[1]  # fmt: skip
 
 
 @kernel

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 
 Array = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Model(NamedTuple):
     factor: Array
 
 
-@kernel(apart=True)
+@kernel
 def newton(model: Model, c: float, eta: float, ridge: float) -> float:
     """Write the step to model.step and return its multiplier; `eta` is the last one's.
 

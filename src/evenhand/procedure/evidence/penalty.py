@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.evidence.penalty_lines import (
     EITHER,
     PLAIN,
@@ -59,7 +59,7 @@ class Tangent(NamedTuple):
     slope: float
 
 
-@kernel(apart=True)
+@kernel
 def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, work: Array) -> float:
     """ln e-value against {k scores at least what i does}, penalties included. A lower bound.
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.evidence.gaussian import N0, N1, mills, psi
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State

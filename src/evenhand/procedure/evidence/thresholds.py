@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY, Region
 from evenhand.procedure.spec import Spec
 

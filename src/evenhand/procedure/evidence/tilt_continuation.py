@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.evidence.newton_step import Model, newton
 from evenhand.procedure.evidence.tilt_minimum import model_of, start, tangent_in_a_box, weakest_multiplier
 from evenhand.procedure.evidence.tilt_mixture import ASIDE, Cells, measure
@@ -39,7 +39,7 @@ LEAST_DAMPING, MOST_DAMPING = 1e-14, 1e6
 SETTLED = 3  # steps that change ln M by no more than its rounding error, before the search ends
 
 
-@kernel(apart=True)
+@kernel
 def least(cells: Cells, c: float, enough: float, work: Array) -> tuple[float, float]:
     """The least ln M over {a.lam >= c}: a certified lower bound, and its value where the search ended.
 

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import BERNOULLI, POISSON, divergence, edge_high
 from evenhand.procedure.evidence.newton_step import Model
 from evenhand.procedure.evidence.tilt_mixture import LIFTS, SIZES, Cells, slack

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import BERNOULLI, POISSON
 from evenhand.procedure.evidence.newton_step import Model
 
@@ -47,7 +47,7 @@ class Cells(NamedTuple):
     s: Array
 
 
-@kernel(apart=True)
+@kernel
 def measure(cells: Cells, lam: Array, model: Model, work: Array) -> float:
     """ln M at lam; its gradient and its Hessian, block by block, go to the model.
 

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import BERNOULLI, POISSON
 from evenhand.procedure.evidence import likelihood_mixture
 from evenhand.procedure.evidence.newton_step import newton
@@ -48,7 +48,7 @@ OFF = 1e-9  # relative distance from the hyperplane of a null that counts as on 
 MIXTURE_COST = 37.5  # what the mixture over means loses by its small weight
 
 
-@kernel(apart=True)
+@kernel
 def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
     """ln e-value against {q.mu_k >= q.mu_i}: the leader i is ahead of its rival k. A lower bound.
 
@@ -65,7 +65,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) 
     return combined(bound, likelihood_mixture.ahead(spec, state, i, k, work), ceiling)
 
 
-@kernel(apart=True)
+@kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
     """ln e-value against {a.mu_k >= c}. A lower bound."""
     m = _gather(spec, state, k, a, 1.0, 0, work)
@@ -77,7 +77,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
     return combined(bound, likelihood_mixture.row(spec, state, k, a, c, work), ceiling)
 
 
-@kernel(apart=True)
+@kernel
 def cell(code: int, n: float, s: float, c: float, sign: float) -> float:
     """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), by tilts alone, exactly.
 

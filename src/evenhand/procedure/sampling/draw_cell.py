@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
 from evenhand.procedure.state import NONE, State, Work
 

@@ -9,7 +9,7 @@ procedure says so. For those who want the textbook rule at its best; it computes
 
 from __future__ import annotations
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling import none_feasible
 from evenhand.procedure.sampling.tracking import begin, follow, spread
@@ -30,7 +30,7 @@ HELD = 60
 REVIVED = 0.01
 
 
-@kernel(apart=True)
+@kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell: eq:external_opt solved at the present estimates, from the last weights on."""
     begin(spec, state)

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling.draw_cell import surely
 from evenhand.procedure.sampling.tracking import amount, begin, drawn, even, owe, samples, span
@@ -37,7 +37,7 @@ PLAYS = 32  # rounds of fictitious play between them
 V, Z, VALUES, FIRST = 0, 1, 2, 3  # which spare table holds what; the players' slopes start at FIRST
 
 
-@kernel(apart=True)
+@kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     begin(spec, state)

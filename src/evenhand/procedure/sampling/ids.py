@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import count, guarded, least_sampled, surely
@@ -16,7 +16,7 @@ from evenhand.procedure.state import ASKED, State, Work
 FORCED = 0.3
 
 
-@kernel(apart=True)
+@kernel
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:

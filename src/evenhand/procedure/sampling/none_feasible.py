@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.estimates import dispersion
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 ROUNDS = 30
 
 
-@kernel(apart=True)
+@kernel
 def weigh(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
     """w_k = split_k / cost_k, normalised; v is scratch. Active and agnostic mode. lemma:weight_infeas."""
     groups, policies = w.shape
@@ -66,7 +66,7 @@ def _as_they_arrive(spec: Spec, state: State, work: Work, k: int, w: Array, v: A
     for g in range(w.shape[0]):
         w[g, k] = spec.arrivals[g]
         v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
-    cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
+    cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.lam_0, work.scratch)
     return cost
 
 
@@ -80,7 +80,7 @@ def _best_split(spec: Spec, state: State, work: Work, k: int, w: Array, v: Array
     for n in range(ROUNDS):
         for g in range(groups):
             v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
-        cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
+        cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.lam_0, work.scratch)
         if not 0.0 < cost < math.inf:
             break
         for g in range(groups):

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import PENALTY
 from evenhand.model.unit_families import BERNOULLI, POISSON, divergence, variance
 from evenhand.procedure.estimates import dispersion, refresh
@@ -27,7 +27,7 @@ from evenhand.theory import inner
 Array = NDArray[np.float64]
 
 
-@kernel(apart=True)
+@kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     leader = refresh(spec, state, work, True)
@@ -61,7 +61,7 @@ def _rival(
         by_mean = max(gap, 0.0) ** 2 / (2.0 * sd * sd)
     by_requirement = 0.0
     if work.margin[k] < 0.0 and spec.region.kind != PENALTY:
-        inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.scratch)
+        inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.lam_0, work.scratch)
         by_requirement = _split(spec, work, k, v, w)
     rate = max(by_mean, by_requirement, least)
     if by_requirement >= by_mean and by_requirement > 0.0:
@@ -80,7 +80,9 @@ def _leading(
     """(w_i / sd_i)^2 = sum (w_k / sd_k)^2 balances the comparisons; its requirement may ask for more."""
     total, cost = 0.0, math.inf
     if spec.region.kind != PENALTY:
-        cost, _, _ = inner.leave(spec.code, spec.region, i, v, work.mean, work.lam_k, work.scratch)
+        cost, _, _ = inner.leave(
+            spec.code, spec.region, i, v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
     if cost < math.inf:
         rate = max(_split(spec, work, i, v, w), least)
         for g in range(w.shape[0]):

@@ -7,13 +7,13 @@ at moderate risks.
 
 from __future__ import annotations
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.sampling.tracking import d_track
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
 
 
-@kernel(apart=True)
+@kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     return d_track(spec, state, work, spec.weights, group)

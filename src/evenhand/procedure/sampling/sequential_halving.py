@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.alternatives import solve_rivals
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling.draw_cell import surely
@@ -22,7 +22,7 @@ from evenhand.procedure.state import STAGE, State, Work
 PARTINGS = 80
 
 
-@kernel(apart=True)
+@kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell: the least-sampled one of the surviving policies (state.w is positive for survivors)."""
     rounds = _rounds(spec.phi.shape[1])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.alternatives import open_up, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
 from evenhand.procedure.posterior import posterior_leader
@@ -23,7 +23,7 @@ from evenhand.procedure.state import NONE, State, Work
 Array = NDArray[np.float64]
 
 
-@kernel(apart=True)
+@kernel
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling import none_feasible
 from evenhand.procedure.sampling.tracking import begin, c_track, samples, spread
@@ -19,7 +19,7 @@ from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, UPDATES, State, Work
 
 
-@kernel(apart=True)
+@kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell. alg:TaSCS."""
     begin(spec, state)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.sampling.draw_cell import count, surely
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import PENDING, STAGE, TOLD, State, Work
@@ -72,7 +72,7 @@ def spread(spec: Spec, w: Array, share: float, mixed: Array) -> None:
             mixed[g, k] = (1.0 - share) * w[g, k] + share * even(spec, g)
 
 
-@kernel(apart=True)
+@kernel
 def begin(spec: Spec, state: State) -> None:
     """Before a tracking rule's first pick: weights are even, and what was drawn was drawn at its wish."""
     if state.clock[STAGE] > 0:
@@ -85,7 +85,7 @@ def begin(spec: Spec, state: State) -> None:
             state.track[g, k] = count(state, k, g)
 
 
-@kernel(apart=True)
+@kernel
 def follow(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
     """The next cell towards weights w, by the tracking the procedure asks for, nobody left behind."""
     candidates, t = _reach(spec, state, group)
@@ -112,7 +112,7 @@ def _reach(spec: Spec, state: State, group: int) -> tuple[float, float]:
     return float(policies * groups if spec.mode == ACTIVE else policies), samples(state) + 1.0
 
 
-@kernel(apart=True)
+@kernel
 def c_track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
     """The candidate furthest behind the sum of all weights so far. eq:c_tracking."""
     owe(spec, state, w, group)
@@ -132,7 +132,7 @@ def owe(spec: Spec, state: State, w: Array, group: int) -> None:
             state.track[g, k] += w[g, k] / column if column > 0.0 else 1.0 / policies
 
 
-@kernel(apart=True)
+@kernel
 def d_track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
     """The candidate furthest behind its present weight times the number of samples."""
     _, t = _reach(spec, state, group)

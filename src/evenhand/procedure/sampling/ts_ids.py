@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import PENALTY, ROUNDING
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
 from evenhand.procedure.alternatives import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
@@ -31,7 +31,7 @@ from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
 
 
-@kernel(apart=True)
+@kernel
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
@@ -78,12 +78,14 @@ def from_disagreement(
     """A cell that can settle whether the challenger or the leader is right."""
     if challenger == NONE:
         # the draw found nobody feasible: look at where the leader is nearest to failing
-        inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.scratch)
+        inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _displaced(spec, state, work, leader)
         return from_masses(spec, work, leader, NONE, group, u)
     if work.margin[challenger] < 0.0 and spec.region.kind != PENALTY:
         # the challenger's estimates fail: look again at its least-sampled failing cell
-        inner.enter(spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.scratch)
+        inner.enter(
+            spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
         _displaced(spec, state, work, challenger)
         _keep_least_sampled(spec, state, work, challenger)
         return from_masses(spec, work, challenger, NONE, group, u)

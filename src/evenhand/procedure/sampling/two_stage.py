@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import PENALTY
 from evenhand.procedure.alternatives import (
     ahead_of,
@@ -38,7 +38,7 @@ from evenhand.procedure.stopping import stylised
 from evenhand.theory import inner
 
 
-@kernel(apart=True)
+@kernel
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
@@ -92,7 +92,9 @@ def _own_piece(spec: Spec, work: Work, k: int) -> tuple[int, int]:
     """Leader and piece, as `open_up` names them, of policy k alone tipping over its requirement."""
     if work.margin[k] < 0.0:
         return NONE, k
-    _, _, which = inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)
+    _, _, which = inner.leave(
+        spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+    )
     return k, spec.phi.shape[1] + which
 
 
@@ -111,8 +113,10 @@ def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
     if spec.stopping == CERTIFIED:
         return certified.meets(spec, state, work, k)[0] if inside else certified.fails(spec, state, work, k)
     if inside:
-        return inner.leave(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)[1]
-    return inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.scratch)[1]
+        return inner.leave(
+            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )[1]
+    return inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)[1]
 
 
 @kernel

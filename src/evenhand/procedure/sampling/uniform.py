@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.procedure.sampling.draw_cell import least_sampled, surely
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import ASKED, State, Work
 
 
-@kernel(apart=True)
+@kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """The next cell."""
     groups, policies = spec.phi.shape

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import PENALTY
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.estimates import dispersion
@@ -41,7 +41,7 @@ def effective(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
             v[g, k] = max(w[g, k], CRUMB) / dispersion(spec, state, work.pooled[0], g, k)
 
 
-@kernel(apart=True)
+@kernel
 def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> int:
     """The cost of every piece at weights v, into values (K,); returns the cheapest. alg:internal.
 
@@ -51,14 +51,17 @@ def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, value
     r, mean = spec.region, work.mean
     if leader == NONE:
         for k in range(policies):
-            values[k], _ = inner.enter(spec.code, r, k, v, mean, work.lam_k, work.scratch)
+            values[k], _ = inner.enter(spec.code, r, k, v, mean, work.lam_k, work.lam_0, work.scratch)
     elif r.kind == PENALTY:
         _penalised_rivals(spec, work, leader, v, slack, values)
     else:
         beat_all(
-            spec.code, r, spec.shares, leader, v, mean, values, work.lam_i, work.lam_k, work.scratch
+            spec.code, r, spec.shares, spec.indifference, leader, v, mean, values,
+            work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
-        values[leader], _, _ = inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
+        values[leader], _, _ = inner.leave(
+            spec.code, r, leader, v, mean, work.lam_k, work.lam_0, work.scratch
+        )
     return _cheapest(values)
 
 
@@ -71,8 +74,8 @@ def _penalised_rivals(spec: Spec, work: Work, leader: int, v: Array, slack: floa
         k = (first + turn) % values.size
         if k != leader:
             _, values[k] = penalty.beat(
-                spec.code, spec.region, spec.shares, leader, k, v, work.mean, (least + slack) * (1.0 + TIED),
-                work.lam_i, work.lam_k, work.scratch,
+                spec.code, spec.region, spec.shares, spec.indifference, leader, k, v, work.mean,
+                (least + slack) * (1.0 + TIED), work.lam_i, work.lam_k, work.scratch,
             )  # fmt: skip
             least = min(least, values[k])
 
@@ -95,12 +98,13 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Arr
     r, mean = spec.region, work.mean
     c[:, :] = 0.0
     if leader == NONE:
-        inner.enter(spec.code, r, piece, v, mean, work.lam_k, work.scratch)
+        inner.enter(spec.code, r, piece, v, mean, work.lam_k, work.lam_0, work.scratch)
     elif piece == leader:
-        inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.scratch)
+        inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.lam_0, work.scratch)
     else:
         inner.beat(
-            spec.code, r, spec.shares, leader, piece, v, mean, work.lam_i, work.lam_k, work.scratch
+            spec.code, r, spec.shares, spec.indifference, leader, piece, v, mean,
+            work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
         _fill(spec, state, work, leader, work.lam_i, c)
     _fill(spec, state, work, piece, work.lam_k, c)
@@ -128,7 +132,7 @@ def _fill(spec: Spec, state: State, work: Work, k: int, lam: Array, c: Array) ->
         c[g, k] = slope if math.isfinite(slope) else 0.0
 
 
-@kernel(apart=True)
+@kernel
 def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
     """lemma:optimization_convergence: w <- P(w + alpha c), P projects onto the weights of the mode."""
     groups, policies = w.shape
@@ -171,7 +175,7 @@ def project(x: Array, total: float) -> None:
         x[j] = max(x[j] - cut, 0.0)
 
 
-@kernel(apart=True)
+@kernel
 def climb_directed(spec: Spec, w: Array, c: Array, share: float) -> None:
     """w <- (1 - share) w + share h, h = w c / w.c: cells gain in proportion to the evidence they carry.
 

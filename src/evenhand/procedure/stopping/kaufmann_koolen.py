@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import BOX, SPREAD
 from evenhand.model.unit_families import GAUSSIAN
 from evenhand.procedure.evidence.by_family import threshold
@@ -33,7 +33,7 @@ ZETA = np.array([
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
-@kernel(apart=True)
+@kernel
 def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
     """What the likelihood ratio of a piece that touches policy k (and `other`, unless NONE) must reach."""
     groups = spec.phi.shape[0]
@@ -47,7 +47,7 @@ def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
     return patience + cells * constant(spec, threshold(spec) / cells)
 
 
-@kernel(apart=True)
+@kernel
 def leave_threshold(spec: Spec, state: State, k: int) -> float:
     """What the likelihood ratio of "policy k violates its requirement" must reach, whichever atom is nearest.
 
@@ -68,7 +68,7 @@ def leave_threshold(spec: Spec, state: State, k: int) -> float:
     return most + second + 2.0 * constant(spec, 0.5 * threshold(spec))
 
 
-@kernel(apart=True)
+@kernel
 def cell_threshold(spec: Spec, state: State, g: int, k: int) -> float:
     """What the likelihood ratio of one cell against a bound must reach."""
     return growth(spec, state.n[g, k]) + constant(spec, threshold(spec))
@@ -94,7 +94,7 @@ def c_exp(x: float) -> float:
     return 2.0 * h_tilde(0.5 * (h_inverse(1.0 + x) + LOG_TWICE_ZETA_2), BASE)
 
 
-@kernel(apart=True)
+@kernel
 def c_gaussian(x: float) -> float:
     """C_gG(x): the least (g_G(lam) + x) / lam, by golden section; every lam gives a valid, larger value."""
     low, high = 0.5, 1.0
@@ -134,7 +134,7 @@ def h_inverse(x: float) -> float:
     return u
 
 
-@kernel(apart=True)
+@kernel
 def h_tilde(x: float, z: float) -> float:
     """The least y (x - ln ln y) over 1 < y <= z: e^(1/u) u at u = h^-1(x), or its value at z."""
     inner = 1.0 / math.log(z)

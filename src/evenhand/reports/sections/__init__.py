@@ -30,9 +30,9 @@ def sections_of(source: Any) -> list[tuple[Section, Study]]:
         return [experiment_section(source)]
     if isinstance(source, Study):
         from evenhand.reports.sections.plan import plan_section
-        from evenhand.theory.plan import plan
+        from evenhand.study.planned import plan_of
 
-        return [plan_section(plan(source.problem, source.means()), source)]
+        return [plan_section(plan_of(source), source)]
     raise BadInput(
         "a report takes plans, runs, comparisons, experiments, verdicts, evaluations and studies; "
         f"got a {kind}."

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.model.problem import Problem
+from evenhand.model.region import bounds_at
 from evenhand.reports.rows import FAILED, MET, Bar, Estimate, Share, Standing
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
 BARS = 40
 
 
-def true_standings(problem: Problem, means: ArrayLike, answer: str | None) -> list[Standing]:
+def true_standings(
+    problem: Problem, means: ArrayLike, answer: str | None, guardrails: Mapping[str, Any] | None = None
+) -> list[Standing]:
     """Policies by their assumed means: who meets the requirement is known then."""
     table = np.asarray(means, dtype=float)
-    scores, feasible = problem.scores(table), problem.feasible(table)
+    scores, feasible = problem.scores(table), problem.feasible(table, guardrails)
     order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
     return [
         Standing(name, float(scores[k]), MET if feasible[k] else FAILED, order.index(k) + 1, name == answer)
@@ -25,13 +29,17 @@ def true_standings(problem: Problem, means: ArrayLike, answer: str | None) -> li
     ]
 
 
-def true_estimates(problem: Problem, means: ArrayLike, standings: Sequence[Standing]) -> list[Estimate]:
-    """Assumed means against their bounds: no samples, no intervals."""
-    table, region, family = np.asarray(means, dtype=float), problem.standard.region, problem.family
+def true_estimates(
+    problem: Problem, means: ArrayLike, standings: Sequence[Standing], metric: int = 0
+) -> list[Estimate]:
+    """Assumed means against their bounds: no samples, no intervals; metric j + 1 is guard-rail j."""
+    table, region = np.asarray(means, dtype=float), problem.standards[metric].region
+    family = problem.guardrails[metric - 1].family if metric else problem.family
+    lo, hi = bounds_at(region, np.ascontiguousarray(family.to_unit(table).T))
     found = []
     for k, policy in enumerate(problem.policies):
         for g, group in enumerate(problem.group_names):
-            floor, cap = (_user(family.low + family.width * b[g, k]) for b in (region.lo, region.hi))
+            floor, cap = (_user(family.low + family.width * b[g, k]) for b in (lo, hi))
             mean = float(table[k, g])
             short = (floor is not None and mean < floor) or (cap is not None and mean > cap)
             bounded = floor is not None or cap is not None

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from evenhand.procedure.spec import Procedure
+from evenhand.reports import plan_sentences as said
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
-from evenhand.reports.page_parts import Field, Section, Strong, Table, Words, names, table
-from evenhand.reports.rows import plain
+from evenhand.reports.page_parts import Field, Picture, Section, Strong, Table, Words, names, table
+from evenhand.reports.rows import Standing, plain
 from evenhand.reports.sections.common import shares, true_estimates, true_standings
 from evenhand.study import Study, Truth
 from evenhand.theory.plan import Plan
 
-PIECES = {
-    "leave": "the answer might miss its requirement",
-    "beat": "might meet the requirement and be better",
-    "enter": "might meet the requirement after all",
-}
-
 
 def plan_section(plan: Plan, study: Study | None = None) -> tuple[Section, Study]:
     """The plan, with the study it belongs to (one of the plan's own problem where none is given)."""
-    means = tuple(map(tuple, plan.means.tolist()))
-    study = study or Study(plan.problem, Procedure(), Truth(means=means))
-    standings = true_standings(plan.problem, plan.means, plan.answer)
+    study = study or _study(plan)
+    standings = true_standings(plan.problem, plan.means, plan.answer, plan.guardrails)
     estimates = true_estimates(plan.problem, plan.means, standings)
     where = shares(plan.problem, plan.allocation)
     delta = study.procedure.delta
@@ -30,23 +26,38 @@ def plan_section(plan: Plan, study: Study | None = None) -> tuple[Section, Study
         kind="plan",
         title="The plan",
         lead=_lead(plan, delta, least),
-        notes=_notes(plan),
+        notes=_notes(plan, delta),
         pictures=(
             floors_picture(estimates, standings, "The means the plan assumes"),
+            *_guardrails(plan, standings),
             allocation_picture(where, standings, "Where the samples should go"),
         ),
         tables=(_binding(plan),) if plan.binding else (),
         numbers=plan.to_dict(delta)
         | {"estimates": plain(estimates), "standings": plain(standings), "shares": plain(where)},
-        highlights=(
-            ("answer", plan.answer or "none"),
-            ("at least, on average", f"{least:,.0f} samples"),
-            ("characteristic time", f"{plan.time_low:,.5g}"),
-            ("risk", f"{100 * delta:g}%"),
-        ),
+        highlights=_highlights(plan, delta, least),
         code="evenhand plan study.toml",
     )
     return section, study
+
+
+def _study(plan: Plan) -> Study:
+    means = tuple(map(tuple, plan.means.tolist()))
+    rails = {name: tuple(map(tuple, table.tolist())) for name, table in plan.guardrails.items()}
+    procedure = Procedure(indifference=plan.indifference, tolerance=plan.tolerance)
+    return Study(plan.problem, procedure, Truth(means=means, guardrails=rails or None))
+
+
+def _highlights(plan: Plan, delta: float, least: float) -> tuple[tuple[str, str], ...]:
+    screening = plan.problem.goal == "screen"
+    price = plan.cost_at_least(delta)
+    return (
+        ("allowed", str(len(plan.feasible))) if screening else ("answer", plan.answer or "none"),
+        ("at least, on average", f"{least:,.0f} samples"),
+        *((("at least, in cost", f"{price:,.0f}"),) if price is not None else ()),
+        ("characteristic time", f"{plan.time_low:,.5g}"),
+        ("risk", f"{100 * delta:g}%"),
+    )
 
 
 def _lead(plan: Plan, delta: float, least: float) -> Words:
@@ -54,32 +65,44 @@ def _lead(plan: Plan, delta: float, least: float) -> Words:
         " Any procedure with risk ", Strong(f"{100 * delta:g}%"), " needs at least ", Strong(f"{least:,.0f}"),
         " samples on average to tell.",
     )  # fmt: skip
-    if plan.answer is None:
+    if not plan.feasible:
         return ("At the assumed means ", Strong("none of the policies"), " meets the requirement.", *cost)
+    if plan.answer is None:
+        verb = " is allowed." if len(plan.feasible) == 1 else " are allowed."
+        return ("At the assumed means ", *names(plan.feasible), verb, *cost)
     return ("At the assumed means ", Strong(plan.answer), " is the answer.", *cost)
 
 
-def _notes(plan: Plan) -> tuple[Words, ...]:
+def _notes(plan: Plan, delta: float) -> tuple[Words, ...]:
     notes: list[Words] = []
     if plan.feasible:
         verb = "meets" if len(plan.feasible) == 1 else "meet"
         notes.append((*names(plan.feasible), f" {verb} the requirement."))
     if plan.why_none is not None:
         notes.append((plan.why_none.words,))
+    notes += [(sentence,) for sentence in said.acceptable(plan)]
     width = (
         "exactly"
         if plan.time_high <= plan.time_low
         else f"between {plan.time_low:,.6g} and {plan.time_high:,.6g}"
     )
     notes.append((f"The characteristic time lies {width}, with a certificate for both ends.",))
-    return (*notes, *((warning,) for warning in plan.warnings))
+    notes += [(sentence,) for sentence in list(said.bounds(plan, delta))[1:]]
+    return (*notes, *((warning,) for warning in plan.warnings), *((text,) for text in said.suggestion(plan)))
+
+
+def _guardrails(plan: Plan, standings: list[Standing]) -> list[Picture]:
+    """The assumed means of every guard-rail against their bounds."""
+    found = []
+    for j, (name, means) in enumerate(plan.guardrails.items(), start=1):
+        estimates = true_estimates(plan.problem, means, standings, j)
+        picture = floors_picture(estimates, standings, f"The means it assumes of {name}")
+        found.append(replace(picture, name=f"guard-rail-{j}"))
+    return found
 
 
 def _binding(plan: Plan) -> Table:
-    rows: list[list[Field]] = [
-        [bound.policy, PIECES[bound.piece] + (f" in {bound.group}" if bound.group else ""), bound.share]
-        for bound in plan.binding
-    ]
+    rows: list[list[Field]] = [[bound.policy, said.binding(bound), bound.share] for bound in plan.binding]
     return table(
         "What makes it hard: the comparisons that bind", ["policy", "what has to be ruled out", "share"], rows
     )

@@ -14,7 +14,8 @@ from evenhand.reports.rows import Duration, Success, plain
 from evenhand.reports.sections.common import CHANCES, bars, shares, true_standings
 from evenhand.simulation.runs import Runs, rate, standard_error
 from evenhand.study import Study
-from evenhand.theory.plan import Plan, plan
+from evenhand.study.planned import plan_of
+from evenhand.theory.plan import Plan
 
 
 def runs_section(source: Any) -> tuple[Section, Study]:
@@ -94,7 +95,7 @@ def _plan(runs: Runs) -> Plan | None:
     if runs.study.truth is None:
         return None
     try:
-        return plan(runs.study.problem, runs.study.means(), gap=1e-3)
+        return plan_of(runs.study, gap=1e-3)
     except Undecidable:
         return None
 

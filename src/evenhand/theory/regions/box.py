@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import EXPONENTIAL, edge_high, edge_low
 from evenhand.theory.beat import meet
@@ -61,10 +61,10 @@ def leave(
 
 @kernel
 def beat(
-    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt: the cheapest way for rival k, inside its bounds, to reach the overall mean of policy i."""
+    """eq:f_mu_opt: the cheapest way for rival k, inside its bounds, to reach the overall mean of i + eps."""
     groups = q.size
     low, high = work[:groups], work[groups : 2 * groups]
     for g in range(groups):
@@ -72,7 +72,7 @@ def beat(
         if low[g] > high[g]:
             return math.inf, math.inf
     # a box has no penalties: gamma is 0 throughout, and the arrays after it are not read
-    duel = Duel(code, q, i, k, v, mu, low, high, r.gamma, low, low, low)
+    duel = Duel(code, q, i, k, v, mu, low, high, r.gamma, low, low, low, eps)
     if code == EXPONENTIAL:
         return meet_far(duel, lam_i, lam_k, work[2 * groups :])
     value, lower, _ = meet(duel, lam_i, lam_k, work[2 * groups :])

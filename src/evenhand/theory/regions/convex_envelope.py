@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
 from evenhand.theory.regions.convex_program import Programme
@@ -36,7 +36,7 @@ def work_size(cells: int, rows: int) -> int:
     return 2 * cells + ENTRY * DEPTH + interior_size(cells, rows)
 
 
-@kernel(apart=True)
+@kernel
 def nearest(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
     """The least cost of a programme at x, and a lower bound; gives up where the bound passes the cutoff.
 

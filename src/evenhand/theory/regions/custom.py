@@ -22,6 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.compile import uncompiled
 from evenhand.errors import BadInput
 from evenhand.model import region as regions
 from evenhand.model import unit_families
@@ -71,7 +72,10 @@ class Custom:
             )
         self.code = problem.family.code
         self.shares = problem.shares
-        self.edges = float(unit_families.edge_low(self.code)), float(unit_families.edge_high(self.code))
+        self.edges = (
+            uncompiled(unit_families.edge_low)(self.code),
+            uncompiled(unit_families.edge_high)(self.code),
+        )
         size = problem.family.width * unit
         if not 1.0 / EXTREME <= size <= EXTREME:
             raise BadInput(
@@ -85,12 +89,16 @@ class Custom:
         if self._set.contains(mu[:, k]):
             lam_k[:] = mu[:, k]
             return 0.0, 0.0
-        return self._close_in(v[:, [k]], mu[:, [k]], lam_k[None])
+        return self._close_in(v[:, [k]], mu[:, [k]], 0.0, lam_k[None])
 
-    def beat(self, i: int, k: int, v: Array, mu: Array, lam_i: Array, lam_k: Array) -> tuple[float, float]:
-        """eq:f_mu_opt_ext1: the cheapest way for rival k, inside the set, to reach q.lam_i."""
+    def beat(
+        self, eps: float, i: int, k: int, v: Array, mu: Array, lam_i: Array, lam_k: Array
+    ) -> tuple[float, float]:
+        """eq:f_mu_opt_ext1: the cheapest way for rival k, inside the set, to reach q.lam_i + eps."""
+        if eps > 0.0 and self._set.highest(self.shares) - self.edges[0] <= eps:
+            return math.inf, math.inf
         both = np.empty((2, len(lam_k)))
-        found = self._close_in(v[:, [k, i]], mu[:, [k, i]], both)
+        found = self._close_in(v[:, [k, i]], mu[:, [k, i]], eps, both)
         lam_k[:], lam_i[:] = both
         return found
 
@@ -102,22 +110,22 @@ class Custom:
         value, lower = self._break_out(v[:, k].copy(), mu[:, k].copy(), lam_k)
         return value, lower, 0 if value < math.inf else -1
 
-    def _close_in(self, v: Array, mu: Array, lam: Array) -> tuple[float, float]:
+    def _close_in(self, v: Array, mu: Array, eps: float, lam: Array) -> tuple[float, float]:
         """Cut a polyhedron down to the set around the solution; lam holds policy k, and i if it is beaten."""
         lower = 0.0
-        lam[:] = self._with_i(v, mu, self._set.nearest(self.code, v, mu, self.shares))
+        lam[:] = self._with_i(v, mu, eps, self._set.nearest(self.code, v, mu, self.shares, eps))
         value = self._cost(v, mu, lam)
         normals: list[Array] = [self._normal(v, mu, lam)]
         offsets: list[float] = []
         for _ in range(CUTS):
             # nothing cheaper lies beyond this fence, so the planes need hold within it only
             offsets.append(self._set.least(normals[-1], self._fence(v[:, 0], mu[:, 0], value))[0])
-            bound, outer = self._outside(v, mu, np.array(normals), np.array(offsets))
+            bound, outer = self._outside(v, mu, eps, np.array(normals), np.array(offsets))
             lower = max(lower, bound)
             inner = self._set.project(outer)
             if inner is None:
                 break
-            point = self._with_i(v, mu, inner)
+            point = self._with_i(v, mu, eps, inner)
             cost = self._cost(v, mu, point)
             if cost < value:
                 value = cost
@@ -137,15 +145,15 @@ class Custom:
         eta = float(np.max(-against[used] / self.shares[used], initial=0.0))
         return slope - eta * self.shares
 
-    def _with_i(self, v: Array, mu: Array, lam_k: Array) -> Array:
+    def _with_i(self, v: Array, mu: Array, eps: float, lam_k: Array) -> Array:
         """The rival stays where it is; policy i, where there is one, comes down to it."""
         if mu.shape[1] == 1:
             return lam_k[None]
         lam_i = np.empty(len(lam_k))
-        self._reach(v[:, 1], mu[:, 1], -self.shares, -float(self.shares @ lam_k), lam_i)
+        self._reach(v[:, 1], mu[:, 1], -self.shares, eps - float(self.shares @ lam_k), lam_i)
         return np.array([lam_k, lam_i])
 
-    def _outside(self, v: Array, mu: Array, rows: Array, rhs: Array) -> tuple[float, Array]:
+    def _outside(self, v: Array, mu: Array, eps: float, rows: Array, rhs: Array) -> tuple[float, Array]:
         """The problem on the polyhedron: a certified bound, and policy k's means where it is attained."""
         # every plane is moved out by what the solver may err; one it could not place bounds nothing
         size = np.linalg.norm(rows, axis=1)
@@ -161,8 +169,8 @@ class Custom:
             _, lower = intersection.enter(self.code, r, 0, weights, centre, lam[0], work)
         else:
             _, lower = intersection.beat(
-                self.code, r, self.shares, 1, 0, weights, centre, lam[1], lam[0], work
-            )
+                self.code, r, self.shares, eps, 1, 0, weights, centre, lam[1], lam[0], work
+            )  # fmt: skip
         return float(lower), lam[0]
 
     def _break_out(self, v: Array, mu: Array, lam: Array) -> tuple[float, float]:

@@ -57,16 +57,23 @@ class UserSet:
         found = _solved(self._support)
         return (-math.inf, None) if found is None else (found * size, self._point())
 
+    def highest(self, q: Array) -> float:
+        """The largest q.x over the set, infinite where the set goes on for ever."""
+        cvxpy = _cvxpy()
+        found = cvxpy.Problem(cvxpy.Maximize(q @ self._x), self._conditions)
+        found.solve(solver="CLARABEL")
+        return math.inf if found.status == "unbounded" or found.value is None else float(found.value)
+
     def project(self, m: Array) -> Array | None:
         """The point of the set nearest to m."""
         self._origin.value = m
         return None if _solved(self._projection) is None else self._point()
 
-    def nearest(self, code: int, v: Array, mu: Array, q: Array) -> Array:
+    def nearest(self, code: int, v: Array, mu: Array, q: Array, eps: float = 0.0) -> Array:
         """Policy k's part of the cheapest point cvxpy finds (columns: policy k, and i where it is beaten)."""
         cvxpy = _cvxpy()
         both = [self._x] + [cvxpy.Variable(len(mu)) for _ in mu.T[1:]]
-        conditions = [*self._conditions, *(q @ self._x >= q @ lam_i for lam_i in both[1:])]
+        conditions = [*self._conditions, *(q @ self._x >= q @ lam_i + eps for lam_i in both[1:])]
         if math.isfinite(self._edges[0]):
             conditions += [lam_i >= self._edges[0] for lam_i in both[1:]]
         if math.isfinite(self._edges[1]):

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import Region, centre_of
 from evenhand.theory.regions import intersection_enter, leave_quadratic, trust_region
@@ -39,13 +39,13 @@ def work_size(groups: int) -> int:
     )
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
     """eq:f_star_k_0_ext1: pull the group means together until their dispersion is the limit."""
     if code != unit_families.GAUSSIAN:
-        return intersection_enter.approach(code, r, lam_k, k, k, v, mu, lam_k, work)
+        return intersection_enter.approach(code, r, lam_k, 0.0, k, k, v, mu, lam_k, work)
     n = lam_k.shape[0]
     part, h = work[: 8 * n].reshape((8, n)), work[8 * n : (8 + n) * n].reshape((n, n))
     take_policy(k, v, mu, part[0], part[1])
@@ -60,7 +60,7 @@ def enter(
     return value, min(max(lower, 0.0), value)
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -76,15 +76,15 @@ def leave(
     return value, lower, 0 if value < math.inf else -1
 
 
-@kernel(apart=True)
+@kernel
 def beat(
-    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1, eq:variance_opt1: the cheapest way for rival k, inside, to reach q.lam_i."""
+    """eq:f_mu_opt_ext1, eq:variance_opt1: the cheapest way for rival k, inside, to reach q.lam_i + eps."""
     n = q.shape[0]
     if code != unit_families.GAUSSIAN:
-        value, lower = intersection_enter.approach(code, r, q, i, k, v, mu, work[: 2 * n], work[2 * n :])
+        value, lower = intersection_enter.approach(code, r, q, eps, i, k, v, mu, work[: 2 * n], work[2 * n :])
         copy(work[:n], lam_k)
         copy(work[n : 2 * n], lam_i)
         return value, lower
@@ -92,7 +92,7 @@ def beat(
     take_policy(k, v, mu, part[0], part[1])
     copy(q, part[2])
     centre = _centre(part[1])
-    target, ease, free = 0.0, 0.0, 0.0
+    target, ease, free = eps, 0.0, 0.0
     for g in range(n):
         target += q[g] * (mu[g, i] - centre)
         if q[g] > 0.0:

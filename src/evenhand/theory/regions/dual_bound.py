@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.theory.regions.convex_program import Programme, conditions, entry, tangent
 from evenhand.theory.regions.linear_algebra import factor, solve
@@ -29,7 +29,7 @@ ENDLESS = 1e6  # times the mean: an exponential cell with more room is free to r
 NORMAL, PULL, SHIFT, TOUCH, SPARE = range(5)  # rows of the scratch
 
 
-@kernel(apart=True)
+@kernel
 def bound(
     code: int, p: Programme, span: float, x: Array, y: Array, proof: Array, spare: Array, h: Array
 ) -> float:

@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import Region
 from evenhand.theory.regions.convex_envelope import nearest
@@ -51,14 +51,14 @@ def work_size(groups: int) -> int:
     return max(16 * groups, 12 + reach_size(2), programme)
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
     """eq:f_star_k_0_ext1: clip every cell to [rho t - slack, t] at the best t."""
     n = lam_k.shape[0]
     if code == unit_families.EXPONENTIAL:
-        return _programme(code, r, lam_k, k, k, v, mu, work[: n + 1], lam_k, lam_k, work[n + 1 :])
+        return _programme(code, r, lam_k, 0.0, k, k, v, mu, work[: n + 1], lam_k, lam_k, work[n + 1 :])
     part = work[: 3 * n].reshape((3, n))
     v_k, mu_k, nowhere = part[0], part[1], part[2]
     take_policy(k, v, mu, v_k, mu_k)
@@ -71,7 +71,7 @@ def enter(
     return value, min(max(lower, 0.0), value)
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -98,29 +98,29 @@ def leave(
     return best, min(lower, best), which
 
 
-@kernel(apart=True)
+@kernel
 def beat(
-    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside, to reach q.lam_i."""
+    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside, to reach q.lam_i + eps."""
     n = q.shape[0]
     if code == unit_families.EXPONENTIAL:
         x = work[: 2 * n + 1]
-        return _programme(code, r, q, i, k, v, mu, x, lam_i, lam_k, work[2 * n + 1 :])
+        return _programme(code, r, q, eps, i, k, v, mu, x, lam_i, lam_k, work[2 * n + 1 :])
     part = work[: 14 * n].reshape((7, 2 * n))  # weight, mean, share in the gap, far end; now, below, above
     now, below, above = part[4], part[5], part[6]
     take_policy(k, v, mu, part[0, :n], part[1, :n])
     take_policy(i, v, mu, part[0, n:], part[1, n:])
-    low, high = _highest(code, r, q, part)
+    low, high = _highest(code, r, q, eps, part)
     if low > unit_families.edge_high(code):
         return math.inf, math.inf
-    gap, lower = _pull(code, r, part, 0.0, low, high)
+    gap, lower = _pull(code, r, eps, part, 0.0, low, high)
     copy(now, below)
     copy(now, above)
     mix = 0.0
     if gap < 0.0:
-        mix, bound = _meet(code, r, part, -gap, low, high)
+        mix, bound = _meet(code, r, eps, part, -gap, low, high)
         lower = max(lower, bound)
     for g in range(n):
         lam_k[g] = now[g] = below[g] + mix * (above[g] - below[g])
@@ -130,13 +130,13 @@ def beat(
 
 
 @kernel
-def _highest(code: int, r: Region, q: Array, part: Array) -> tuple[float, float]:
+def _highest(code: int, r: Region, q: Array, eps: float, part: Array) -> tuple[float, float]:
     """The range in which t need be searched; write the shares in the gap, and no far end as yet.
 
-    At t = (q.mu_i + slack) / rho all of [rho t - slack, t] is enough to beat policy i where it stands.
+    At t = (q.mu_i + eps + slack) / rho all of [rho t - slack, t] is enough to beat policy i where it stands.
     """
     n = q.shape[0]
-    target = 0.0
+    target = eps
     for g in range(n):
         part[2, g], part[2, n + g] = q[g], -q[g]
         part[3, g], part[3, n + g] = part[1, g], part[1, n + g]
@@ -164,7 +164,9 @@ def _most(mu: Array) -> float:
 
 
 @kernel
-def _meet(code: int, r: Region, part: Array, gap: float, low: float, high: float) -> tuple[float, float]:
+def _meet(
+    code: int, r: Region, eps: float, part: Array, gap: float, low: float, high: float
+) -> tuple[float, float]:
     """Close in on the pull at which the policies meet, from both sides; how to mix, and the best bound."""
     n = part.shape[1] // 2
     x, below, above = part[4], part[5], part[6]
@@ -174,15 +176,15 @@ def _meet(code: int, r: Region, part: Array, gap: float, low: float, high: float
         part[3, n + g] = max(part[1, n + g] - alone, unit_families.edge_low(code))
     hi = first_pull(code, part[0], part[1], part[2], gap)
     lo, g_lo = 0.0, -gap
-    g_hi, lower = _pull(code, r, part, FAINT * hi, low, high)
+    g_hi, lower = _pull(code, r, eps, part, FAINT * hi, low, high)
     copy(x, above)
     if g_hi >= 0.0:  # the cells without weight close the gap
         return -g_lo / (g_hi - g_lo), lower
-    g_hi, bound = _pull(code, r, part, hi, low, high)
+    g_hi, bound = _pull(code, r, eps, part, hi, low, high)
     while g_hi < 0.0 and hi < 1e300:
         copy(x, below)
         lo, g_lo, hi = hi, g_hi, 8.0 * hi
-        g_hi, bound = _pull(code, r, part, hi, low, high)
+        g_hi, bound = _pull(code, r, eps, part, hi, low, high)
     copy(x, above)
     lower = max(lower, bound)
     one, g_one, two, g_two, t = hi, g_hi, lo, g_lo, 0.5
@@ -190,7 +192,7 @@ def _meet(code: int, r: Region, part: Array, gap: float, low: float, high: float
         if g_one == 0.0 or abs(two - one) <= 4e-16 * abs(one):
             break
         eta = one + t * (two - one)
-        surplus, bound = _pull(code, r, part, eta, low, high)
+        surplus, bound = _pull(code, r, eps, part, eta, low, high)
         lower = max(lower, bound)
         copy(x, below if surplus < 0.0 else above)
         one, g_one, two, g_two, t = narrow(one, g_one, two, g_two, eta, surplus)
@@ -199,12 +201,15 @@ def _meet(code: int, r: Region, part: Array, gap: float, low: float, high: float
 
 
 @kernel
-def _pull(code: int, r: Region, part: Array, eta: float, low: float, high: float) -> tuple[float, float]:
-    """Settle both policies under the pull eta: q.lam_k - q.lam_i there, and the Lagrangian's lower bound."""
+def _pull(
+    code: int, r: Region, eps: float, part: Array, eta: float, low: float, high: float
+) -> tuple[float, float]:
+    """Settle both policies under the pull eta: q.lam_k - q.lam_i - eps, and the Lagrangian's lower bound."""
     n = part.shape[1] // 2
     x = part[4]
     psi = _top(code, r, part[0, :n], part[1, :n], part[2, :n], eta, low, high, x[:n])
-    surplus = 0.0
+    psi += eta * eps
+    surplus = 0.0 - eps
     for c in range(2 * n):
         s = eta * part[2, c]
         if c >= n:
@@ -271,10 +276,10 @@ def _within(
 
 @kernel
 def _programme(
-    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array, x: Array, lam_i: Array, lam_k: Array,
-    work: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, x: Array,
+    lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """lam_k, t, and lam_i if x has room: lam_k <= t, lam_k >= rho t - slack, q.lam_k >= q.lam_i."""
+    """lam_k, t, and lam_i if x has room: lam_k <= t, lam_k >= rho t - slack, q.lam_k >= q.lam_i + eps."""
     n, cells = lam_k.shape[0], x.shape[0]
     many = 2 * n + (1 if cells > n + 1 else 0)
     cell = work[: 6 * cells].reshape((6, cells))
@@ -282,6 +287,8 @@ def _programme(
     rhs, rest = rest[:many], rest[many:]
     fill(work[: (6 + many) * cells], 0.0)
     fill(rhs, 0.0)
+    if cells > n + 1:
+        rhs[2 * n] = eps
     take_policy(k, v, mu, cell[0, :n], cell[1, :n])
     cell[1, n] = _most(cell[1, :n])
     if cells > n + 1:

@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
 from evenhand.theory.regions.single_cell import copy, cost, fill, first_pull, narrow, settle, take_policy
@@ -38,7 +38,7 @@ def work_size(cells: int) -> int:
     return 7 * cells + ENTRY * DEPTH
 
 
-@kernel(apart=True)
+@kernel
 def cross(
     code: int, a: Array, c: float, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -52,7 +52,7 @@ def cross(
     return reach(code, v_k, mu_k, a, c, lo, hi, lam_k, work[4 * n :])
 
 
-@kernel(apart=True)
+@kernel
 def reach(
     code: int, v: Array, mu: Array, a: Array, c: float, lo: Array, hi: Array, x: Array, work: Array
 ) -> tuple[float, float]:

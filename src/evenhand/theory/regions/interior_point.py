@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.unit_families import GAUSSIAN
 from evenhand.theory.regions.convex_program import (
     Programme,
@@ -59,7 +59,7 @@ def work_size(cells: int, rows: int) -> int:
     return cells * (cells + VECTORS + SPARE) + COLUMNS * (rows + 1)
 
 
-@kernel(apart=True)
+@kernel
 def minimise(
     code: int, p: Programme, scale: float, cutoff: float, x: Array, work: Array
 ) -> tuple[float, float]:

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.theory.regions.convex_program import Programme, conditions, entry, gap, tangent
 from evenhand.theory.regions.linear_algebra import solve

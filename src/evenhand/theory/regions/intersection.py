@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.theory.regions import dispersion, halfspace, intersection_enter, quota
 from evenhand.theory.regions.single_cell import copy
@@ -27,15 +27,15 @@ def work_size(groups: int, rows: int) -> int:
     return 2 * groups + max(intersection_enter.work_size(groups, rows), part)
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
     """eq:f_star_k_0_ext1: the nearest point that meets all conditions."""
-    return intersection_enter.approach(code, r, lam_k, k, k, v, mu, lam_k, work)
+    return intersection_enter.approach(code, r, lam_k, 0.0, k, k, v, mu, lam_k, work)
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -66,15 +66,15 @@ def leave(
     return best, min(lower, best), which
 
 
-@kernel(apart=True)
+@kernel
 def beat(
-    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1: the nearest point at which rival k meets all conditions and reaches q.lam_i."""
+    """eq:f_mu_opt_ext1: the nearest point at which rival k meets all conditions and reaches q.lam_i + eps."""
     n = q.shape[0]
     x = work[: 2 * n]
-    value, lower = intersection_enter.approach(code, r, q, i, k, v, mu, x, work[2 * n :])
+    value, lower = intersection_enter.approach(code, r, q, eps, i, k, v, mu, x, work[2 * n :])
     copy(x[:n], lam_k)
     copy(x[n:], lam_i)
     return value, lower

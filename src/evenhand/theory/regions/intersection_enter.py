@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import Region, centre_of
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
@@ -35,11 +35,11 @@ def work_size(groups: int, rows: int) -> int:
     return (12 + ENTRY) * groups + 6 * cells + most * (cells + 1) + envelope_size(cells, most)
 
 
-@kernel(apart=True)
+@kernel
 def approach(
-    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array, x: Array, work: Array
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, x: Array, work: Array
 ) -> tuple[float, float]:
-    """The cheapest way for policy k inside; with room for lam_i after lam_k in x, also to reach q.lam_i."""
+    """The cheapest way for policy k inside; with room for lam_i after lam_k in x, to reach q.lam_i + eps."""
     n = r.quad.shape[0]
     flags = work[: 2 * n].reshape((2, n))  # a group is open in [0, 1], held in [0, 1/2], given up in [1/2, 1]
     left, right, trial = flags[0], flags[1], work[2 * n : 2 * n + x.shape[0]]
@@ -48,7 +48,7 @@ def approach(
     fill(right, 1.0)
     best, lower, depth = math.inf, math.inf, 0
     for node in range(NODES):
-        value, bound = _held(code, r, q, i, k, v, mu, right, best, trial, rest)
+        value, bound = _held(code, r, q, eps, i, k, v, mu, right, best, trial, rest)
         if depth > 0:
             bound = max(bound, stack[depth - 1, 4])
         missing, group = _missing(code, r, k, v, left, right, trial)
@@ -75,8 +75,8 @@ def approach(
 
 @kernel
 def _held(
-    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array, right: Array, cutoff: float,
-    x: Array, work: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, right: Array,
+    cutoff: float, x: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
     """The programme with the groups of right = 1/2 held to their floors."""
     groups, n, m = r.quad.shape[0], x.shape[0], r.rows.shape[0]
@@ -96,6 +96,8 @@ def _held(
         rhs[row] = r.rhs[row, k] if row < m else 0.0
         for g in range(groups if row < m else 0):
             rows[row, g] = r.rows[row, g]
+    if n > groups:
+        rhs[many - 1] = eps
     row = m
     for g in range(groups):
         if right[g] < 1.0 and r.need > 0:

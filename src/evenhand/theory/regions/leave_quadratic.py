@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import Region
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
@@ -40,7 +40,7 @@ def work_size(groups: int) -> int:
     return 2 * groups * groups + 12 * groups + ENTRY * DEPTH + max(reach_size(groups), trust_size(groups))
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ def solve(a: Array, b: Array) -> None:
         b[i] = b[i] / a[i, i] if a[i, i] > 0.0 else 0.0
 
 
-@kernel(apart=True)
+@kernel
 def jacobi(a: Array, vectors: Array) -> None:
     """Rotate a symmetric matrix until it is diagonal: eigenvalues there, eigenvectors in columns."""
     n = a.shape[0]

@@ -16,10 +16,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
-from evenhand.theory.beat import between, cost, place, search
+from evenhand.theory.beat import between, cost, place, search, within_reach
 from evenhand.theory.gaussian_exact import walk
 from evenhand.theory.tilted_means import EITHER, PLAIN, STEEP, Duel
 
@@ -49,20 +49,20 @@ def leave(
     return math.inf, math.inf, -1
 
 
-@kernel(apart=True)
+@kernel
 def beat(
-    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     enough: float, lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
     """eq:f_mu_opt_ext2, eq:gamma_miqp: the cheapest way for rival k to reach policy i's penalised score.
 
-    Where the lower bound comes to be `enough` the search may end: lam_i and lam_k are then of no meaning, and
-    the value is infinite or whatever was found until then.
+    And to exceed it by eps, the indifference. Where the lower bound comes to be `enough` the search may end:
+    lam_i and lam_k are then of no meaning, and the value is infinite or whatever was found until then.
     """
     n = q.size
     low, high, floor = work[:n], work[n : 2 * n], work[2 * n : 3 * n]
     line, slope, rest = work[3 * n : 4 * n], work[4 * n : 5 * n], work[5 * n :]
-    gap, free = 0.0, False
+    gap, free = eps, False
     for g in range(n):
         lam_i[g], lam_k[g] = mu[g, i], mu[g, k]
         floor[g], line[g] = r.lo[g, k], EITHER
@@ -75,7 +75,9 @@ def beat(
         # the score rises by q at least, so no group of the rival needs to rise farther than this
         need = mu[g, k] + gap / q[g] if q[g] > 0.0 else mu[g, k]
         low[g], high[g] = edge_low(code), need if code == EXPONENTIAL else edge_high(code)
-    duel = Duel(code, q, i, k, v, mu, low, high, r.gamma, floor, line, slope)
+    duel = Duel(code, q, i, k, v, mu, low, high, r.gamma, floor, line, slope, eps)
+    if not within_reach(duel):
+        return math.inf, math.inf
     if free:
         below, above, surplus = search(duel, True, lam_i, lam_k)
         if below < math.inf:
@@ -154,8 +156,8 @@ def _settle(
 @kernel
 def _on(duel: Duel, line: Array) -> Duel:
     """The same duel with policy i on these lines."""
-    code, q, i, k, v, mu, low, high, gamma, floor, _, slope = duel
-    return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope)
+    code, q, i, k, v, mu, low, high, gamma, floor, _, slope, eps = duel
+    return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope, eps)
 
 
 @kernel

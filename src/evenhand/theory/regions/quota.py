@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import Region
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
@@ -39,7 +39,7 @@ def work_size(groups: int) -> int:
     return (23 + ENTRY) * groups + reach_size(2 * groups)
 
 
-@kernel(apart=True)
+@kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def enter(
     return total, total
 
 
-@kernel(apart=True)
+@kernel
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
@@ -95,12 +95,12 @@ def _cheapest(price: Array, many: int, r: Region, k: int, lam_k: Array) -> tuple
     return total, last
 
 
-@kernel(apart=True)
+@kernel
 def beat(
-    code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array,
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside the quota, to reach q.lam_i."""
+    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside the quota, to reach q.lam_i + eps."""
     n = q.shape[0]
     cells = work[: 12 * n].reshape((6, 2 * n))
     # left, right; choices below the pull, above it, and at hand
@@ -108,21 +108,21 @@ def beat(
     both = work[17 * n : 21 * n].reshape((2, 2 * n))
     stack, rest = work[21 * n : 21 * n + ENTRY * n].reshape((n, ENTRY)), work[21 * n + ENTRY * n :]
     left, right, trial, found = flags[0], flags[1], both[0], both[1]
-    _write_cells(code, r, q, i, k, v, mu, cells)
+    _write_cells(code, r, q, eps, i, k, v, mu, cells)
     fill(left, 0.0)  # a group is open in [0, 1], held in [0, 1/2], let go in [1/2, 1]
     fill(right, 1.0)
     best, lower, depth = math.inf, math.inf, 0
     for node in range(NODES):
-        bound, differ, free = _bound(code, r, k, cells, flags, trial)
+        bound, differ, free = _bound(code, r, eps, k, cells, flags, trial)
         if bound < best:
-            value, low = _hold(code, r, k, cells, flags[2], trial, rest)
+            value, low = _hold(code, r, eps, k, cells, flags[2], trial, rest)
             if value < best:
                 best = value
                 copy(trial, found)
             if not free:
                 bound = low  # nothing is left to choose
             elif differ >= 0:
-                value, _ = _hold(code, r, k, cells, flags[3], trial, rest)
+                value, _ = _hold(code, r, eps, k, cells, flags[3], trial, rest)
                 if value < best:
                     best = value
                     copy(trial, found)
@@ -141,13 +141,15 @@ def beat(
 
 
 @kernel
-def _write_cells(code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: Array, cells: Array) -> None:
+def _write_cells(
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, cells: Array
+) -> None:
     """Rival k's cells, then policy i's: weight, mean, share in the gap, ends of the domain, farthest need.
 
     No cell need go farther than would close alone the gap that is open when nobody is held to a floor.
     """
     n = q.shape[0]
-    gap = 0.0
+    gap = eps
     for g in range(n):
         gap += q[g] * (mu[g, i] - mu[g, k])
     gap = max(gap, 0.0)
@@ -162,29 +164,31 @@ def _write_cells(code: int, r: Region, q: Array, i: int, k: int, v: Array, mu: A
 
 
 @kernel
-def _bound(code: int, r: Region, k: int, cells: Array, flags: Array, x: Array) -> tuple[float, int, bool]:
+def _bound(
+    code: int, r: Region, eps: float, k: int, cells: Array, flags: Array, x: Array
+) -> tuple[float, int, bool]:
     """The largest Psi, a group whose choice differs on its two sides or -1, and whether any choice is left.
 
     The choices below and above the pull go to flags[2] and flags[3].
     """
     n = flags.shape[1]
-    psi, g_lo, free = _lagrangian(code, r, k, cells, 0.0, flags, x)
+    psi, g_lo, free = _lagrangian(code, r, eps, k, cells, 0.0, flags, x)
     copy(flags[4], flags[2])
     if g_lo >= 0.0 or psi == math.inf:
         return psi, -1, free
     lo, hi = 0.0, first_pull(code, cells[0], cells[1], cells[2], -g_lo)
-    bound, g_hi, _ = _lagrangian(code, r, k, cells, hi, flags, x)
+    bound, g_hi, _ = _lagrangian(code, r, eps, k, cells, hi, flags, x)
     psi = max(psi, bound)
     while g_hi < 0.0 and hi < 1e300:
         lo, g_lo, hi = hi, g_hi, 8.0 * hi
         copy(flags[4], flags[2])
-        bound, g_hi, _ = _lagrangian(code, r, k, cells, hi, flags, x)
+        bound, g_hi, _ = _lagrangian(code, r, eps, k, cells, hi, flags, x)
         psi = max(psi, bound)
     copy(flags[4], flags[3])
     one, g_one, two, g_two, t = hi, g_hi, lo, g_lo, 0.5
     for _ in range(TURNS):
         eta = one + t * (two - one)
-        bound, g, _ = _lagrangian(code, r, k, cells, eta, flags, x)
+        bound, g, _ = _lagrangian(code, r, eps, k, cells, eta, flags, x)
         psi = max(psi, bound)
         copy(flags[4], flags[2] if g < 0.0 else flags[3])
         one, g_one, two, g_two, t = narrow(one, g_one, two, g_two, eta, g)
@@ -198,12 +202,12 @@ def _bound(code: int, r: Region, k: int, cells: Array, flags: Array, x: Array) -
 
 @kernel
 def _lagrangian(
-    code: int, r: Region, k: int, cells: Array, eta: float, flags: Array, x: Array
+    code: int, r: Region, eps: float, k: int, cells: Array, eta: float, flags: Array, x: Array
 ) -> tuple[float, float, bool]:
-    """Psi(eta), q.lam_k - q.lam_i there, and whether any choice is left; the choice goes to flags[4]."""
+    """Psi(eta), q.lam_k - q.lam_i - eps, and whether any choice is left; the choice goes to flags[4]."""
     n = flags.shape[1]
     left, right, extra, pick = flags[0], flags[1], x[:n], flags[4]
-    psi, surplus, need, spare = 0.0, 0.0, r.need, -r.need
+    psi, surplus, need, spare = eta * eps, 0.0 - eps, r.need, -r.need
     for g in range(n):
         pick[g], extra[g] = 0.0, math.inf
         spare += 1 if left[g] == 0.0 else 0
@@ -251,7 +255,7 @@ def _deal(code: int, cells: Array, eta: float, j: int, x: float) -> float:
 
 @kernel
 def _hold(
-    code: int, r: Region, k: int, cells: Array, pick: Array, x: Array, work: Array
+    code: int, r: Region, eps: float, k: int, cells: Array, pick: Array, x: Array, work: Array
 ) -> tuple[float, float]:
     """The optimum with exactly these groups held to their floors."""
     n = pick.shape[0]
@@ -262,7 +266,7 @@ def _hold(
             lo[g] = max(lo[g], r.lo[g, k])
             if lo[g] > cells[4, g]:
                 return math.inf, math.inf
-    return reach(code, cells[0], cells[1], cells[2], 0.0, lo, cells[4], x, rest)
+    return reach(code, cells[0], cells[1], cells[2], eps, lo, cells[4], x, rest)
 
 
 @kernel

@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand._kernel import kernel
+from evenhand.compile import kernel
 from evenhand.theory.regions.linear_algebra import jacobi
 from evenhand.theory.regions.single_cell import copy, narrow
 
@@ -35,7 +35,7 @@ def work_size(groups: int) -> int:
     return 2 * groups * groups + 4 * groups
 
 
-@kernel(apart=True)
+@kernel
 def escape(quad: Array, limit: float, w: Array, m: Array, x: Array, work: Array) -> tuple[float, float]:
     """The cost of the nearest x with x' quad x >= limit, and a lower bound on it."""
     n = x.shape[0]

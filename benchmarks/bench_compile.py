@@ -1,0 +1,77 @@
+"""Time of the first commands, which compile kernels, and of later commands, which load them.
+
+    python -m benchmarks compile
+
+A time is the processor time of the command plus that of its busiest compiling process. The compiling
+processes run in parallel, so with enough idle cores this is the elapsed time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from benchmarks.rows import Row, less
+
+SCALING = str(Path(__file__).parents[1] / "examples" / "scaling.toml")
+PLAN, SIMULATE = ("plan", SCALING), ("simulate", SCALING, "--replications", "100")
+INTERVAL = 0.01  # seconds between readings of the processor times
+
+
+def rows() -> Iterator[Row]:
+    for name, command, cold in (("plan", PLAN, 4.0), ("simulate", SIMULATE, 12.0)):
+        with tempfile.TemporaryDirectory() as folder:
+            yield less(f"first {name}, with an empty cache", seconds(command, folder), cold, "s", 1.0)
+            if name == "plan":
+                yield less("every later plan", least(command, folder), 0.8, "s", 1.0)
+    with tempfile.TemporaryDirectory() as folder:
+        yield from live(folder)
+
+
+def live(folder: str) -> Iterator[Row]:
+    """Measure the commands of a live experiment after their kernels are compiled."""
+    journal = str(Path(folder, "trial.db"))
+    seconds(("new", journal, SCALING, "--seed", "1"), folder)
+    for command in (("ask", journal), ("tell", journal, "1", "0.5"), ("status", journal)):
+        seconds(command, folder)
+    yield less("every later ask", least(("ask", journal), folder), 1.0, "s", 1.0)
+    yield less("every later tell", seconds(("tell", journal, "2", "0.5"), folder), 1.0, "s", 1.0)
+    yield less("every later status", least(("status", journal), folder), 1.0, "s", 1.0)
+
+
+def least(command: Sequence[str], cache: str, repeats: int = 3) -> float:
+    return min(seconds(command, cache) for _ in range(repeats))
+
+
+def seconds(command: Sequence[str], cache: str) -> float:
+    """Return the processor time of a command plus that of the busiest process that it started."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evenhand", *command],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"EVENHAND_CACHE": cache},
+    )  # fmt: skip
+    used: dict[int, float] = {}
+    while process.poll() is None:
+        try:
+            own = psutil.Process(process.pid)
+            for each in (own, *own.children()):
+                times = each.cpu_times()
+                used[each.pid] = times.user + times.system
+        except psutil.NoSuchProcess:
+            continue
+        time.sleep(INTERVAL)
+    if process.returncode not in (0, 3):
+        raise RuntimeError(f"evenhand {' '.join(command)} ended with {process.returncode}")
+    own_time = used.pop(process.pid)
+    return own_time + max(used.values(), default=0.0)
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(row.line(), flush=True)

@@ -1,0 +1,95 @@
+"""The cache on disk: what was compiled, by a hash of all it depends on, each file with a checksum."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import warnings
+from pathlib import Path
+
+PROGRAMS, CLUSTERS, UNITS = "programs", "clusters", "units"
+_MARK = b"evenhand compiled 1\n"
+_DIGEST = hashlib.sha256
+
+
+class CacheWarning(UserWarning):
+    """The cache cannot be used; every process compiles for itself."""
+
+
+def cache_directory() -> Path:
+    """Where everything compiled lies: named by EVENHAND_CACHE, else in the user's cache."""
+    return Path(os.environ.get("EVENHAND_CACHE") or Path.home() / ".cache" / "evenhand") / "compiled"
+
+
+def lookup(kind: str, key: str) -> bytes | None:
+    """What is stored under this key. A damaged file is removed and counts as absent."""
+    path = cache_directory() / kind / key
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    content = _checked(data)
+    if content is None:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return content
+
+
+def store(kind: str, key: str, content: bytes) -> None:
+    """Keep this for later processes; where that is impossible, warn once and go on."""
+    folder = cache_directory() / kind
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".part-", dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MARK + _DIGEST(content).digest() + content)
+            os.replace(name, folder / key)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as problem:
+        _warn_once(f"{folder} cannot be written ({problem.strerror}), so what is compiled is not kept.")
+
+
+def damaged_files() -> list[Path]:
+    """Files of the cache whose content is not what was written."""
+    return [path for path in files() if _checked(_content(path)) is None]
+
+
+def files() -> list[Path]:
+    """All files of the cache that hold something compiled."""
+    root = cache_directory()
+    found = [
+        path for kind in (PROGRAMS, CLUSTERS, UNITS) for path in (root / kind).glob("*") if path.is_file()
+    ]
+    return sorted(path for path in found if not path.name.startswith("."))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return _MARK + _DIGEST(b"").digest()  # another process has just put its own in place
+    except OSError:
+        return b""
+
+
+def _checked(data: bytes) -> bytes | None:
+    """The content of a file, or None where its checksum does not fit."""
+    start = len(_MARK) + _DIGEST().digest_size
+    content = data[start:]
+    fits = data[: len(_MARK)] == _MARK and data[len(_MARK) : start] == _DIGEST(content).digest()
+    return content if fits else None
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(message: str) -> None:
+    if not _warned:
+        _warned.add(message)
+        warnings.warn(f"{message} Name another place in EVENHAND_CACHE.", CacheWarning, stacklevel=2)

@@ -1,0 +1,118 @@
+"""Calls of kernels from Python: the program for the arguments is found, loaded or compiled, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from evenhand.compile.annotations import Named, Number, Table, parameter_types, result_type
+from evenhand.compile.arguments import CPU, Layout, Leaf, Target, flattened, leaves
+from evenhand.compile.building import code_of, is_cached
+from evenhand.compile.frames import Frame, Loaded
+from evenhand.compile.registry import Kernel
+from evenhand.compile.values import BOOL, FLOAT, INT, WORD
+
+_PYTHON: dict[str, Callable[[Any], Any]] = {FLOAT: float, INT: int, BOOL: bool, WORD: int}
+SMALL = 2**20  # bytes of named tuples up to which those of the last call are remembered
+
+
+def call(kernel: Kernel, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """Run a kernel as compiled code."""
+    return _caller(kernel)(arguments, named)
+
+
+def make_ready(kernel: Callable[..., Any], *arguments: Any) -> None:
+    """Load the program for arguments like these, or compile it, without running it."""
+    _caller(kernel).make_ready(arguments)
+
+
+def is_compiled(kernel: Callable[..., Any], *arguments: Any) -> bool:
+    """Is the program for arguments like these in the cache?"""
+    return _caller(kernel).is_compiled(arguments)
+
+
+def _caller(kernel: Any) -> Caller:
+    found = _callers.get(kernel)
+    return _callers.setdefault(kernel, Caller(kernel)) if found is None else found
+
+
+class Caller:
+    """Calls of one kernel: a program for each set of static values."""
+
+    def __init__(self, kernel: Kernel, target: Target = CPU) -> None:
+        self.kernel, self.target = kernel, target
+        self.types = parameter_types(kernel.py_func)
+        self.leaves = leaves(self.types)
+        types = self._types = list(self.types.values())
+        self._records = [i for i, type_ in enumerate(types) if isinstance(type_, Named)]
+        self._loose = [i for i, type_ in enumerate(types) if not isinstance(type_, Named)]
+        self._loose_leaves = [i for i, leaf in enumerate(self.leaves) if not leaf.in_record]
+        self._static = [i for i, leaf in enumerate(self.leaves) if _is_static(leaf.type)]
+        self._tables = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf.type, Table)]
+        # arrays whose numbers of axes, or lengths, the code depends on
+        self._open = [i for i in self._tables if not _has_axes(self.leaves[i])]
+        self._packed = [i for i in self._tables if target.is_packed(self.leaves[i].path)]
+        self._programs: dict[tuple[Any, ...], Loaded] = {}
+        self._last: Frame | None = None
+
+    def __call__(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        if named or len(arguments) != len(self._types):
+            arguments = self._in_order(arguments, named)
+        records = [arguments[i] for i in self._records]
+        frame = self._last
+        if frame is None or not frame.is_of(records):
+            frame = Frame(records, self.values(arguments))
+            self._last = frame if frame.size <= SMALL else None
+        values = frame.values.copy()
+        for leaf, i in zip(self._loose_leaves, self._loose, strict=True):
+            values[leaf] = arguments[i]
+        return self._program(values).run(frame, values)
+
+    def make_ready(self, arguments: Sequence[Any]) -> None:
+        """Load or compile the program for arguments like these."""
+        self._program(self.values(arguments))
+
+    def is_compiled(self, arguments: Sequence[Any]) -> bool:
+        """Is the program for arguments like these in the cache?"""
+        return is_cached(self.kernel, self.layout(self.values(arguments)))
+
+    def values(self, arguments: Sequence[Any]) -> list[Any]:
+        """The leaves of arguments."""
+        return flattened(self._types, arguments)
+
+    def _program(self, values: Sequence[Any]) -> Loaded:
+        """The program for arguments like these."""
+        key = tuple([values[i] for i in self._static] + [values[i].ndim for i in self._open])
+        if self._packed:
+            key += tuple(values[i].shape for i in self._packed)
+        found = self._programs.get(key)
+        if found is None:
+            layout = self.layout(values)
+            code = code_of(self.kernel, self.types, layout)
+            found = self._programs[key] = Loaded(layout, code, result_type(self.kernel.py_func))
+        return found
+
+    def layout(self, values: Sequence[Any]) -> Layout:
+        """Where everything of these arguments is put."""
+        known = {i: _PYTHON[self.leaves[i].type.kind](values[i]) for i in self._static}
+        return Layout(
+            self.leaves, known, {i: values[i].shape for i in self._open + self._packed}, self.target
+        )
+
+    def _in_order(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        names = list(self.types)
+        given = dict(zip(names, arguments, strict=False)) | dict(named)
+        if sorted(given) != sorted(names) or len(arguments) + len(named) != len(names):
+            raise TypeError(f"{self.kernel.__qualname__} takes {', '.join(names)}.")
+        return [given[name] for name in names]
+
+
+_callers: dict[Kernel, Caller] = {}
+
+
+def _has_axes(leaf: Leaf) -> bool:
+    return isinstance(leaf.type, Table) and leaf.type.axes is not None
+
+
+def _is_static(type_: Number | Table) -> bool:
+    return isinstance(type_, Number) and type_.static

@@ -1,0 +1,114 @@
+"""What compiled code depends on, as a hash: kernels, compiler, processor.
+
+A kernel is hashed by its byte code and by everything that it names: kernels it calls, constants, named
+tuples. No file is read, and comments do not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import types
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.compile import processor
+from evenhand.compile.annotations import is_record
+from evenhand.compile.processor import compiler_versions
+from evenhand.compile.registry import Kernel
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@cache
+def fingerprint(kernel: Any) -> str:
+    """A hash of a kernel, of everything it calls, and of the compiler; the same on every machine."""
+    digest = hashlib.sha256(compiler().encode())
+    seen: set[Any] = (
+        set()
+    )  # kernels and named tuples only: values are equal or not, whatever object holds them
+    waiting: list[Any] = [kernel]
+    while waiting:
+        thing = waiting.pop()
+        if isinstance(thing, (Kernel, type)):
+            if thing in seen:
+                continue
+            seen.add(thing)
+        if isinstance(thing, Kernel):
+            code = thing.py_func.__code__
+            constants = [part for part in code.co_consts if part is None or part != thing.py_func.__doc__]
+            digest.update(repr((thing.__qualname__, thing.inlined, thing.py_func.__annotations__)).encode())
+            digest.update(repr((code.co_code, constants, code.co_names, code.co_varnames)).encode())
+            waiting += _named_by(thing.py_func)
+        elif is_record(thing):
+            digest.update(repr((thing.__qualname__, thing.__annotations__)).encode())
+            waiting += _annotated(thing.__annotations__, vars(_module(thing.__module__)))
+        elif isinstance(thing, np.ndarray):
+            digest.update(repr((thing.dtype, thing.shape)).encode() + thing.tobytes())
+        else:
+            digest.update(repr(thing).encode())
+    return digest.hexdigest()
+
+
+@cache
+def compiler() -> str:
+    """All that turns kernels into programs: this package, the compiler and Python."""
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{python} {compiler_versions()} {_hash_of(Path(__file__).parent.glob('*.py'))}"
+
+
+@cache
+def back_end() -> str:
+    """All that turns the source of a unit into machine code."""
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    files = [Path(__file__).with_name(name) for name in ("lowering.py", "linking.py")]
+    return f"{python} {compiler_versions()} {_hash_of(files)}"
+
+
+def _hash_of(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def target() -> str:
+    """The machine that code is compiled for."""
+    return f"{platform.system()} {platform.machine()} {processor.name()} {processor.features()}"
+
+
+def _named_by(function: types.FunctionType) -> Iterator[Any]:
+    """Everything outside a function that it names, and that compiled code may depend on."""
+    space, names = function.__globals__, function.__code__.co_names
+    for name in names:
+        found = space.get(name)
+        if isinstance(found, types.ModuleType):
+            yield from (getattr(found, other) for other in names if _matters(getattr(found, other, None)))
+        elif _matters(found):
+            yield found
+    yield from _annotated(function.__annotations__, space)
+
+
+def _annotated(annotations: dict[str, Any], space: dict[str, Any]) -> Iterator[Any]:
+    """What annotations name: aliases of types, and named tuples."""
+    for annotation in annotations.values():
+        for name in _NAME.findall(annotation if isinstance(annotation, str) else repr(annotation)):
+            found = space.get(name)
+            if found is not None and not isinstance(found, types.ModuleType):
+                yield found if is_record(found) else repr(found)
+
+
+def _matters(thing: Any) -> bool:
+    return isinstance(thing, (Kernel, bool, int, float, tuple, np.generic, np.ndarray)) or is_record(thing)
+
+
+def _module(name: str) -> types.ModuleType:
+    import sys
+
+    return sys.modules[name]

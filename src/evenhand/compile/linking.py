@@ -1,0 +1,102 @@
+"""Functions in LLVM's language to machine code: linked, optimised and emitted, by llvmlite alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, TypedDict
+
+import llvmlite.binding as llvm
+
+from evenhand.compile import processor
+from evenhand.compile.units import ENTRY, NAME, call_name
+from evenhand.errors import CompilationFailed
+
+# numba forbids copying a function into the wrapper that is called from outside, for the sake of errors that
+# it may raise; kernels raise none
+_KEPT_OUT = re.compile(r"\bnoinline\b")
+
+
+class Part(TypedDict):
+    """A unit's bit code, the name that its function gets, and those of the functions it calls."""
+
+    code: bytes
+    name: str
+    calls: list[str]
+    inlined: bool
+
+
+def tidied(text: str, wrapper: str, name: str) -> bytes:
+    """What numba made of one function, without the parts that no kernel needs, as bit code."""
+    _initialise()
+    module = llvm.parse_assembly(_KEPT_OUT.sub("alwaysinline", text))
+    for thing in (*module.functions, *module.global_variables):
+        if not thing.is_declaration:
+            thing.linkage = "external" if thing.name == wrapper else "internal"
+    module.get_function(wrapper).name = name
+    passes, builder = llvm.create_new_module_pass_manager(), _pass_builder(1)
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    # no instruction combining yet: before equal loads are found, it turns `a[k] if c else b[k]` into one load
+    # from either of two addresses, and the loop around it can no longer take many steps at once
+    passes.add_simplify_cfg_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_strip_dead_prototype_pass()
+    passes.run(module, builder)
+    code: bytes = module.as_bitcode()
+    return code
+
+
+def machine_code(parts: Sequence[Part]) -> bytes:
+    """The object code of a cluster; only its head can be seen from outside."""
+    _initialise()
+    whole = llvm.parse_assembly("")
+    for part in parts:
+        module = llvm.parse_bitcode(part["code"])
+        module.get_function(NAME).name = part["name"]
+        names = {call_name(place): name for place, name in enumerate(part["calls"])}
+        for function in module.functions:
+            function.name = names.get(function.name, function.name)
+        whole.link_in(module)
+    inlined = {part["name"] for part in parts if part["inlined"]}
+    for function in whole.functions:
+        if not function.is_declaration and function.name != ENTRY:
+            function.linkage = "internal"
+        if function.name in inlined:
+            function.add_function_attribute("alwaysinline")
+    builder = _pass_builder(3)
+    builder.getModulePassManager().run(whole, builder)
+    _refuse_python(whole)
+    code: bytes = machine().emit_object(whole)
+    return code
+
+
+@cache
+def machine() -> Any:
+    """This machine: its processor with all it can do."""
+    _initialise()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=processor.name(), features=processor.features(),
+        opt=3, reloc="default", codemodel="jitdefault", jit=True,
+    )  # fmt: skip
+
+
+def _pass_builder(level: int) -> Any:
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.loop_unrolling = True
+    options.slp_vectorization = False
+    return llvm.create_pass_builder(machine(), options)
+
+
+@cache
+def _initialise() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def _refuse_python(module: Any) -> None:
+    """A kernel that could raise an error would need the interpreter; there is none where it runs."""
+    for function in module.functions:
+        if function.is_declaration and function.name.startswith(("Py", "numba_", "NRT_")):
+            raise CompilationFailed(f"a kernel needs {function.name}, which is not at hand where it runs")

@@ -1,0 +1,50 @@
+"""A lock among processes, by a file; on every platform."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+POLL = 0.05  # seconds between looks at a lock that another process holds
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of this name; where no lock can be had, go on without.
+
+    A lock ends with its process, however that ends. Without one, two processes may do the same work at once.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        yield
+        return
+    try:
+        while not _taken(file):
+            time.sleep(POLL)
+        yield
+    finally:
+        os.close(file)  # which gives the lock back
+
+
+def _taken(file: int) -> bool:
+    """Take the lock if it is free; True also where this file system has no locks."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return True
+    return True

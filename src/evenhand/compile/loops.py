@@ -1,0 +1,278 @@
+"""Evaluating loops whose number of turns is known only at run time.
+
+Variables that a loop writes are run-time values from its start on. Arrays and tuples that it binds again are
+carried from turn to turn number by number, in variables of the loop. Which numbers those are, and of which
+kind, is found by trying: a loop is evaluated again until what a turn ends with fits what it began with.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from evenhand.compile import arrays
+from evenhand.compile.expressions import assign
+from evenhand.compile.numbers import joined_kind
+from evenhand.compile.residual import Block, Do, If, Loop
+from evenhand.compile.scope import Environment, stores_in_block
+from evenhand.compile.statements import UNREAD, Statements
+from evenhand.compile.values import (
+    INT,
+    Constant,
+    Dynamic,
+    Scalar,
+    Several,
+    Unusable,
+    Value,
+    View,
+    bare,
+    blank,
+    constant,
+    key,
+    rebuilt,
+    same,
+    scalars,
+    text_of,
+    variable,
+)
+
+
+class Turn:
+    """What is known of a loop while its turns are evaluated."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, str] = {}  # of numbers whose kind changes
+        self.carried: dict[str, Value] = {}  # arrays and tuples, their numbers in variables of the loop
+        self.changing: set[str] = set()  # numbers of these that are constant at the start only
+        self.unusable: set[str] = set()  # variables whose structure changes
+        self.start: Environment = {}
+        self.left: list[Environment] = []  # environments with which it is left by a break
+        self.ends: list[Environment] = []  # environments with which a turn ends
+
+
+class Loops(Statements):
+    """Evaluates loops, and all other statements."""
+
+    turns: list[Turn]  # of the loops that enclose the statement under evaluation, innermost last
+
+    def statement(self, node: ast.stmt, env: Environment, out: Block) -> Environment | None:
+        if type(node) in _EVALUATE:
+            return _EVALUATE[type(node)](self, node, env, out)
+        return super().statement(node, env, out)
+
+    def _for(self, node: ast.For, env: Environment, out: Block) -> Environment | None:
+        if isinstance(node.iter, ast.Call) and self.python_value(node.iter.func, env) is range:
+            bounds = self.numbers(node.iter.args, env, out)
+            if _is_empty(bounds):
+                return env
+            if not isinstance(node.target, ast.Name):
+                self.refuse(node, "a range gives one number at a time")
+            name = self.temporary() if node.target.id == UNREAD else node.target.id
+            body, turn = self._loop(node, {name: variable(name, INT)}, [], env, out)
+            out.append(Loop(f"for {name} in range({', '.join(map(bare, bounds))})", body))
+            return _after(turn, all(isinstance(bound, Constant) for bound in bounds))
+        return self._for_elements(node, env, out)
+
+    def _for_elements(self, node: ast.For, env: Environment, out: Block) -> Environment | None:
+        """A loop over the elements of an array or of a tuple."""
+        over = self.value(node.iter, env, out)
+        if isinstance(over, Several) and not all(isinstance(item, Constant) for item in over.items):
+            return self._unroll(node, over, env, out)
+        if not isinstance(node.target, ast.Name) or not isinstance(over, (View, Several)):
+            self.refuse(node, "a loop runs over a range, a tuple or the elements of an array")
+        position = variable(self.temporary(), INT)
+        if isinstance(over, Several):
+            element: Scalar = self.item_of(node, over, position)
+            length: Scalar = constant(len(over.items))
+        else:
+            kept = self.kept_whole(over, out)
+            assert isinstance(kept, View)
+            element = arrays.load(arrays.index(kept, [position]), self.program.stride(kept.buffer))
+            length = kept.lengths[0]
+        name = node.target.id
+        given: Environment = {name: variable(name, element.kind)}
+        body, turn = self._loop(node, given, [assign(name, element)], env, out)
+        out.append(Loop(f"for {position.text} in range({bare(length)})", body))
+        return _after(turn, isinstance(over, Several))
+
+    def _unroll(self, node: ast.For, over: Several, env: Environment, out: Block) -> Environment | None:
+        """A loop over a tuple of run-time values, step by step."""
+        if any(isinstance(part, (ast.Break, ast.Continue)) for part in ast.walk(node)):
+            self.refuse(node, "a loop over a tuple of run-time values has no break or continue")
+        kept = self.kept_whole(over, out)
+        assert isinstance(kept, Several)
+        current: Environment | None = env
+        for item in kept.items:
+            if current is None:
+                break
+            current = self.unpacked(node, node.target, item, current, out)
+            current = self.block(node.body, current, out)
+        return current
+
+    def _while(self, node: ast.While, env: Environment, out: Block) -> Environment | None:
+        before: Block = []
+        first = _start(env, stores_in_block(node.body), Turn())
+        if _is_false(self.test(node.test, first, before)):
+            return env
+        body, turn = self._loop(node, {}, [], env, out)
+        before = []
+        test = self.test(node.test, turn.start, before)
+        if before and not isinstance(test, Constant):
+            leave: Block = [Do("break")]
+            out.append(Loop("while True", [*before, If(f"not {text_of(test)}", leave, []), *body]))
+        else:
+            out.append(Loop(f"while {bare(test)}", body))
+        ends = turn.left if isinstance(test, Constant) else [*turn.left, turn.start]
+        return _joined(ends)
+
+    def _loop(
+        self, node: ast.For | ast.While, given: Environment, first: Block, env: Environment, out: Block
+    ) -> tuple[Block, Turn]:
+        """The body of a loop, evaluated until a turn ends with what it began with."""
+        written = stores_in_block(node.body)
+        returns = len(self.returns)
+        turn = Turn()
+        while True:
+            del self.returns[returns:]
+            turn.left, turn.ends = [], []
+            turn.start = _start(env, written, turn)
+            held = [number for shape in turn.carried.values() for number in scalars(shape)]
+            self.stores.update({bare(number): 2 for number in held if isinstance(number, Dynamic)})
+            known = len(turn.kinds), len(turn.changing), len(turn.unusable)
+            body = list(first)
+            self.turns.append(turn)
+            after = self.block(node.body, turn.start | given, body)
+            if after is not None:
+                turn.ends.append(self._carry(node, after, body))
+            self.turns.pop()
+            turn.kinds |= _wider_kinds(turn, written)
+            if known == (len(turn.kinds), len(turn.changing), len(turn.unusable)):
+                break
+        for name, shape in turn.carried.items():
+            if name not in turn.unusable:
+                out.extend(_copies(shape, env[name]))
+        return body, turn
+
+    def _carry(self, node: ast.AST, env: Environment, out: Block) -> Environment:
+        """Put what this turn leaves behind into the variables of the loop."""
+        turn = self.turns[-1]
+        found = dict(env)
+        for name, shape in turn.carried.items():
+            if name in turn.unusable:
+                continue
+            value = env[name]
+            if isinstance(value, Unusable) or key(blank(shape)) != key(blank(value)):
+                turn.unusable.add(name)
+                continue
+            self.check_structure(node, shape, value)
+            pairs = zip(scalars(shape), scalars(value), strict=True)
+            for position, (held, new) in enumerate(pairs):
+                if _is_fixed(held) and not same(held, new):
+                    turn.changing.add(f"{name}__{position}")
+            out.extend(_copies(shape, value))
+            found[name] = shape
+        return found
+
+    def _break(self, node: ast.Break, env: Environment, out: Block) -> None:
+        self.turns[-1].left.append(self._carry(node, env, out))
+        out.append(Do("break"))
+
+    def _continue(self, node: ast.Continue, env: Environment, out: Block) -> None:
+        self.turns[-1].ends.append(self._carry(node, env, out))
+        out.append(Do("continue"))
+
+
+def _start(env: Environment, written: set[str], turn: Turn) -> Environment:
+    """What is known at the start of every turn."""
+    found: Environment = {}
+    for name, value in env.items():
+        if name not in written or isinstance(value, Unusable):
+            found[name] = value
+        elif isinstance(value, (Constant, Dynamic)):
+            found[name] = variable(name, turn.kinds.get(name, value.kind))
+        elif name in turn.unusable:
+            found[name] = Unusable("is bound to arrays or tuples of different structure in a loop")
+        else:
+            found[name] = turn.carried[name] = _carried(name, value, turn.changing)
+    return found
+
+
+def _carried(name: str, value: Value, changing: set[str]) -> Value:
+    """A compound value with its run-time numbers in variables of the loop."""
+    positions = iter(range(sum(1 for _ in scalars(value))))
+
+    def held(number: Scalar, path: str) -> Scalar:
+        place = f"{name}__{next(positions)}"
+        kept = _is_fixed(number) and place not in changing
+        return number if kept else variable(f"{path}__loop", number.kind)
+
+    return rebuilt(value, held, name)
+
+
+def _is_fixed(number: Scalar) -> bool:
+    """Is this the same number wherever it is used?"""
+    return isinstance(number, Constant) or number.header
+
+
+def _copies(shape: Value, value: Value) -> Block:
+    """Assignments of the numbers of a value to the variables of its shape."""
+    pairs = zip(scalars(shape), scalars(value), strict=True)
+    return [assign(bare(held), new) for held, new in pairs if not _is_fixed(held) and not same(held, new)]
+
+
+def _wider_kinds(turn: Turn, written: set[str]) -> dict[str, str]:
+    """Numbers that are of another kind at the end of a turn than at its start."""
+    found: dict[str, str] = {}
+    for end in turn.ends:
+        for name in written & turn.start.keys() & end.keys():
+            one, other = turn.start[name], end[name]
+            if isinstance(one, (Constant, Dynamic)) and isinstance(other, (Constant, Dynamic)):
+                kind = joined_kind(found.get(name, one.kind), other.kind)
+                if kind != one.kind:
+                    found[name] = kind
+    return found
+
+
+def _after(turn: Turn, certain: bool) -> Environment | None:
+    """What is known after a loop; where at least one turn is certain, what a turn sets is set."""
+    return _joined([*turn.left, *(turn.ends if certain else [turn.start])])
+
+
+def _joined(ends: Sequence[Environment]) -> Environment | None:
+    """What is known after a loop that can be left with each of these environments."""
+    if not ends:
+        return None
+    found: Environment = {}
+    for name in set.intersection(*(set(end) for end in ends)):
+        values = [end[name] for end in ends]
+        if all(same(values[0], value) for value in values[1:]):
+            found[name] = values[0]
+            continue
+        kinds = [value.kind for value in values if isinstance(value, (Constant, Dynamic))]
+        if len(kinds) < len(values):
+            found[name] = Unusable("holds different arrays or tuples on the ways here")
+            continue
+        kind = kinds[0]
+        for other in kinds[1:]:
+            kind = joined_kind(kind, other)
+        found[name] = variable(name, kind)
+    return found
+
+
+def _is_false(test: Scalar) -> bool:
+    return isinstance(test, Constant) and not test.value
+
+
+def _is_empty(bounds: Sequence[Scalar]) -> bool:
+    """Is a range known to hold nothing?"""
+    known = [bound.value for bound in bounds if isinstance(bound, Constant)]
+    return len(known) == len(bounds) and len(range(*known)) == 0
+
+
+_EVALUATE: dict[type[ast.stmt], Callable[[Loops, Any, Environment, Block], Environment | None]] = {
+    ast.For: Loops._for,
+    ast.While: Loops._while,
+    ast.Break: Loops._break,
+    ast.Continue: Loops._continue,
+}

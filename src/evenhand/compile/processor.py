@@ -1,0 +1,33 @@
+"""The processor that code is compiled for, and the versions of the compiler."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib.metadata import version
+
+
+def name() -> str:
+    """The processor's name; NUMBA_CPU_NAME asks for another one."""
+    import llvmlite.binding as llvm
+
+    return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())
+
+
+def features() -> str:
+    """What the processor can do; NUMBA_CPU_FEATURES asks for something else."""
+    import llvmlite.binding as llvm
+
+    asked = os.environ.get("NUMBA_CPU_FEATURES")
+    if asked is not None:
+        return asked
+    try:
+        return str(llvm.get_host_cpu_features().flatten())
+    except RuntimeError:
+        return ""  # not every system says
+
+
+@cache
+def compiler_versions() -> dict[str, str]:
+    """The packages that make machine code, by name."""
+    return {package: version(package) for package in ("numba", "llvmlite")}

@@ -1,0 +1,93 @@
+"""`@kernel`: registers a function to be specialised and compiled; compiles nothing itself."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar, cast, overload
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# what no kernel may contain, found at registration; `verifier` knows what it may
+_FORBIDDEN = {
+    dis.opmap[name]
+    for name in (
+        "RAISE_VARARGS", "MAKE_FUNCTION", "YIELD_VALUE", "LOAD_DEREF", "STORE_GLOBAL", "DELETE_FAST",
+        "IMPORT_NAME", "STORE_ATTR", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_STRING", "UNPACK_EX",
+        "CALL_FUNCTION_EX", "PUSH_EXC_INFO", "IS_OP", "GET_AWAITABLE", "DELETE_SUBSCR",
+    )
+    if name in dis.opmap
+}  # fmt: skip
+
+_VARIADIC = 0x04 | 0x08  # *args, **kwargs in co_flags
+
+KERNELS: list[Kernel] = []
+
+
+class Kernel:
+    """A function that can be compiled. Called from Python, it runs as compiled code."""
+
+    def __init__(self, function: FunctionType, inlined: bool) -> None:
+        self.py_func = function
+        self.inlined = inlined
+        self.__name__, self.__qualname__ = function.__name__, function.__qualname__
+        self.__module__, self.__doc__ = function.__module__, function.__doc__
+        self.__wrapped__ = function
+        _check(function)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        from evenhand.compile.calling import call
+
+        return call(self, arguments, named)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # found again by name, as functions are
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.__module__}.{self.__qualname__}>"
+
+
+@overload
+def kernel(function: F) -> F: ...
+@overload
+def kernel(*, inlined: bool = False) -> Callable[[F], F]: ...
+def kernel(function: F | None = None, *, inlined: bool = False) -> F | Callable[[F], F]:
+    """Register a function over numbers, arrays and named tuples; typed as the function itself.
+
+    `inlined`: always copied into its callers, so that a loop around it can take many steps at once.
+    """
+    if function is None:
+        return lambda function: _registered(function, inlined)
+    return _registered(function, inlined)
+
+
+def uncompiled(function: F) -> F:
+    """The Python function of a kernel: for a few calls of a small one, where compiling would not pay."""
+    return cast(F, cast(Kernel, function).py_func)
+
+
+def _registered(function: F, inlined: bool) -> F:
+    registered = Kernel(cast(FunctionType, function), inlined)
+    KERNELS.append(registered)
+    return cast(F, registered)
+
+
+def _check(function: FunctionType) -> None:
+    """Refuse what is never compiled; cheap enough to be done at every import."""
+    code = function.__code__
+    parameters = code.co_varnames[: code.co_argcount]
+    if code.co_flags & _VARIADIC or code.co_kwonlyargcount or code.co_freevars or function.__defaults__:
+        raise TypeError(
+            f"kernel {function.__qualname__} must have plain parameters without defaults and no closure."
+        )
+    missing = [name for name in (*parameters, "return") if name not in function.__annotations__]
+    if missing:
+        raise TypeError(f"kernel {function.__qualname__} must say the type of {missing[0]}.")
+    found = _FORBIDDEN & set(code.co_code[::2])
+    if found:
+        names = ", ".join(sorted(dis.opname[number] for number in found))
+        raise TypeError(
+            f"kernel {function.__qualname__} must be made of assignments, if, for, while and return over "
+            f"numbers, arrays and tuples; it contains {names}."
+        )

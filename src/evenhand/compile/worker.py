@@ -1,0 +1,61 @@
+"""A compiling process: numba and LLVM run here, so that they cannot disturb the process that asked.
+
+It is started by `workers`, gets one message at a time, and ends when nobody asks any more.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from typing import Any
+
+from evenhand.compile.messages import receive, send
+
+PATIENCE = 20.0  # seconds without a message, after which it ends
+
+
+def main() -> None:
+    """Answer messages from standard input until there are none."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the asking process's to answer
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+    gc.disable()  # it would take a tenth of the time, and the process ends soon
+    sys.modules["scipy"] = None  # type: ignore[assignment]  # numba loads it for matrix products; we have none
+    waiting: queue.Queue[Any] = queue.Queue()
+    threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
+    while True:
+        try:
+            message = waiting.get(timeout=PATIENCE)
+        except queue.Empty:
+            return
+        if message is None:
+            return
+        send(answers, _answer(message))
+
+
+def _listen(waiting: queue.Queue[Any]) -> None:
+    while (message := receive(sys.stdin.buffer)) is not None:
+        waiting.put(message)
+    waiting.put(None)
+
+
+def _answer(message: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if message["do"] == "lower":
+            from evenhand.compile.lowering import lowered_unit
+
+            return {"code": base64.b64encode(lowered_unit(message["unit"])).decode()}
+        from evenhand.compile.linking import machine_code
+
+        parts = [part | {"code": base64.b64decode(part["code"])} for part in message["parts"]]
+        return {"object": base64.b64encode(machine_code(parts)).decode()}
+    except Exception as problem:
+        traceback.print_exc()
+        words = str(problem).strip().splitlines() or [type(problem).__name__]
+        return {"error": words[0]}

@@ -1,0 +1,143 @@
+"""Compiling processes: started when something must be compiled, kept while there is more to do."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from evenhand.compile.messages import receive, send
+from evenhand.compile.worker import PATIENCE
+from evenhand.errors import CompilationFailed
+
+MOST = 4  # processes at once
+FEW = 6  # messages that one process answers before another one is ready
+_ROOT = Path(__file__).parents[2]
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from evenhand.compile.worker import main; main()"
+
+
+class Worker:
+    """One compiling process."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._used = time.monotonic()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
+        # numba's own optimisation is for code that runs at once; ours comes after linking
+        environment = os.environ | {"NUMBA_OPT": "0"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(_ROOT)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environment,
+        )  # fmt: skip
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a message."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._used = time.monotonic()
+        try:
+            send(self._process.stdin, message)
+            answer = receive(self._process.stdout)
+        except OSError:
+            answer = None
+        if answer is None:
+            raise CompilationFailed(f"the compiler ended unexpectedly{self._last_words()}.")
+        if "error" in answer:
+            raise CompilationFailed(f"the compiler failed: {answer['error']}.")
+        found: dict[str, Any] = answer
+        return found
+
+    @property
+    def usable(self) -> bool:
+        """Is it this process's own, alive, and not about to end for want of work?"""
+        recent = time.monotonic() - self._used < PATIENCE / 2
+        return recent and self._owner == os.getpid() and self._process.poll() is None
+
+    def end(self) -> None:
+        """Stop it, whatever it does. A process that was forked off leaves it to the one that started it."""
+        if self._owner != os.getpid():
+            self._process.returncode = 0  # not ours to wait for
+            return
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # what was still to be sent to it is not
+                    stream.close()
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return f" ({lines[-1]})" if lines else ""
+
+
+_workers: list[Worker] = []
+
+
+def start(count: int) -> None:
+    """Have so many compiling processes ready; they load the compiler while the caller goes on."""
+    for worker in [worker for worker in _workers if not worker.usable]:
+        worker.end()
+        _workers.remove(worker)
+    while len(_workers) < count:
+        _workers.append(Worker())
+
+
+def stop() -> None:
+    """End all compiling processes."""
+    while _workers:
+        _workers.pop().end()
+
+
+atexit.register(stop)
+
+
+def ask_all(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answers to all messages, by as many processes as pay; one thread at a time may call this."""
+    count = max(1, min(MOST, os.cpu_count() or 1, len(messages) // FEW))
+    if not messages:
+        return []
+    start(count)
+    waiting = deque(enumerate(messages))
+    answers: dict[int, dict[str, Any]] = {}
+    problems: list[Exception] = []
+
+    def serve(worker: Worker) -> None:
+        try:
+            for place, message in _taken(waiting):
+                answers[place] = worker.ask(message)
+        except Exception as problem:
+            problems.append(problem)
+            waiting.clear()
+
+    threads = [threading.Thread(target=serve, args=(worker,), daemon=True) for worker in _workers[:count]]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(0.05)  # so that a Ctrl-C is heard
+    except BaseException:
+        stop()
+        raise
+    if problems:
+        stop()
+        raise problems[0]
+    return [answers[place] for place in range(len(messages))]
+
+
+def _taken(waiting: deque[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    while True:
+        try:
+            yield waiting.popleft()
+        except IndexError:
+            return

@@ -1,0 +1,94 @@
+"""Tables of means, checked: by position or by name, a row per policy, inside the family's domain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.errors import BadInput, nearest
+from evenhand.model.families import Family
+from evenhand.model.guardrails import Guardrail
+from evenhand.model.labels import cells_by_name
+from evenhand.model.requirements import Constraint, bounds_of
+
+Array = NDArray[np.float64]
+
+
+def checked_means(
+    means: ArrayLike | Mapping[str, Any], family: Family, policies: Sequence[str], groups: Sequence[str]
+) -> Array:
+    """Means as a K x L array of finite numbers inside the family's domain."""
+    if isinstance(means, Mapping):
+        means = cells_by_name(means, policies, groups, "means")
+    try:
+        table = np.asarray(means, dtype=float)
+    except (TypeError, ValueError):
+        raise BadInput(f"means must be a table of numbers, a row per policy; they are {means!r}.") from None
+    if table.shape != (len(policies), len(groups)):
+        came = " x ".join(map(str, table.shape)) or "one number"
+        wanted = f"{len(policies)} x {len(groups)}"
+        raise BadInput(f"means must have a row per policy and a column per group, {wanted}; they are {came}.")
+    low, high = family.domain
+    bad = ~np.isfinite(table) | (table < low) | (table > high)
+    if family.open_below:
+        bad |= table == low
+    if np.any(bad):
+        k, l = (int(i[0]) for i in np.nonzero(bad))
+        domain = _interval(low, high, family.open_below)
+        raise BadInput(
+            f"means must lie in the domain of the {family.name} family, {domain}; "
+            f"{policies[k]!r} in {groups[l]!r} has {table[k, l]:g}."
+        )
+    return table
+
+
+def checked_guardrail_means(
+    means: Mapping[str, Any] | None,
+    guardrails: Sequence[Guardrail],
+    policies: Sequence[str],
+    groups: Sequence[str],
+) -> tuple[Array, ...]:
+    """The means of every guard-rail, K x L each, in the order of the guard-rails."""
+    names = [rail.name for rail in guardrails]
+    given = {} if means is None else means
+    if not isinstance(given, Mapping):
+        raise BadInput(f"the means of guard-rails must be a table by name; they are {given!r}.")
+    for name in given:
+        if name not in names:
+            known = nearest(str(name), names) if names else "; the problem has none."
+            raise BadInput(f"there is no guard-rail {name!r}{known}")
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise BadInput(f"every guard-rail needs means, a row per policy; {missing[0]!r} has none.")
+    tables = []
+    for rail in guardrails:
+        try:
+            tables.append(checked_means(given[rail.name], rail.family, policies, groups))
+        except BadInput as error:
+            raise BadInput(f"guard-rail {rail.name!r}: {error}") from None
+    return tuple(tables)
+
+
+def refuse_negative_control(
+    constraint: Constraint, table: Array, policies: Sequence[str], groups: Sequence[str]
+) -> None:
+    """Refuse a ratio to a control whose mean is negative: 0.9 times it would ask for more than it reaches."""
+    for bound in bounds_of(constraint):
+        if bound.relative_to is None or bound.ratio is None:
+            continue
+        row = table[policies.index(bound.relative_to)]
+        if np.any(row < 0):
+            raise BadInput(
+                f"a ratio needs a control whose means are not negative; {bound.relative_to!r} in "
+                f"{groups[int(np.argmin(row))]!r} has {row.min():g}. Use a margin."
+            )
+
+
+def _interval(low: float, high: float, open_below: bool) -> str:
+    left = "(-inf" if math.isinf(low) else f"{'(' if open_below else '['}{low:g}"
+    right = "inf)" if math.isinf(high) else f"{high:g}]"
+    return f"{left}, {right}"

@@ -1,0 +1,108 @@
+"""T*_i for every acceptable answer i, and the one that takes least.
+
+No procedure can know beforehand which acceptable answer it will give, but it can aim at the easiest:
+T* = min over acceptable i of T*_i. The easiest is solved to the gap asked for, the others only as far as it
+takes to know that they are not easier, and roughly how much harder they are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import Undecidable
+from evenhand.theory.boundary_distance import deviation, why_undecided
+from evenhand.theory.bracket import Solution
+from evenhand.theory.modes import Active
+from evenhand.theory.outer import solve
+from evenhand.theory.question import Question
+
+Array = NDArray[np.float64]
+
+ROUGH = 1e-3  # relative width of the intervals of answers that are not the easiest
+FAR = 30.0  # times T*: how much harder the others are is not looked into beyond this
+FEW = 6  # acceptable answers up to which all intervals are narrowed as far as that
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number that is known to lie between two others."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Every acceptable answer with its T*_i, in the units of the mode's costs, and the easiest's solution."""
+
+    acceptable: tuple[int | None, ...]
+    times: tuple[Interval, ...]  # in the same order; infinite where no number of samples certifies the answer
+    easiest: int | None
+    best: Solution
+
+    @property
+    def time(self) -> Interval:
+        """T*, the least of all."""
+        return Interval(min(t.low for t in self.times), min(t.high for t in self.times))
+
+
+def answers_to(asked: Question, mode: Active, gap: float) -> Answers:
+    """Solve for all acceptable answers; raise where no number of samples certifies any of them."""
+    reasons = {i: why_undecided(asked, i) for i in asked.acceptable}
+    possible = [i for i in asked.acceptable if reasons[i] is None]
+    if not possible:
+        raise Undecidable(str(reasons[asked.acceptable[0]]))
+    if len(asked.acceptable) == 1:
+        only = solve(asked.pieces(possible[0]), mode, gap)
+        return Answers(asked.acceptable, (_interval(only),), possible[0], only)
+    rough: dict[int | None, Solution] = {}
+    least, few = math.inf, len(possible) <= FEW
+    for i in sorted(possible, key=lambda i: difficulty(asked, i)):
+        rough[i] = solve(asked.pieces(i), mode, ROUGH, _slower(FAR * least), finish=few)
+        least = min(least, _interval(rough[i]).high)
+    fine = {
+        i: solve(asked.pieces(i), mode, gap, _slower(least))
+        for i, found in rough.items()
+        if _interval(found).low <= least
+    }
+    times = tuple(_of(i, rough | fine) for i in asked.acceptable)
+    easiest = min(fine, key=lambda i: _interval(fine[i]).high)
+    return Answers(asked.acceptable, times, easiest, fine[easiest])
+
+
+def difficulty(asked: Question, i: int | None) -> float:
+    """A quick estimate of T*_i, to look at easy answers first: the hardest comparison by itself.
+
+    With sd the standard deviations of single outcomes, a bound with slack s takes 2 sd^2 / s^2 samples, and a
+    rival that is behind by g takes 2 (sum q (sd_i + sd_k))^2 / g^2.
+    """
+    if i is None:
+        return 0.0
+    deviations = asked.deviations
+    slacks = zip(asked.margins(i), deviations, strict=True)
+    own = sum(_samples(float(sd[i].max()), slack) for slack, sd in slacks)
+    rivals = [k for k in np.nonzero(asked.allowed)[0].tolist() if k != i]
+    behind = [(asked.lead(i, k), deviation(asked, i, k)) for k in rivals]
+    # the slack in a set that only Python knows is not a number
+    return max([0.0 if math.isnan(own) else own, *(_samples(sd, gap) for gap, sd in behind)])
+
+
+def _samples(sd: float, gap: float) -> float:
+    return 2.0 * (sd / gap) ** 2 if gap else math.inf
+
+
+def _slower(time: float) -> float:
+    """The value of an allocation below which T*_i exceeds this time; 0, which none is below, for no time."""
+    return 1.0 / time if time > 0.0 else 0.0
+
+
+def _interval(found: Solution) -> Interval:
+    return Interval(1.0 / found.upper, 1.0 / found.lower if found.lower > 0.0 else math.inf)
+
+
+def _of(i: int | None, solved: dict[int | None, Solution]) -> Interval:
+    return _interval(solved[i]) if i in solved else Interval(math.inf, math.inf)

@@ -1,0 +1,147 @@
+"""Small studies of every structure: family, requirement, rules, mode, pending samples."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from evenhand.procedure.spec import SAMPLING
+from evenhand.study import Study
+
+MEANS = [[0.8, 0.6], [0.5, 0.7], [0.3, 0.4]]
+FAMILIES: dict[str, dict[str, Any]] = {
+    "gaussian": {"sd": 0.5},
+    "bernoulli": {},
+    "binomial": {"trials": 3},
+    "poisson": {},
+    "exponential": {},
+    "gamma": {"shape": 2.5},
+    "bounded": {"low": 0.0, "high": 1.0},
+    "gaussian-unknown": {},
+}
+REQUIREMENTS: dict[str, dict[str, Any]] = {
+    "floors": {"kind": "floors", "at_least": 0.25},
+    "none": {"kind": "none"},
+    "caps": {"kind": "caps", "at_most": 0.75},
+    "gap": {"kind": "gap", "at_most": 0.3},
+    "ratio": {"kind": "ratio", "at_least": 0.5},
+    "quota": {"kind": "quota", "at_least": 0.45, "groups": 1},
+    "dispersion": {"kind": "dispersion", "at_most": 0.02},
+    "penalty": {"kind": "penalty", "floor": 0.4, "gamma": 0.5},
+    "polyhedron": {"kind": "polyhedron", "A": [[1.0, -1.0]], "b": [-0.3]},
+    "all": {
+        "kind": "all",
+        "of": [
+            {"kind": "quota", "at_least": 0.3, "groups": 1},
+            {"kind": "dispersion", "at_most": 0.05},
+            {"kind": "floors", "at_least": 0.1},
+        ],
+    },
+}
+STOPPING: dict[str, Any] = {
+    "certified": "certified",
+    "stylised": "stylised",
+    "kaufmann-koolen": "kaufmann-koolen",
+    "budget": {"budget": 20},
+    "calibrated": {"calibrated": 3.0},
+}
+MODES = ("active", "proportional", "agnostic")
+# a requirement for each sampling rule that plain Python solves quickly together with the family beside it
+QUICK = (
+    "floors", "gap", "dispersion", "none", "caps", "quota", "polyhedron", "all", "ratio", "penalty", "floors",
+    "penalty",
+)  # fmt: skip
+# lag of outcomes, chance that they are lost, samples in a batch
+PENDING = tuple(itertools.product((0, [1, 4]), (0.0, 0.2), (1, 3)))
+
+
+def study(
+    family: str = "gaussian",
+    requirement: str = "floors",
+    sampling: str = "ts-ids",
+    stopping: str = "certified",
+    mode: str = "active",
+    pending: tuple[Any, float, int] = (0, 0.0, 1),
+    means: list[list[float]] | None = None,
+    **procedure: Any,
+) -> Study:
+    """A study with three policies, two groups and a cap of 24 samples, unless told otherwise."""
+    table = means or MEANS
+    scale = FAMILIES[family].get("trials", 1)
+    groups = len(table[0])
+    lag, dropout, batch = pending
+    return Study.from_dict(
+        {
+            "problem": {
+                "policies": [f"p{k}" for k in range(len(table))],
+                "groups": {f"g{g}": 1 / groups for g in range(groups)},
+                "family": {"name": family, **FAMILIES[family]},
+                "constraint": _scaled(REQUIREMENTS[requirement], scale),
+                "mode": mode,
+            },
+            "procedure": {
+                "sampling": sampling, "stopping": STOPPING[stopping], "delta": 0.1, "batch": batch,
+                "max_samples": 24,
+            } | procedure,
+            "truth": {
+                "means": [[scale * mean for mean in row] for row in table], "lag": lag, "dropout": dropout,
+            },
+        }
+    )  # fmt: skip
+
+
+def quick() -> dict[str, Study]:
+    """A dozen studies in which every member of every set occurs."""
+    found = {}
+    for number, sampling in enumerate(SAMPLING):
+        parts = {
+            "family": list(FAMILIES)[number % len(FAMILIES)],
+            "requirement": QUICK[number],
+            "sampling": sampling,
+            "stopping": list(STOPPING)[number % len(STOPPING)],
+            "mode": MODES[number % len(MODES)],
+            "pending": PENDING[number % len(PENDING)],
+        }
+        found[" ".join(str(part) for part in parts.values())] = _possible(parts)
+    return found
+
+
+def every() -> dict[str, Study]:
+    """Every pair of members of two sets that meet in the kernels."""
+    chosen: list[dict[str, Any]] = []
+    for family, requirement in itertools.product(FAMILIES, REQUIREMENTS):
+        chosen.append({"family": family, "requirement": requirement})
+    for sampling in SAMPLING:
+        chosen += [{"sampling": sampling, "requirement": requirement} for requirement in REQUIREMENTS]
+        chosen += [{"sampling": sampling, "family": family} for family in FAMILIES]
+        chosen += [{"sampling": sampling, "mode": mode} for mode in MODES]
+    for stopping in STOPPING:
+        chosen += [{"stopping": stopping, "family": family} for family in FAMILIES]
+        chosen += [{"stopping": stopping, "requirement": requirement} for requirement in REQUIREMENTS]
+    for mode, pending in itertools.product(MODES, PENDING):
+        chosen.append({"mode": mode, "pending": pending})
+    chosen.append({"sampling": "exact-tracking", "tracking": "c"})
+    return {" ".join(f"{value}" for value in parts.values()): _possible(parts) for parts in chosen}
+
+
+def _possible(parts: dict[str, Any]) -> Study:
+    """The study, with means that do not lie on a boundary where the oracle would refuse them.
+
+    Where the stopping rule is not proved for the family, and so refused, it is `certified`.
+    """
+    if parts.get("family") == "gaussian-unknown" and parts.get("stopping") == "kaufmann-koolen":
+        parts = parts | {"stopping": "certified"}
+    if parts.get("sampling") == "oracle" and parts.get("requirement") in ("dispersion", "all"):
+        return study(**parts, means=[[0.8, 0.61], [0.5, 0.7], [0.3, 0.4]])
+    return study(**parts)
+
+
+def _scaled(table: dict[str, Any], scale: int) -> dict[str, Any]:
+    """A requirement on means that are `scale` times as large."""
+    if table["kind"] == "all":
+        return table | {"of": [_scaled(part, scale) for part in table["of"]]}
+    power = {"ratio": 0, "dispersion": 2}.get(table["kind"], 1)
+    found = table | {
+        key: table[key] * scale**power for key in ("at_least", "at_most", "floor") if key in table
+    }
+    return found | {"b": [b * scale for b in table["b"]]} if "b" in table else found
