@@ -1,10 +1,10 @@
-"""evenhand chooses one policy for everyone, with a requirement met in every group and a stated error risk.
+"""Choose one policy for everyone, with a requirement in every group and a stated risk.
 
     import evenhand as eh
 
-Nouns: Problem, Plan, Procedure, Runs, Experiment, Verdict, Report. Verbs: plan, simulate, compare, calibrate,
-judge, evaluate, assert_meets, report, connect, load. Everything is frozen; nothing changes its argument.
-Names load on first use.
+Classes: Problem, Plan, Procedure, Runs, Experiment, Verdict, Report. Functions: plan, simulate, compare,
+calibrate, judge, evaluate, assert_meets, report, connect, load. Values are immutable; no function changes its
+arguments. A name is imported when it is first used.
 """
 
 from __future__ import annotations

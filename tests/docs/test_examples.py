@@ -60,7 +60,7 @@ def test_a_penalty_prices_what_a_floor_excludes() -> None:
 def test_not_knowing_the_variance_costs_samples() -> None:
     runs = example("unknown_variance").main()
     means = {name: found.samples.mean() for name, found in runs.items()}
-    assert means["guessed too small"] < means["known"] < means["unknown"]
+    assert means["assumed too small"] < means["known"] < means["unknown"]
     assert runs["unknown"].wrong.mean() <= 0.05
 
 

@@ -196,7 +196,7 @@ def test_status_forecasts_how_many_more(journal: str, run: Shell) -> None:
     run("status", journal)
     said = " ".join(run.out.split())
     assert f"Chance to finish: 50% within {more['0.5']:,}" in said
-    assert "It assumes that before the data every mean was as plausible as any other (a flat prior)" in said
+    assert "The means are drawn from their posterior under Jeffreys' prior" in said
     assert "evidence" in run.out
     assert "Health: allocation as intended" in run.out
 

@@ -90,12 +90,12 @@ def test_a_live_run_is_reported_with_its_history(folder: Path) -> None:
 
 def test_data_need_a_study_before_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder / "data.csv"), "--json"]) == 2
-    assert "name a STUDY.toml before" in capsys.readouterr().err
+    assert "give a STUDY.toml before" in capsys.readouterr().err
 
 
 def test_a_report_must_go_somewhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder / "study.toml")]) == 2
-    assert "say where the report goes" in capsys.readouterr().err
+    assert "a report needs an output" in capsys.readouterr().err
 
 
 def test_a_dossier_rebuilds_bit_for_bit_from_its_own_file(folder: Path, tmp_path: Path) -> None:

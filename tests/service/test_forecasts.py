@@ -100,9 +100,9 @@ def test_every_place_shows_the_same_forecast_and_what_it_assumes(
             break
         time.sleep(0.2)
     assert unescape(shown) == statement
-    assert "a flat prior" in statement
+    assert "Jeffreys' prior" in statement
     page = unescape((folder / "page.html").read_text())
-    assert "a flat prior" in page
+    assert "Jeffreys' prior" in page
     assert f"{status['more']['0.5']:,}" in page
 
 

@@ -1,4 +1,4 @@
-"""`evenhand status`: where an experiment stands, in words and numbers."""
+"""`evenhand status`: the state of an experiment as sentences and tables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @journal_argument
-@click.option("--check", is_flag=True, help="End with code 3 while nothing is decided.")
+@click.option("--check", is_flag=True, help="Exit with code 3 while nothing is decided.")
 @json_option
 def status_command(journal: str, name: str | None, check: bool, as_json: bool) -> int:
-    """Who leads, what is certified and what is open, and how much longer.
+    """Show the leader, what is certified, what is open and a forecast of further samples.
 
-    Reads only, so it can be asked while another process writes. How much longer is a forecast: it assumes
-    that before the data every mean was as plausible as any other.
+    Only reads, so it works while another process writes. The forecast assumes Jeffreys' prior on the means.
     """
     with opened(journal, name, write=False) as trial:
         from evenhand.verdicts.forecast import experiment_forecast
@@ -37,13 +36,13 @@ def status_command(journal: str, name: str | None, check: bool, as_json: bool) -
 
 
 def _print(status: Status, journal: str) -> None:
-    from evenhand.cli.terminal import console, say, section, table, verdict
+    from evenhand.cli.terminal import console, print_sentence, section, table, verdict
     from evenhand.live.sentences import counts_sentence, health_sentence
 
     out = console()
     if status.title:
-        say(out, status.title, style="bold")
-    say(out, status.sentence)
+        print_sentence(out, status.title, style="bold")
+    print_sentence(out, status.sentence)
     rows: list[list[str | Text]] = [
         [
             cell.policy,
@@ -54,13 +53,13 @@ def _print(status: Status, journal: str) -> None:
         ]
         for cell in status.cells
     ]
-    section(out, "Cells", table(["policy", "group", "told", "mean", "requirement"], rows, numbers_from=2))
+    section(out, "Cells", table(["policy", "group", "samples", "mean", "requirement"], rows, numbers_from=2))
     out.print()
     forecast = "" if status.forecast is None else status.forecast["statement"]
     for sentence in (counts_sentence(status), forecast, health_sentence(status.health)):
         if sentence:
-            say(out, sentence)
+            print_sentence(out, sentence)
     events = "1 event" if status.events == 1 else f"{status.events:,} events"
-    say(out, f"{events}, head {status.head}")
+    print_sentence(out, f"{events}, head {status.head}")
     following = {"running": f"ask {journal}", "paused": f"resume {journal}"}
-    say(out, f"Next: evenhand {following.get(status.state, f'report {journal} -o report.html')}")
+    print_sentence(out, f"Next: evenhand {following.get(status.state, f'report {journal} -o report.html')}")

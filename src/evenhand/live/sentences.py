@@ -99,11 +99,11 @@ def _progress(status: Status) -> str:
 
 def counts_sentence(status: Status) -> str:
     """Return how many outcomes and tickets there are, and the evidence."""
-    told = f"{status.state.capitalize()}: {status.samples:,} told, {status.pending:,} out"
+    counts = f"{status.state.capitalize()}: {status.samples:,} outcomes, {status.pending:,} open tickets"
     late = f", {status.late:,} late and not counted" if status.late else ""
     if not status.needed or status.evidence is None:
-        return f"{told}{late}."
-    return f"{told}{late}; evidence {status.evidence:.3g}, needed {status.needed:.3g}."
+        return f"{counts}{late}."
+    return f"{counts}{late}; evidence {status.evidence:.3g}, needed {status.needed:.3g}."
 
 
 def health_sentence(health: Health) -> str:
@@ -112,14 +112,14 @@ def health_sentence(health: Health) -> str:
         return f"Health: allocation as intended (sample-ratio p = {health.sample_ratio_p:.2g})."
     found = []
     if health.sample_ratio_p < ALERT:
-        found.append(f"allocation differs from intention (p = {health.sample_ratio_p:.2g})")
+        found.append(f"allocation differs from the intended one (p = {health.sample_ratio_p:.2g})")
     if health.starved:
         first = health.starved[0]
         others = f" and {len(health.starved) - 1} more cells" if len(health.starved) > 1 else ""
         found.append(f"{first.policy} in {first.group}{others} short of initial samples")
     if health.pending_too_long and health.oldest_pending_seconds is not None:
-        out = _duration(health.oldest_pending_seconds)
-        found.append(f"ticket {health.oldest_pending} has been out for {out}: tell or drop it")
+        age = _duration(health.oldest_pending_seconds)
+        found.append(f"ticket {health.oldest_pending} has been open for {age}: tell or drop it")
     if health.clock_back:
         found.append(f"the clock went back {health.clock_back} times")
     return f"Health: {'; '.join(found)}."

@@ -1,11 +1,10 @@
-"""The written form of a study: problem, procedure and truth, in one TOML file with a content hash.
+"""Study files: problem, procedure and truth in one TOML file, with a content hash.
 
     load("stroke.toml")  loads(text)  dumps(study)  Study.from_dict(table)  study.to_dict()
     study.content_hash
 
 The hash is SHA-256 over the canonical JSON of `to_dict`: sorted keys, shortest round-trip numbers, no spaces.
-Two files that say the same in another order, with other comments or with defaults spelled out, have the same
-hash.
+The order of keys, comments and explicit defaults do not change it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["Study", "Truth", "dumps", "load", "loads", "study_of"]
 
 @dataclass(frozen=True)
 class Study:
-    """What is asked, how it will be answered, and (for plan and simulate) what is assumed to be true."""
+    """A problem, the procedure that solves it, and the truth that plan and simulate assume."""
 
     problem: Problem
     procedure: Procedure = field(default_factory=Procedure)
@@ -40,11 +39,11 @@ class Study:
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 of the canonical JSON, in hexadecimal."""
+        """Return the SHA-256 of the canonical JSON, in hexadecimal."""
         return hashlib.sha256(canonical(self.to_dict()).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """The study as plain tables, lists, strings and numbers; `from_dict` of it is equal to this."""
+        """Return the study as plain dicts, lists, strings and numbers; `from_dict` reverses this."""
         table: dict[str, Any] = {"title": self.title} if self.title else {}
         table["problem"] = problem_to_dict(self.problem)
         table["procedure"] = self.procedure.to_dict()
@@ -54,7 +53,7 @@ class Study:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Study:
-        """A study from plain tables, as TOML or JSON hold them."""
+        """Return the study in a plain dict, as parsed from TOML or JSON."""
         known_keys(table, ("title", "problem", "procedure", "truth"), "the study")
         title = table.get("title", "")
         if not isinstance(title, str):
@@ -69,7 +68,7 @@ class Study:
         return cls(problem, procedure, truth, title)
 
     def means(self) -> tuple[tuple[float, ...], ...]:
-        """The true means, a row per policy, given or taken from the truth's files."""
+        """Return the true means, one row per policy, given or computed from the truth's files."""
         if self.truth is None:
             raise BadInput(
                 "this needs a [truth] table with means (a row per policy), cells or data; the study has none."
@@ -77,7 +76,7 @@ class Study:
         return self.truth.cell_means(self.problem)
 
     def guardrail_means(self) -> Mapping[str, Any] | None:
-        """The true means of every guard-rail, a row per policy each; None where the truth has none."""
+        """Return the assumed means of every guard-rail, a row per policy; None if the truth has none."""
         return None if self.truth is None else self.truth.guardrails
 
 
@@ -90,7 +89,7 @@ def study_of(given: Problem | Study, procedure: Procedure | None = None, title: 
 
 
 def load(path: str | Path) -> Study:
-    """The study in a TOML file; files it names are found from where it lies."""
+    """Read a study from a TOML file; paths in it are relative to its folder."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -105,7 +104,7 @@ def load(path: str | Path) -> Study:
 
 
 def loads(text: str, name: str = "the study") -> Study:
-    """The study in TOML text."""
+    """Parse a study from TOML text."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -114,12 +113,12 @@ def loads(text: str, name: str = "the study") -> Study:
 
 
 def dumps(study: Study) -> str:
-    """The study as TOML, every default spelled out; `loads` of it is equal to it."""
+    """Return the study as TOML text with all defaults; `loads` reverses this."""
     return toml_writer.write(study.to_dict())
 
 
 def canonical(table: Mapping[str, Any]) -> str:
-    """The one JSON text of a table: sorted keys, shortest round-trip numbers, no spaces."""
+    """Return the canonical JSON of a dict: sorted keys, shortest round-trip numbers, no spaces."""
     return json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Truth: what a plan or a simulation assumes: means, or a file of counts or outcomes to draw from."""
+"""The assumed truth of a plan or simulation: means, or a file of counts or outcomes."""
 
 from __future__ import annotations
 
@@ -17,25 +17,22 @@ from evenhand.study.problem_tables import by_name, known_keys, numeric
 
 SOURCES = ("means", "cells", "data")
 
-
-LONGEST = 10_000_000  # lag: so many samples are kept in mind while their outcomes are awaited
+LONGEST_LAG = 10_000_000  # a simulation stores this many samples while their outcomes are pending
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Means (a row per policy), or a CSV of cells or of outcomes, which may come late or never."""
+    """Means (one row per policy), or a CSV file to draw from; with optional lag and dropout."""
 
     means: tuple[tuple[float, ...], ...] | None = None
     cells: str | None = None  # policy, group, n, successes
     data: str | None = None  # policy, group, outcome
-    lag: int | tuple[int, int] = (
-        0  # asks before an outcome is known; a pair: from so many to so many, by chance
-    )
-    dropout: float = 0.0  # the chance that an outcome never comes
-    outcomes: str | None = None  # "bernoulli": outcomes are 0 or 1 whatever family the procedure believes in
-    sd: Any = None  # of Gaussian outcomes, where the family does not know it: a number or K x L; else 1
+    lag: int | tuple[int, int] = 0  # number of asks until an outcome is known; a pair: uniform between them
+    dropout: float = 0.0  # probability that an outcome never arrives
+    outcomes: str | None = None  # "bernoulli": outcomes are 0 or 1, whatever the family of the problem
+    sd: Any = None  # sd of Gaussian outcomes if the family has none: a number or K x L; default 1
     guardrails: Mapping[str, Any] | None = None  # name -> means, a row per policy
-    folder: Path = field(default=Path(), compare=False)  # where the files are found from
+    folder: Path = field(default=Path(), compare=False)  # folder that file paths are relative to
 
     def __post_init__(self) -> None:
         given = [name for name in SOURCES if getattr(self, name) is not None]
@@ -49,17 +46,19 @@ class Truth:
             or not isinstance(self.dropout, (int, float))
             or not 0 <= self.dropout < 1
         ):
-            raise BadInput(f"dropout must be a chance of at least 0 and below 1; it is {self.dropout!r}.")
+            raise BadInput(
+                f"dropout must be a probability of at least 0 and below 1; it is {self.dropout!r}."
+            )
         if self.guardrails is not None:
             object.__setattr__(self, "guardrails", _frozen_tables(self.guardrails))
         if self.outcomes not in (None, "bernoulli"):
             raise BadInput(f'outcomes in [truth] can only be "bernoulli"; it is {self.outcomes!r}.')
         if self.outcomes is not None and self.data is not None:
-            raise BadInput("[truth] takes outcomes from the data file or by their law, not both.")
+            raise BadInput("[truth] can have outcomes or data, not both.")
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], problem: Problem) -> Truth:
-        """The [truth] table of a study file, its means checked against the problem."""
+        """Return the truth in a [truth] table; the means are checked against the problem."""
         known_keys(table, (*SOURCES, "lag", "dropout", "outcomes", "sd", "guardrails"), "[truth]")
         values = dict(table)
         if "guardrails" in values:
@@ -75,7 +74,7 @@ class Truth:
         if isinstance(values.get("lag"), list):
             values["lag"] = tuple(values["lag"])
         if "sd" in values:
-            values["sd"] = _spread(values["sd"], problem)
+            values["sd"] = _standard_deviations(values["sd"], problem)
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,7 +99,7 @@ class Truth:
         return table
 
     def cell_means(self, problem: Problem) -> tuple[tuple[float, ...], ...]:
-        """The true means, K x L: given, or the averages of the files' cells."""
+        """Return the true means, K x L: given, or the averages of the cells in the file."""
         if self.means is not None:
             return self.means
         if self.cells is not None:
@@ -111,18 +110,18 @@ class Truth:
         return tuple(map(tuple, problem.check_means(table).tolist()))
 
     def counts(self, problem: Problem) -> tuple[Array, Array]:
-        """Sizes and successes of the cells, each K x L, from the `cells` file."""
+        """Return the sizes and successes of the cells, each K x L, from the `cells` file."""
         assert self.cells is not None
         return data_files.counts(self.folder / self.cells, problem)
 
     def cell_outcomes(self, problem: Problem) -> list[list[Array]]:
-        """The outcomes of every cell, K lists of L arrays, from the `data` file."""
+        """Return the outcomes of every cell, K lists of L arrays, from the `data` file."""
         assert self.data is not None
         return data_files.outcomes(self.folder / self.data, problem)
 
 
 def _frozen_tables(tables: Any) -> dict[str, Any]:
-    """Tables of means by name, as nested tuples."""
+    """Return tables of means by name as nested tuples."""
     if not isinstance(tables, Mapping):
         raise BadInput(f"guardrails in [truth] must be a table of means by name; it is {tables!r}.")
     try:
@@ -135,16 +134,18 @@ def _frozen_tables(tables: Any) -> dict[str, Any]:
 
 def _check_lag(lag: Any) -> None:
     ends = lag if isinstance(lag, tuple) else (lag, lag)
-    whole = all(isinstance(end, int) and not isinstance(end, bool) and 0 <= end <= LONGEST for end in ends)
+    whole = all(
+        isinstance(end, int) and not isinstance(end, bool) and 0 <= end <= LONGEST_LAG for end in ends
+    )
     if len(ends) != 2 or not whole or ends[0] > ends[1]:
         raise BadInput(
-            f"lag must be a whole number of samples, 0 to {LONGEST}, or a pair [least, most] of them; "
+            f"lag must be a whole number of samples, 0 to {LONGEST_LAG}, or a pair [least, most]; "
             f"it is {list(lag) if isinstance(lag, tuple) else lag!r}."
         )
 
 
-def _spread(sd: Any, problem: Problem) -> Any:
-    """Standard deviations as a positive number or a K x L table of them, as nested tuples."""
+def _standard_deviations(sd: Any, problem: Problem) -> Any:
+    """Return standard deviations as a positive number, or K x L as nested tuples."""
     values = np.asarray(numeric(sd, "sd"), dtype=float)
     if values.shape not in ((), problem.shape) or not np.all(values > 0) or not np.all(np.isfinite(values)):
         raise BadInput(f"sd in [truth] must be a positive number, or a row of them per policy; it is {sd}.")

@@ -159,7 +159,11 @@ def _source(problem: Problem, spec: Spec, state: State) -> Source:
 
 
 def _possible_means(problem: Problem, spec: Spec, state: State, seed: int, replication: int) -> Array:
-    """Means (L, K) in the user's units, drawn from the posterior under Jeffreys' prior."""
+    """Return means (L, K) in the user's units, drawn from the posterior under Jeffreys' prior.
+
+    Its density is 1/sqrt(mu (1 - mu)) for Bernoulli means, 1/sqrt(mu) for Poisson, 1/mu for exponential and
+    constant for Gaussian; an unknown variance is taken to be the observed one.
+    """
     from scipy.special import betaincinv, gammaincinv, ndtri
 
     u = scenario_uniforms(seed, replication, state.n.size).reshape(state.n.shape)

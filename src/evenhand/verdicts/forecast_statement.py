@@ -19,8 +19,8 @@ RUNS, SEED = 200, 0  # continued runs behind a forecast, and their seed, whereve
 HEADLINE = (0.8, 0.7, 0.5)  # chances for the one number of a summary, the first that is known
 
 ASSUMES = (
-    "It assumes that before the data every mean was as plausible as any other (a flat prior); "
-    "where true differences are mostly small, it takes longer."
+    "The means are drawn from their posterior under Jeffreys' prior, each cell separately; "
+    "if true differences are mostly small, it takes longer."
 )
 NOT_ASKED = "none was asked for"
 IN_PROGRESS = "it is being made; look again in a moment"

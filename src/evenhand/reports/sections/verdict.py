@@ -87,7 +87,7 @@ def tables(verdict: Verdict) -> list[Table]:
     if verdict.forecast.runs:
         found.append(
             table(
-                "Further samples until the decision: a forecast under a flat prior",
+                "Further samples until the decision: a forecast under Jeffreys' prior",
                 ["chance to have decided", "further samples"],
                 verdict.forecast.rows(),
             )
