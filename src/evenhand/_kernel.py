@@ -14,7 +14,6 @@ see `_apart`.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from evenhand._apart import called_by, declare, share, stand_apart
+from evenhand._file_lock import wait_for_lock
 from evenhand._handover import hand_over_by_address
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -201,7 +201,7 @@ def _lock(home: Path) -> Iterator[None]:
             return
         home.mkdir(parents=True, exist_ok=True)
         with open(home / "lock", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            wait_for_lock(file.fileno())
             yield
     finally:
         _held[home] = depth
