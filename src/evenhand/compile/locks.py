@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from evenhand.file_lock import try_lock
 
 POLL = 0.05  # seconds between looks at a lock that another process holds
 
@@ -33,18 +34,8 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _taken(file: int) -> bool:
-    """Take the lock if it is free; True also where this file system has no locks."""
+    """Take the lock if it is free; return True also where this file system has no locks."""
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
+        return try_lock(file)
     except OSError:
         return True
-    return True

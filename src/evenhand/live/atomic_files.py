@@ -7,7 +7,6 @@ removes it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from evenhand.file_lock import try_lock, wait_for_lock
 
 SUFFIX = ".part"
 EXPORT = b'{"evenhand":"export"'  # how an export begins
@@ -49,7 +50,7 @@ def _new_part(target: Path) -> tuple[Path, BinaryIO]:
     while True:
         part = target.with_name(f"{target.name}.{secrets.token_hex(8)}{SUFFIX}")
         file = part.open("xb")
-        fcntl.flock(file, fcntl.LOCK_EX)
+        wait_for_lock(file.fileno())
         if part.exists():
             return part, file
         file.close()  # taken for a part left over, in the moment before it was locked
@@ -59,7 +60,8 @@ def _remove_if_left(part: Path) -> None:
     if Path(f"{part}.lock").exists():
         return  # a journal of this name: opening it here would drop the locks that this process has on it
     with suppress(OSError), part.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
+        if not try_lock(file.fileno()):
+            return  # its writer lives
         begins = file.read(len(EXPORT))
         if begins == EXPORT or (begins == b"" and _OURS.search(part.name)):
             part.unlink()

@@ -276,4 +276,5 @@ def _disown() -> None:
         journal._after_fork()
 
 
-os.register_at_fork(after_in_child=_disown)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_disown)

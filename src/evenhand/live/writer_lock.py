@@ -9,7 +9,6 @@ Which file system a file is on, and whether its locks and flushes can be relied 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
@@ -17,8 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evenhand.errors import IntegrityFailed, StorageFailed
+from evenhand.file_lock import try_lock
 
 MOUNTS = Path("/proc/self/mountinfo")  # what is mounted where, on Linux
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # as far as the system has them
 _SIZE = 128  # bytes; always the same, so that overwriting needs no free space
 
 
@@ -50,7 +51,8 @@ class FileLock:
     def remember(self, mark: Mark | None) -> None:
         """Write down the last event written, after it is safe on disk."""
         text = "" if mark is None else f"{mark.experiment} {mark.seq} {mark.hash.hex()}"
-        os.pwrite(self._file, f"{os.getpid()} {text}".ljust(_SIZE - 1).encode() + b"\n", 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        os.write(self._file, f"{os.getpid()} {text}".ljust(_SIZE - 1).encode() + b"\n")
         self.mark = mark
 
     def release(self) -> None:
@@ -61,25 +63,23 @@ class FileLock:
         deadline = time.monotonic() + wait
         while True:
             self._file = self._opened()
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if try_lock(self._file):
                 if self.is_in_place:
                     return
                 os.close(self._file)  # somebody removed it between opening and locking: begin again
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    holder, _ = _read(self._file)
-                    os.close(self._file)
-                    raise StorageFailed(
-                        f"{journal} must have one writer; process {holder or 'unknown'} is writing it. "
-                        "Send your calls to that process, or stop it first."
-                    ) from None
-                os.close(self._file)
-                time.sleep(0.02)
+                continue
+            holder, _ = _read(self._file)
+            os.close(self._file)
+            if time.monotonic() >= deadline:
+                raise StorageFailed(
+                    f"{journal} must have one writer; process {holder or 'unknown'} is writing it. "
+                    "Send your calls to that process, or stop it first."
+                )
+            time.sleep(0.02)
 
     def _opened(self) -> int:
         try:
-            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
         except OSError as problem:
             raise StorageFailed(f"{self.path} cannot be written: {problem.strerror}.") from None
 
@@ -93,7 +93,7 @@ def read_mark(journal: Path) -> Mark | None:
     """Return the last event written to a journal, by the file beside it; nothing is locked."""
     path = lock_of(journal)
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
         return None
     except OSError as problem:
@@ -106,7 +106,8 @@ def read_mark(journal: Path) -> Mark | None:
 
 def _read(file: int) -> tuple[str, Mark | None]:
     """The process that has or had the lock, and the last event written."""
-    words = os.pread(file, _SIZE, 0).decode("ascii", "replace").split()
+    os.lseek(file, 0, os.SEEK_SET)
+    words = os.read(file, _SIZE).decode("ascii", "replace").split()
     if len(words) < 2:
         return (words[0] if words else ""), None  # nothing was written yet
     try:

@@ -19,6 +19,7 @@ from evenhand.errors import BadInput, Conflict, EvenhandError, NotFound, Storage
 
 PATIENCE = 30.0  # seconds for which a request is sent again
 FIRST_WAIT, LONGEST_WAIT = 0.1, 1.0  # between two tries; doubled in between
+DOWNLOAD_SECONDS = 630.0  # the service may take 600 to write an export before it answers
 AGAIN = (429, 502, 503, 504)  # worth sending again, with the same Idempotency-Key
 KINDS: dict[int, type[EvenhandError]] = {  # of refusals that name no kind
     400: BadInput,
@@ -87,7 +88,12 @@ class Connection:
             while part := answer.read(1 << 16):
                 file.write(part)
 
-        self._insist("GET", path, None, {"Accept": "application/x-ndjson"}, read)
+        self.close()
+        self._kept.connection = self._opened(DOWNLOAD_SECONDS)
+        try:
+            self._insist("GET", path, None, {"Accept": "application/x-ndjson"}, read)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Close the connection of this thread; another request opens it again."""
@@ -139,10 +145,14 @@ class Connection:
         """One exchange over this thread's connection, which is kept for the next."""
         kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
         if kept is None:
-            kind = _SecureWire if self._parts.scheme == "https" else _Wire
-            kept = self._kept.connection = kind(self._host, timeout=self._seconds)
+            kept = self._kept.connection = self._opened(self._seconds)
         kept.request(method, self._parts.path.rstrip("/") + path, data, headers)
         return kept.getresponse()
+
+    def _opened(self, seconds: float) -> http.client.HTTPConnection:
+        """A new connection, on which an answer may take so long to begin."""
+        kind = _SecureWire if self._parts.scheme == "https" else _Wire
+        return kind(self._host, timeout=seconds)
 
 
 def _read_json(answer: http.client.HTTPResponse) -> Any:

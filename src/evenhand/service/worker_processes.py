@@ -103,7 +103,8 @@ def _begin() -> None:
     """A helper gives way to the process that serves, which alone listens to Ctrl-C and ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.nice(5)
+    if hasattr(os, "nice"):
+        os.nice(5)
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
