@@ -23,13 +23,14 @@ from evenhand.model.requirements import Constraint, Floors
 from evenhand.procedure.decide import check, is_due, next_cell
 from evenhand.procedure.spec import Procedure, compile_spec
 from evenhand.procedure.state import RUNNING, STOPPED, TOLD, State, ask, new_state, new_work, record
+from evenhand.result import Result
 from evenhand.verdicts.judge import Verdict, judge_state
 
 Progress = Callable[[Cost], None]
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Result):
     """The verdict, and what it cost."""
 
     verdict: Verdict
@@ -60,6 +61,11 @@ class Evaluation:
         """The verdict in sentences, and the calls saved."""
         cost = f"{self.calls:,} calls instead of {self.cost.everything:,}: {self.saved:.0%} saved."
         return [*self.verdict.words(), cost]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict's numbers and the calls, as plain names and numbers."""
+        calls = {"calls": self.calls, "calls_of_everything": self.cost.everything, "saved": self.saved}
+        return self.verdict.to_dict() | calls
 
 
 def evaluate(

@@ -18,6 +18,7 @@ from typing import Any
 from evenhand.errors import BadInput
 from evenhand.reports.guarantees import SOURCES, Methods, methods
 from evenhand.reports.page_parts import Picture, Section, text
+from evenhand.result import Result
 from evenhand.study import Study, dumps
 
 # what a reader wants to know first: how it stands, then what was expected, then what it must cost
@@ -36,8 +37,8 @@ GLOSSARY = {
 }
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Result):
     """A page: sections in the order they were given, and the studies they belong to."""
 
     sections: tuple[Section, ...]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
 from evenhand.procedure.spec import Calibrated
+from evenhand.result import Result
 from evenhand.simulation.executors import Executor, lent_or_own
 from evenhand.simulation.runs import CONFIDENCE, Rate, exact_rate
 from evenhand.simulation.shards import Progress, check_replications, part_of, prepare, run_job
@@ -44,8 +45,8 @@ class Scenario:
     needs: float
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Result):
     """A threshold and what it was found with. It holds for runs of up to `horizon` samples."""
 
     threshold: float

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
 from evenhand.procedure.state import NONE
+from evenhand.result import Result
 from evenhand.simulation.buffers import SHARE_UNIT, Rows
 from evenhand.study import Study
 
@@ -36,8 +37,8 @@ class Rate(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True, eq=False)
-class Runs:
+@dataclass(frozen=True, eq=False, repr=False)
+class Runs(Result):
     """What came of many replications of one study. An unstopped run counts at the cap."""
 
     study: Study

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from evenhand.errors import BadInput
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
+from evenhand.result import Result
 from evenhand.simulation.buffers import Rows, Trace
 from evenhand.simulation.calibrate import Calibration, calibrate
 from evenhand.simulation.executors import Executor, lent_or_own, open_executor
@@ -78,8 +79,8 @@ class Difference(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Result):
     """Several studies on the same random numbers; differences are to the first, run by run."""
 
     runs: Mapping[str, Runs]

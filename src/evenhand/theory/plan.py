@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.errors import BadInput, Undecidable
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
+from evenhand.result import Result
 from evenhand.theory.answers import Answers, Interval, answers_to
 from evenhand.theory.blame import why_nobody
 from evenhand.theory.boundary_distance import WhyNone, near_changes
@@ -54,8 +55,8 @@ class Bound:
         return table | {name: value for name, value in more.items() if value is not None}
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Result):
     """eq:lower_bound_m_sbfc, eq:lower_bound_ext2: T* in [time_low, time_high], with an allocation.
 
     Times are counted in samples, and the allocation takes at most time_high of them. With sampling costs

@@ -21,6 +21,7 @@ from evenhand.model.requirements import Floors
 from evenhand.procedure.outcome_order import depends_on_order, refuse_sorted
 from evenhand.procedure.spec import Procedure, Spec, compile_spec, is_unproven
 from evenhand.procedure.state import NONE, State
+from evenhand.result import Result
 from evenhand.verdicts.apply_rule import copied, judge_cells, weigh
 from evenhand.verdicts.counts import ready
 from evenhand.verdicts.fixed_sample import judge_fixed
@@ -43,8 +44,8 @@ CLAIMS = {
 }
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Result):
     """What the data say, and what they do not say yet."""
 
     problem: Problem
