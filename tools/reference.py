@@ -17,7 +17,10 @@ import click
 import evenhand as eh
 
 VALUES = {"integer": "N", "integer range": "N", "float": "X", "path": "PATH"}  # what an option takes
-WITH_MEMBERS = ("Problem", "Study", "Plan", "Runs", "Experiment", "Verdict", "Report")
+WITH_MEMBERS = (
+    "Problem", "Study", "Plan", "Runs", "Comparison", "Calibration", "Experiment", "Verdict", "Evaluation",
+    "Report",
+)  # fmt: skip
 
 
 def commands() -> str:
@@ -176,7 +179,7 @@ def _rooms() -> dict[str, list[str]]:
         "Requirements": ("model.requirements",),
         "Procedures": ("procedure.spec",),
         "Plans": ("theory.plan",),
-        "Simulations": ("simulation.simulate", "simulation.runs"),
+        "Simulations": ("simulation.simulate", "simulation.calibrate", "simulation.runs"),
         "Live experiments": ("live.experiment", "service.client"),
         "Verdicts and evaluation": ("verdicts.judge", "evaluation.evaluate"),
         "Reports": ("reports.document",),

@@ -2,9 +2,10 @@
 
     import evenhand as eh
 
-Nouns: Problem, Plan, Procedure, Runs, Experiment, Verdict, Report. Verbs: plan, simulate, compare, calibrate,
-judge, evaluate, assert_meets, report, connect. Everything is frozen; nothing changes its argument. Names
-load on first use.
+Values: Problem, Procedure, Study, Truth, families and requirements. Functions: plan, simulate, compare,
+calibrate, judge, evaluate, assert_meets, report, load, connect. Results: Plan, Runs, Comparison, Calibration,
+Verdict, Evaluation, Experiment, Report. Values and results cannot be changed; no function changes its
+argument. Names load on first use.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.errors import NotFound as NotFound
     from evenhand.errors import StorageFailed as StorageFailed
     from evenhand.errors import Undecidable as Undecidable
+    from evenhand.evaluation.evaluate import Evaluation as Evaluation
     from evenhand.evaluation.evaluate import assert_meets as assert_meets
     from evenhand.evaluation.evaluate import evaluate as evaluate
     from evenhand.live.experiment import Experiment as Experiment
@@ -53,11 +55,15 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.reports.document import Report as Report
     from evenhand.reports.document import report as report
     from evenhand.service.client import connect as connect
+    from evenhand.simulation.calibrate import Calibration as Calibration
     from evenhand.simulation.runs import Runs as Runs
+    from evenhand.simulation.simulate import Comparison as Comparison
     from evenhand.simulation.simulate import calibrate as calibrate
     from evenhand.simulation.simulate import compare as compare
     from evenhand.simulation.simulate import simulate as simulate
     from evenhand.study import Study as Study
+    from evenhand.study import Truth as Truth
+    from evenhand.study import load as load
     from evenhand.theory.plan import Plan as Plan
     from evenhand.theory.plan import plan as plan
     from evenhand.verdicts.judge import Verdict as Verdict
@@ -77,12 +83,13 @@ _HOMES = {
     "model.problem": ("Problem",),
     "theory.plan": ("Plan", "plan"),
     "procedure.spec": ("Budget", "Calibrated", "Procedure", "TrackAndStop"),
-    "study": ("Study",),
-    "simulation.simulate": ("calibrate", "compare", "simulate"),
+    "study": ("Study", "Truth", "load"),
+    "simulation.simulate": ("Comparison", "calibrate", "compare", "simulate"),
+    "simulation.calibrate": ("Calibration",),
     "simulation.runs": ("Runs",),
     "live.experiment": ("Experiment",),
     "verdicts.judge": ("Verdict", "judge"),
-    "evaluation.evaluate": ("assert_meets", "evaluate"),
+    "evaluation.evaluate": ("Evaluation", "assert_meets", "evaluate"),
     "reports.document": ("Report", "report"),
     "service.client": ("connect",),
     "errors": (

@@ -1,4 +1,4 @@
-"""Every error evenhand raises on purpose.
+"""The errors that evenhand raises.
 
     EvenhandError            something a caller may want to catch
     ├── BadInput             what was given cannot be used; nothing was written          (exit code 2)
@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+LONGEST_SHOWN = 120  # characters of a value in a message
 
 
 class EvenhandError(Exception):
@@ -58,6 +60,23 @@ class StorageFailed(EvenhandError):
 
 class IntegrityFailed(EvenhandError):
     """A journal, export or snapshot does not verify."""
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: its repr where that is short, otherwise the name of its class."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number with more digits than Python prints
+        return "a very large number"
+    if "\n" not in text and len(text) <= LONGEST_SHOWN and " at 0x" not in text:
+        return text
+    kind = type(value).__name__
+    return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def is_one_of(value: object, names: Iterable[str]) -> bool:
+    """Return whether a value is one of these names; no array or frame is."""
+    return isinstance(value, str) and value in tuple(names)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.options import json_option, seed_option
+from evenhand.cli.options import json_option, option_advice, seed_option
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def _judged(study: Study | None, source: str, missing: str) -> Any:
 
     if study is None:
         raise BadInput(f"data are judged by a study; name a STUDY.toml before {source}.")
-    return judge(study.problem, source, procedure=study.procedure, missing=missing)
+    with option_advice():
+        return judge(study.problem, source, procedure=study.procedure, missing=missing)
 
 
 def _dossier(
