@@ -2,9 +2,10 @@
 
     import evenhand as eh
 
-Classes: Problem, Plan, Procedure, Runs, Experiment, Verdict, Report. Functions: plan, simulate, compare,
-calibrate, judge, evaluate, assert_meets, report, connect, load. Values are immutable; no function changes its
-arguments. A name is imported when it is first used.
+Values: Problem, Procedure, Study, Truth, families and requirements. Functions: plan, simulate, compare,
+calibrate, judge, evaluate, assert_meets, report, load, connect. Results: Plan, Runs, Comparison, Calibration,
+Verdict, Evaluation, Experiment, Report. Values and results cannot be changed; no function changes its
+argument. Names load on first use.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST_SHOWN = 120  # characters of a value in a message
+
 
 class EvenhandError(Exception):
     """Base class of all exceptions that evenhand raises on purpose."""
@@ -68,6 +70,23 @@ class CompilationFailed(EvenhandError):
 
 class IntegrityFailed(EvenhandError):
     """A journal, export or snapshot failed verification."""
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: its repr where that is short, otherwise the name of its class."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number with more digits than Python prints
+        return "a very large number"
+    if "\n" not in text and len(text) <= LONGEST_SHOWN and " at 0x" not in text:
+        return text
+    kind = type(value).__name__
+    return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def is_one_of(value: object, names: Iterable[str]) -> bool:
+    """Return whether a value is one of these names; no array or frame is."""
+    return isinstance(value, str) and value in tuple(names)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

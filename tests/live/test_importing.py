@@ -67,7 +67,7 @@ def test_the_first_bad_row_is_named_however_far_down_and_whatever_is_wrong_after
         (("z", "x", 1.0), "no policy 'z'"),
         (("a", "z", 1.0), "no group 'z'"),
         (("a", "x", "1"), "not a number"),
-        (("a", "x", True), "not a number"),
+        (("a", "x", None), "not a number"),
         (("a", "x"), "must be"),
         ((["a"], "x", 1.0), "must be"),
         (7, "must be"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenhand.cli.options import UNDECIDED, json_option, print_json, study_argument
+from evenhand.cli.options import UNDECIDED, json_option, option_advice, print_json, study_argument
 from evenhand.cli.report import check_page
 from evenhand.errors import BadInput
 from evenhand.verdicts.forecast_statement import RUNS, SEED
@@ -59,10 +59,11 @@ def judge_command(
     if page is not None:
         check_page(page)
     loaded = _with_floor(load(study), floor)
-    verdict = judge(
-        loaded.problem, data, delta, loaded.procedure, missing=missing, columns=_columns(columns),
-        fixed=fixed_sample, replications=replications, seed=seed,
-    )  # fmt: skip
+    with option_advice():
+        verdict = judge(
+            loaded.problem, data, delta, loaded.procedure, missing=missing, columns=_columns(columns),
+            fixed=fixed_sample, replications=replications, seed=seed,
+        )  # fmt: skip
     if page is not None:
         from evenhand.reports.document import report
 

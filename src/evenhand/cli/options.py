@@ -128,3 +128,19 @@ def new_file(name: str, first_bytes: bytes, what: str) -> Path:
             if file.read(len(first_bytes)) not in (first_bytes, b""):
                 raise BadInput(f"{name} exists and is not {what}; choose another name, or remove it first.")
     return path
+
+
+@contextmanager
+def option_advice() -> Iterator[None]:
+    """Replace the advice for callers in Python by that for the command line."""
+    from evenhand.verdicts.counts import ValuesMissing
+    from evenhand.verdicts.read_data import MissingColumn
+
+    try:
+        yield
+    except MissingColumn as error:
+        advice = f"Say --column {error.column}=THEIRS if it has another name."
+        raise BadInput(f"{error.fault} {advice}") from None
+    except ValuesMissing as error:
+        advice = "Complete them, or leave them out and have them counted by --missing drop."
+        raise BadInput(f"{error.fault} {advice}") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.options import json_option, seed_option
+from evenhand.cli.options import json_option, option_advice, seed_option
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ def _judged(study: Study | None, source: str, missing: str) -> Any:
 
     if study is None:
         raise BadInput(f"data need a study to be judged by; give a STUDY.toml before {source}.")
-    return judge(study.problem, source, procedure=study.procedure, missing=missing)
+    with option_advice():
+        return judge(study.problem, source, procedure=study.procedure, missing=missing)
 
 
 def _dossier(

@@ -40,6 +40,7 @@ from evenhand.live.tickets import Ask, Receipt, ticket_number
 from evenhand.live.transaction import Session
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
+from evenhand.result import Result
 from evenhand.study import Study, study_of
 
 PATIENCE = 30.0  # seconds to keep trying when the database cannot be reached
@@ -47,7 +48,7 @@ Details = dict[str, Any]  # what a request asks for, by name
 T = TypeVar("T")
 
 
-class Experiment:
+class Experiment(Result):
     """Ask for cells, tell outcomes, and the procedure says when it has decided."""
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
-from evenhand.model.families import Family
+from evenhand.model.families import BOOLEANS, Family
 
 LARGEST = 1e100  # beyond, the sum of squares would overflow
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -19,9 +19,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 def checked_outcome(value: Any, family: Family) -> float:
     """The outcome as a float.
 
-    A number that cannot come from this family, and what is no number, is refused.
+    True and False are 1 and 0. A number that cannot come from this family, and what is no number, is refused.
     """
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if not isinstance(value, (bool, np.bool_, int, float, np.integer, np.floating)):
         raise BadInput(f"outcomes must be {family.outcomes}; {_shown(value)} is not a number.")
     try:
         outcome = float(value)
@@ -53,6 +53,8 @@ def parsed_outcome(text: str, family: Family) -> float:
 def parsed_number(text: str, family: Family) -> float:
     """The number that a field spells, whether or not it can be an outcome."""
     stripped = text.strip()
+    if stripped.lower() in BOOLEANS:
+        return BOOLEANS[stripped.lower()]
     if not _NUMBER.fullmatch(stripped):
         raise BadInput(f"outcomes must be {family.outcomes}; {_shown(text)} is not a number.")
     return float(stripped)

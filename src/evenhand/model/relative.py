@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, nearest, shown
 from evenhand.model import region as regions
-from evenhand.model.bounds import Scale, checked_bounds, in_words
-from evenhand.model.labels import checked_per_group, per_group
+from evenhand.model.bounds import Scale, in_words
+from evenhand.model.labels import checked_bounds, checked_per_group, per_group
 from evenhand.model.region import Region
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ def checked(
             )
         return checked_bounds(bound, name), None, None
     if not isinstance(relative_to, str):
-        raise BadInput(f"relative_to must be the name of a policy; it is {relative_to!r}.")
+        raise BadInput(f"relative_to must be the name of a policy; it is {shown(relative_to)}.")
     if bound is not None:
         raise BadInput(f"{kind} are absolute ({name}) or relative_to a policy, not both; join two by 'all'.")
     if margin is not None and ratio is not None:

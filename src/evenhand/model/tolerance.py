@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
 from evenhand.model.bounds import is_number
 from evenhand.model.labels import checked_per_group, per_group
 from evenhand.model.region import BOX, QUOTA, RELATIVE, Region
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 def checked_indifference(indifference: Any) -> float:
     """How far below the best an answer may be: a finite number, 0 or more."""
     if not is_number(indifference) or indifference < 0:
-        raise BadInput(f"indifference must be a finite number, 0 or more; it is {indifference!r}.")
+        raise BadInput(f"indifference must be a finite number, 0 or more; it is {shown(indifference)}.")
     return float(indifference)
 
 
@@ -33,7 +33,7 @@ def checked_tolerance(tolerance: Any) -> Any:
         else [found]
     )
     if min(numbers) < 0:
-        raise BadInput(f"tolerance must not be negative; it is {tolerance!r}.")
+        raise BadInput(f"tolerance must not be negative; it is {shown(tolerance)}.")
     return 0.0 if not any(numbers) else found
 
 

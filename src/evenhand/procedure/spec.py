@@ -1,7 +1,6 @@
 """Procedure: which sampling rule, which stopping rule, at which risk; and its compiled form, `Spec`.
 
-The noun is for people and files; `Spec` is what the kernels see. Rules are closed sets, known to the kernels
-by their codes.
+`Procedure` is for people and files; `Spec` is what the kernels take. Rules are closed sets, with a code each.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.compile import Static
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.labels import written
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
@@ -51,32 +50,83 @@ LEAST_RISK = 1e-300  # below, 1 / delta is no number
 
 @dataclass(frozen=True)
 class Budget:
-    """Stop after so many samples, with the best feasible estimate and the confidence reached."""
+    """Stop after so many samples, with the best feasible estimate and the confidence reached.
+
+    Parameters
+    ----------
+    samples : int
+        The number of samples, at least 1.
+
+    Raises
+    ------
+    BadInput
+        If `samples` is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Procedure(stopping=eh.Budget(6000)).stopping_name
+    'budget'
+    """
 
     samples: int
 
     def __post_init__(self) -> None:
         _whole(self.samples, "budget", 1)
+        _as_python_numbers(self, "samples")
 
 
 @dataclass(frozen=True)
 class Calibrated:
     """Stop when the likelihood-ratio evidence passes this threshold plus ln(1 + ln t).
 
-    `calibrate` finds one.
+    Parameters
+    ----------
+    threshold : float
+        The threshold, positive; `calibrate` finds one.
+
+    Raises
+    ------
+    BadInput
+        If `threshold` is not a positive finite number.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Procedure(stopping=eh.Calibrated(3.1)).stopping_name
+    'calibrated'
     """
 
     threshold: float
 
     def __post_init__(self) -> None:
         _positive(self.threshold, "calibrated")
+        _as_python_numbers(self, "threshold")
 
 
 @dataclass(frozen=True)
 class TrackAndStop:
-    """The paper's Algorithm 1.
+    """The sampling rule of the paper's Algorithm 1.
 
-    `step` is alpha; `diminishing` divides it by |c| sqrt(n), which converges and has no scale.
+    Parameters
+    ----------
+    step : float
+        The step alpha, positive.
+    steps : int
+        How many steps are made after every sample, at least 1.
+    diminishing : bool
+        Whether the step is divided by |c| sqrt(n), which converges and does not depend on the scale.
+
+    Raises
+    ------
+    BadInput
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Procedure(sampling=eh.TrackAndStop(diminishing=True)).sampling_name
+    'track-and-stop'
     """
 
     step: float = 1.0
@@ -87,12 +137,48 @@ class TrackAndStop:
         _positive(self.step, "step")
         _whole(self.steps, "steps", 1)
         if not isinstance(self.diminishing, bool):
-            raise BadInput(f"diminishing must be true or false; it is {self.diminishing!r}.")
+            raise BadInput(f"diminishing must be true or false; it is {shown(self.diminishing)}.")
+        _as_python_numbers(self, "step", "steps")
 
 
 @dataclass(frozen=True)
 class Procedure:
-    """How to sample and when to stop."""
+    """How to sample and when to stop.
+
+    Parameters
+    ----------
+    sampling : str or TrackAndStop
+        The sampling rule: "ts-ids", "uniform", "top-two" and so on.
+    stopping : str, Budget or Calibrated
+        The stopping rule: "certified", "stylised", "kaufmann-koolen", a budget or a calibrated threshold.
+    delta : float
+        The risk of a wrong answer, strictly between 0 and 0.5.
+    initial : int
+        Samples of every cell before the rule chooses.
+    batch : int
+        Samples between two checks of the stopping rule.
+    max_samples : int
+        The number of samples after which a run ends without a decision.
+    leader : float
+        The probability with which the leader is drawn from the posterior (ts-ids and top-two).
+    tracking : {"c", "d"}
+        How exact-tracking follows the weights.
+    indifference : float
+        A policy within this of the best is good enough.
+    tolerance : float, list, dict or series
+        How far outside its own floors and caps an answer may be: one number, one per group, or by group name.
+
+    Raises
+    ------
+    BadInput
+        If a rule is not known or a number is out of range.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Procedure(delta=0.01).stopping
+    'certified'
+    """
 
     sampling: str | TrackAndStop = "ts-ids"
     stopping: str | Budget | Calibrated = "certified"
@@ -115,10 +201,11 @@ class Procedure:
         _whole(self.batch, "batch", 1)
         _whole(self.max_samples, "max_samples", 1)
         if not _finite(self.leader) or not 0 <= self.leader <= 1:
-            raise BadInput(f"leader must be a number between 0 and 1; it is {self.leader!r}.")
+            raise BadInput(f"leader must be a number between 0 and 1; it is {shown(self.leader)}.")
         _known(self.tracking, ("c", "d"), "tracking")
         object.__setattr__(self, "indifference", checked_indifference(self.indifference))
         object.__setattr__(self, "tolerance", checked_tolerance(self.tolerance))
+        _as_python_numbers(self, "delta", "initial", "batch", "max_samples", "leader")
 
     @property
     def sampling_name(self) -> str:
@@ -312,17 +399,27 @@ def _stopping(table: Mapping[str, Any]) -> Budget | Calibrated:
     )
 
 
+def _as_python_numbers(value: object, *names: str) -> None:
+    """Turn NumPy's scalars into Python's, so that the repr can be evaluated."""
+    for name in names:
+        found = getattr(value, name)
+        if isinstance(found, np.generic):
+            object.__setattr__(value, name, found.item())
+
+
 def check_risk(delta: object) -> None:
     """A chance of error that somebody may ask for."""
     if not _finite(delta) or not LEAST_RISK <= delta < 0.5:  # type: ignore[operator]
         raise BadInput(
-            f"delta must lie strictly between 0 and 0.5, at {LEAST_RISK:g} or above; it is {delta!r}."
+            f"delta must lie strictly between 0 and 0.5, at {LEAST_RISK:g} or above; it is {shown(delta)}."
         )
 
 
 def _known(name: object, names: tuple[str, ...], what: str) -> None:
-    if name not in names:
-        raise BadInput(f"{what} must be one of {', '.join(names)}; it is {name!r}{nearest(str(name), names)}")
+    if not is_one_of(name, names):
+        raise BadInput(
+            f"{what} must be one of {', '.join(names)}; it is {shown(name)}{nearest(str(name), names)}"
+        )
 
 
 def _finite(value: object) -> bool:
@@ -333,12 +430,12 @@ def _finite(value: object) -> bool:
 
 def _positive(value: object, what: str) -> None:
     if not _finite(value) or value <= 0:  # type: ignore[operator]
-        raise BadInput(f"{what} must be a positive finite number; it is {value!r}.")
+        raise BadInput(f"{what} must be a positive finite number; it is {shown(value)}.")
 
 
 def _whole(value: object, what: str, least: int) -> None:
     if not _finite(value) or not least <= value <= MOST or int(value) != value:  # type: ignore[call-overload,operator]
-        raise BadInput(f"{what} must be a whole number from {least} to {MOST}; it is {value!r}.")
+        raise BadInput(f"{what} must be a whole number from {least} to {MOST}; it is {shown(value)}.")
 
 
 def check_start(spec: Spec) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from evenhand.model.rows import CellRow, PolicyRow
 from evenhand.reports.figures.allocation import allocation
+from evenhand.reports.figures.calibration import calibration
 from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
@@ -20,6 +21,7 @@ from evenhand.reports.figures.style import WIDE, number, percent
 from evenhand.reports.figures.success import success
 from evenhand.reports.page_parts import Field, Picture, Table, table
 from evenhand.reports.rows import Duration, Evidence, Share, Success, in_order
+from evenhand.simulation.calibrate import Calibration
 
 # what a spreadsheet would take for the start of a formula
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
@@ -136,6 +138,22 @@ def success_picture(rows: Sequence[Success], what: str = "How often the answer i
         table("Share of runs with the right answer, and its interval",
               ["procedure", "samples", "right", "low", "high"],
               [[r.name, r.samples, r.rate, r.low, r.high] for r in rows]),
+    )  # fmt: skip
+
+
+def calibration_picture(found: Calibration, what: str = "How often each scenario errs") -> Picture:
+    """The error of every scenario against the risk."""
+    worst = found.worst
+    says = (
+        f"The worst scenario, {worst.name}, errs in {percent(worst.error.rate)} of the runs; the risk is "
+        f"{percent(found.delta)}."
+    )
+    rows: list[list[Field]] = [
+        [s.name, s.error.rate, s.error.low, s.error.high, s.needs] for s in found.scenarios
+    ]
+    return Picture(
+        "calibration", what, says, partial(calibration, found),
+        table("Error of every scenario", ["scenario", "error", "low", "high", "needs"], rows),
     )  # fmt: skip
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evenhand.reports.figures.style import Canvas
 from evenhand.reports.guarantees import Methods
+
+if TYPE_CHECKING:  # tables and sentences are shown without loading matplotlib
+    from evenhand.reports.figures.style import Canvas
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A threshold found by simulation: the smallest at which the worst of a set of scenarios errs at most delta.
+"""Calibration: the smallest threshold at which the worst of a set of scenarios errs at most delta.
 
 Each replication runs on to the horizon without ever stopping, and keeps the largest evidence (beyond the
 rule's allowance for looking often) at which a new peak belonged to a wrong answer. A run with any threshold
@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
+from evenhand.model.arguments import callable_or_none, instance_of, whole_number
 from evenhand.procedure.spec import Calibrated
+from evenhand.result import Result
 from evenhand.simulation.executors import Executor, lent_or_own
 from evenhand.simulation.runs import CONFIDENCE, Rate, exact_rate
 from evenhand.simulation.shards import Progress, check_replications, part_of, prepare, run_job
@@ -37,16 +39,19 @@ STEPS_PER_NAT = 10_000  # thresholds are rounded up to this fineness
 
 @dataclass(frozen=True)
 class Scenario:
-    """One scenario under the threshold found: how often it errs at most, and what it needs by itself."""
+    """One scenario under the threshold found: a bound on its error, and the threshold it needs by itself."""
 
     name: str
     error: Rate
     needs: float
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """A threshold and what it was found with. It holds for runs of up to `horizon` samples."""
+@dataclass(frozen=True, repr=False)
+class Calibration(Result):
+    """A threshold and what it was found with; it holds for runs of up to `horizon` samples.
+
+    `calibrate` returns one.
+    """
 
     threshold: float
     delta: float
@@ -57,11 +62,11 @@ class Calibration:
 
     @property
     def worst(self) -> Scenario:
-        """The scenario that errs most often; of equals, the one that needs the highest threshold."""
+        """Return the scenario that errs most often; of equals, the one that needs the highest threshold."""
         return max(self.scenarios, key=lambda scenario: (scenario.error.rate, scenario.needs))
 
     def to_dict(self) -> dict[str, Any]:
-        """What `evenhand calibrate --json` prints."""
+        """Return plain names and numbers, as `evenhand calibrate --json` prints them."""
         return {
             "calibrated": self.threshold,
             "worst": _plain(self.worst),
@@ -83,17 +88,66 @@ def calibrate(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Calibration:
-    """The threshold for `stopping = { calibrated = ... }` at which the worst scenario errs at most delta."""
-    if not scenarios:
-        raise BadInput("calibration needs at least one scenario; there is none.")
+    """Return the threshold at which the worst scenario ends with a wrong answer at most with risk delta.
+
+    Parameters
+    ----------
+    study : Study
+        The problem and the procedure, whose risk is delta.
+    scenarios : mapping
+        Truths by name; the threshold is for these, and says nothing of others.
+    replications : int
+        Runs of every scenario.
+    seed : int
+        The seed of all random numbers.
+    horizon : int
+        Samples of every run; the threshold holds for runs of up to so many.
+    workers : int, optional
+        The number of threads; one per core unless given.
+    progress : callable, optional
+        Called as progress(done, replications) when runs finish.
+    executor : Executor, optional
+        An executor of your own instead of threads.
+
+    Returns
+    -------
+    Calibration
+        The threshold, for `Procedure(stopping=Calibrated(threshold))`, and the error of every scenario.
+
+    Raises
+    ------
+    BadInput
+        If there is no scenario, or too few replications to prove anything.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> found = eh.calibrate(
+    ...     eh.Study(problem, eh.Procedure(delta=0.1)), {"near": eh.Truth(means=[[0.6], [0.5]])},
+    ...     replications=100, seed=1, horizon=100, workers=1,
+    ... )
+    >>> found.worst.name, found.threshold > 0
+    ('near', True)
+    """
+    instance_of(study, Study, "study")
+    if not isinstance(scenarios, Mapping) or not scenarios:
+        raise BadInput(f"calibration needs at least one scenario, by name; there is {shown(scenarios)}.")
+    for name, truth in scenarios.items():
+        instance_of(truth, Truth, f"the scenario {name!r}")
+    for value, what in ((replications, "replications"), (horizon, "horizon")):
+        whole_number(value, what, 1)
+    if workers is not None:
+        whole_number(workers, "workers", 1)
+    callable_or_none(progress, "progress")
     check_replications(replications)
     delta = study.procedure.delta
     rank = _allowed(replications, delta, len(scenarios))
     peaks: dict[str, Array] = {}
-    with lent_or_own(executor, workers) as crew:
+    with lent_or_own(executor, workers) as chosen:
         for number, (name, truth) in enumerate(scenarios.items()):
             job = prepare(_endless(study, truth, horizon), seed)
-            runs = run_job(job, replications, crew, part_of(progress, number, len(scenarios)))
+            runs = run_job(job, replications, chosen, part_of(progress, number, len(scenarios)))
             peaks[name] = runs.rows.near + OUT_OF_REACH
     needs = {name: _rounded_up(float(np.sort(peak)[-1 - rank])) for name, peak in peaks.items()}
     threshold = max(needs.values())

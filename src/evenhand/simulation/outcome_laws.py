@@ -63,7 +63,8 @@ class Drawn:
         """The truth of replication 0: all replications share its laws, each has its own means."""
         means = problem.check_means(self.draw(seed, 0))
         table = tuple(map(tuple, means.tolist()))
-        return Truth(table, lag=self.lag, dropout=self.dropout, outcomes=self.outcomes, sd=self.sd)
+        truth = Truth(table, lag=self.lag, dropout=self.dropout, outcomes=self.outcomes, sd=self.sd)
+        return truth.in_order(problem)
 
 
 def compile_truth(problem: Problem, truth: Truth) -> Source:

@@ -1,4 +1,4 @@
-"""Runs: many replications of a study, a row each: rates, intervals, quantiles; saved with their study."""
+"""Runs: many replications of a study, a row each, with rates, intervals and quantiles."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
 from evenhand.procedure.state import NONE
+from evenhand.result import Result
 from evenhand.simulation.buffers import SHARE_UNIT, Rows
 from evenhand.study import Study
 
@@ -36,9 +37,20 @@ class Rate(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """What came of many replications of one study. An unstopped run counts at the cap."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Runs(Result):
+    """The results of many replications of one study, a row each.
+
+    `simulate` returns them. A run that reached the cap undecided counts at the cap.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli())
+    >>> runs = eh.simulate(problem, [[0.9], [0.2]], replications=20, seed=1, workers=1)
+    >>> runs.answers()["a"]
+    1.0
+    """
 
     study: Study
     seed: int

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile.calling import make_ready
 from evenhand.compile.fingerprint import fingerprint
-from evenhand.errors import BadInput, EvenhandError, NotComputed
+from evenhand.errors import BadInput, EvenhandError, NotComputed, shown
 from evenhand.procedure.spec import ORACLE, Spec, check_start, compile_spec
 from evenhand.simulation import engine
 from evenhand.simulation.buffers import Rows, Trace, new_body, new_rows, new_trace
@@ -55,7 +55,7 @@ class Shard:
 def prepare(study: Study, seed: int, checkpoints: Sequence[int] = (), drawn: Drawn | None = None) -> Job:
     """Check and compile a study; `drawn` stands in for its truth and gives each replication its own means."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-        raise BadInput(f"seed must be a whole number from 0 to 2^63 - 1; it is {seed!r}.")
+        raise BadInput(f"seed must be a whole number from 0 to 2^63 - 1; it is {shown(seed)}.")
     if drawn is None:
         study.means()  # says what is missing
     truth = study.truth if drawn is None else drawn.first(study.problem, int(seed))
@@ -184,5 +184,7 @@ def _with_oracle_weights(study: Study, drawn: Drawn | None) -> Spec:
 def _ordered(checkpoints: Sequence[int]) -> tuple[int, ...]:
     for value in checkpoints:
         if isinstance(value, bool) or int(value) != value or value < 1:
-            raise BadInput(f"checkpoints must be whole numbers of samples, at least 1; one is {value!r}.")
+            raise BadInput(
+                f"checkpoints must be whole numbers of samples, at least 1; one is {shown(value)}."
+            )
     return tuple(sorted({int(value) for value in checkpoints}))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.spec import Procedure
@@ -30,12 +30,48 @@ __all__ = ["Study", "Truth", "dumps", "load", "loads", "study_of"]
 
 @dataclass(frozen=True)
 class Study:
-    """A problem, the procedure that solves it, and the truth that plan and simulate assume."""
+    """A problem, the procedure that answers it, and the truth that plan and simulate assume.
+
+    Parameters
+    ----------
+    problem : Problem
+        The question.
+    procedure : Procedure, optional
+        How to sample and when to stop; the default procedure unless given.
+    truth : Truth, optional
+        The means, or the files, that a plan or a simulation assumes.
+    title : str
+        The title of the study.
+
+    Raises
+    ------
+    BadInput
+        If a part is of another kind, or the truth does not fit the names of the problem.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli())
+    >>> truth = eh.Truth(means={"b": {"x": 0.4, "y": 0.3}, "a": {"y": 0.6, "x": 0.7}})
+    >>> study = eh.Study(problem, truth=truth)
+    >>> study.means()
+    ((0.7, 0.6), (0.4, 0.3))
+    """
 
     problem: Problem
     procedure: Procedure = field(default_factory=Procedure)
     truth: Truth | None = None
     title: str = ""
+
+    def __post_init__(self) -> None:
+        kinds = {"problem": Problem, "procedure": Procedure, "truth": Truth, "title": str}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) and not (name == "truth" and value is None):
+                wanted = "text" if name == "title" else f"a {kind.__name__}"
+                raise BadInput(f"the {name} of a study must be {wanted}; it is {shown(value)}.")
+        if self.truth is not None:
+            object.__setattr__(self, "truth", self.truth.in_order(self.problem))
 
     @property
     def content_hash(self) -> str:
@@ -89,7 +125,31 @@ def study_of(given: Problem | Study, procedure: Procedure | None = None, title: 
 
 
 def load(path: str | Path) -> Study:
-    """Read a study from a TOML file; paths in it are relative to its folder."""
+    """Return the study in a TOML file; files that it names are found from its folder.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    Study
+        The study, checked.
+
+    Raises
+    ------
+    BadInput
+        If there is no such file, or it is not a valid study.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.load("examples/stroke.toml").problem.group_names
+    ('under 80', '80 and over')
+    """
+    if not isinstance(path, (str, Path)):
+        raise BadInput(f"a study file is given by its path; got {shown(path)}.")
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")

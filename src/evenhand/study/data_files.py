@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
+from evenhand.model.families import BOOLEANS
 from evenhand.model.problem import Problem
 
 Array = NDArray[np.float64]
@@ -104,10 +105,11 @@ def columns(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, tuple[st
 
 
 def finite_number(line: Line, column: str) -> float:
-    """Return a field as a finite number."""
+    """Return a field as a finite number; true and false are outcomes."""
     text = line.fields[column]
     try:
-        value = float(text)
+        is_word = column == "outcome" and text.strip().lower() in BOOLEANS
+        value = BOOLEANS[text.strip().lower()] if is_word else float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

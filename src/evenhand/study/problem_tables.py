@@ -20,14 +20,15 @@ PROBLEM_KEYS = (
     "guardrails", "goal", "max_policies",
 )  # fmt: skip
 GUARDRAIL_KEYS = ("name", "family", "constraint")
-PER_GROUP = ("margin", "ratio")  # numbers of a requirement that may be given as a table by group
+PER_GROUP = ("margin", "ratio")  # numbers of a requirement that are kept as a table by group
+BY_NAME = (*PER_GROUP, "at_least", "at_most", "floor", "gamma")  # numbers that may come by name
 
 # family -> {key in the file: attribute of the class}
 FAMILY_KEYS: dict[str, dict[str, str]] = {
     "gaussian": {"sd": "sd"},
     "binomial": {"trials": "trials"},
     "gamma": {"shape": "shape"},
-    "bounded": {"low": "smallest", "high": "largest"},
+    "bounded": {"low": "low", "high": "high"},
 }
 
 
@@ -94,7 +95,7 @@ def family_from_dict(table: Any) -> Family:
     name = _name_in_table(table, "name", FAMILIES, "family")
     keys = FAMILY_KEYS.get(name, {})
     known_keys(table, ("name", *keys), f"the {name} family")
-    return FAMILIES[name](**{key: numeric(table[key], key) for key in keys if key in table})
+    return FAMILIES[name](**{key: by_name(table[key], key) for key in keys if key in table})
 
 
 def family_to_dict(family: Family) -> dict[str, Any]:
@@ -122,8 +123,8 @@ def constraint_from_dict(table: Any) -> Constraint:
 
 def _constraint_value(value: Any, key: str) -> Any:
     if key in ("weighted", "relative_to"):
-        return value  # the requirement checks these itself
-    return by_name(value, key) if key in PER_GROUP else numeric(value, key)
+        return value  # checked by the requirement itself
+    return by_name(value, key) if key in BY_NAME else numeric(value, key)
 
 
 def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, is_one_of, shown
+from evenhand.model.bounds import is_number
+from evenhand.model.frozen import FrozenDict
+from evenhand.model.labels import bounds_in_order, checked_bounds
 from evenhand.model.problem import Problem
 from evenhand.study import data_files
 from evenhand.study.data_files import Array
@@ -17,14 +20,48 @@ from evenhand.study.problem_tables import by_name, known_keys, numeric
 
 SOURCES = ("means", "cells", "data")
 
+
 LONGEST_LAG = 10_000_000  # a simulation stores this many samples while their outcomes are pending
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Means (one row per policy), or a CSV file to draw from; with optional lag and dropout."""
+    """The means that are assumed, or a CSV file of cells or of outcomes to draw from.
 
-    means: tuple[tuple[float, ...], ...] | None = None
+    Parameters
+    ----------
+    means : table, dict or frame, optional
+        A row per policy, or by name. Give exactly one of `means`, `cells` and `data`.
+    cells : str, optional
+        The path of a CSV file with the columns policy, group, n, successes.
+    data : str, optional
+        The path of a CSV file with the columns policy, group, outcome.
+    lag : int or pair of int
+        Asks before an outcome is known; a pair: from so many to so many, at random.
+    dropout : float
+        The probability that an outcome never comes.
+    outcomes : {"bernoulli"}, optional
+        Draw outcomes 0 or 1 whatever the family of the problem.
+    sd : float, table, dict or frame, optional
+        The standard deviation of Gaussian outcomes where the family does not give it; 1 unless given.
+    guardrails : mapping, optional
+        The means of every guard-rail, by its name.
+    folder : path
+        Where the files are found from.
+
+    Raises
+    ------
+    BadInput
+        If not exactly one source is given, or a number is out of range.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Truth(means=[[0.8, 0.7], [0.9, 0.4]]).means
+    ((0.8, 0.7), (0.9, 0.4))
+    """
+
+    means: Any = None  # nested tuples, a row per policy; by name until a study puts them in order
     cells: str | None = None  # policy, group, n, successes
     data: str | None = None  # policy, group, outcome
     lag: int | tuple[int, int] = 0  # number of asks until an outcome is known; a pair: uniform between them
@@ -40,19 +77,24 @@ class Truth:
             raise BadInput(
                 f"[truth] takes exactly one of means, cells and data; it has {' and '.join(given) or 'none'}."
             )
+        if self.means is not None:
+            object.__setattr__(self, "means", _frozen_cells(self.means, "means"))
+        if self.sd is not None:
+            object.__setattr__(self, "sd", checked_bounds(self.sd, "sd"))
+        object.__setattr__(self, "folder", _path(self.folder))
+        if isinstance(self.lag, list):
+            object.__setattr__(self, "lag", tuple(self.lag))
         _check_lag(self.lag)
-        if (
-            isinstance(self.dropout, bool)
-            or not isinstance(self.dropout, (int, float))
-            or not 0 <= self.dropout < 1
-        ):
+        if not is_number(self.dropout) or not 0 <= self.dropout < 1:
             raise BadInput(
-                f"dropout must be a probability of at least 0 and below 1; it is {self.dropout!r}."
+                f"dropout must be a probability of at least 0 and below 1; it is {shown(self.dropout)}."
             )
+        if isinstance(self.dropout, np.generic):
+            object.__setattr__(self, "dropout", self.dropout.item())
         if self.guardrails is not None:
             object.__setattr__(self, "guardrails", _frozen_tables(self.guardrails))
-        if self.outcomes not in (None, "bernoulli"):
-            raise BadInput(f'outcomes in [truth] can only be "bernoulli"; it is {self.outcomes!r}.')
+        if self.outcomes is not None and not is_one_of(self.outcomes, ("bernoulli",)):
+            raise BadInput(f'outcomes in [truth] can only be "bernoulli"; it is {shown(self.outcomes)}.')
         if self.outcomes is not None and self.data is not None:
             raise BadInput("[truth] can have outcomes or data, not both.")
 
@@ -74,13 +116,35 @@ class Truth:
         if isinstance(values.get("lag"), list):
             values["lag"] = tuple(values["lag"])
         if "sd" in values:
-            values["sd"] = _standard_deviations(values["sd"], problem)
+            values["sd"] = _spread(by_name(values["sd"], "sd"), problem)
         return cls(**values)
 
+    def in_order(self, problem: Problem) -> Truth:
+        """Return the truth with numbers that were given by name put into the order of the problem."""
+        changed: dict[str, Any] = {}
+        if isinstance(self.means, Mapping):
+            changed["means"] = problem.check_means(self.means)
+        if isinstance(self.sd, Mapping):
+            changed["sd"] = _spread(self.sd, problem)
+        if self.guardrails is not None and any(isinstance(t, Mapping) for t in self.guardrails.values()):
+            tables = problem.check_guardrail_means(self.guardrails)
+            names = [rail.name for rail in problem.guardrails]
+            changed["guardrails"] = dict(zip(names, tables, strict=True))
+        return replace(self, **changed) if changed else self
+
+    def __repr__(self) -> str:
+        given = [
+            (part.name, str(self.folder) if part.name == "folder" else getattr(self, part.name))
+            for part in fields(self)
+            if getattr(self, part.name) != part.default
+        ]
+        return f"Truth({', '.join(f'{name}={shown(value)}' for name, value in given)})"
+
     def to_dict(self) -> dict[str, Any]:
+        """Return the [truth] table of a study file; numbers by name as long as they are."""
         table: dict[str, Any] = {}
         if self.means is not None:
-            table["means"] = [list(row) for row in self.means]
+            table["means"] = _plain(self.means)
         for name in ("cells", "data"):
             if getattr(self, name) is not None:
                 table[name] = getattr(self, name)
@@ -91,17 +155,17 @@ class Truth:
         if self.outcomes is not None:
             table["outcomes"] = self.outcomes
         if self.sd is not None:
-            table["sd"] = [list(row) for row in self.sd] if isinstance(self.sd, tuple) else float(self.sd)
+            table["sd"] = _plain(self.sd)
         if self.guardrails is not None:
-            table["guardrails"] = {
-                name: [list(row) for row in means] for name, means in self.guardrails.items()
-            }
+            table["guardrails"] = _plain(self.guardrails)
         return table
 
     def cell_means(self, problem: Problem) -> tuple[tuple[float, ...], ...]:
-        """Return the true means, K x L: given, or the averages of the cells in the file."""
-        if self.means is not None:
+        """Return the true means, K x L: given, or the averages of the cells of the files."""
+        if isinstance(self.means, tuple):
             return self.means
+        if self.means is not None:
+            return tuple(map(tuple, problem.check_means(self.means).tolist()))
         if self.cells is not None:
             n, successes = self.counts(problem)
             table = successes / n
@@ -120,16 +184,36 @@ class Truth:
         return data_files.outcomes(self.folder / self.data, problem)
 
 
-def _frozen_tables(tables: Any) -> dict[str, Any]:
-    """Return tables of means by name as nested tuples."""
+def _frozen_cells(value: Any, what: str) -> Any:
+    """A row per policy as nested tuples, or a table by name, frozen; the problem checks the shape."""
+    found = checked_bounds(value, what)
+    if not isinstance(found, (tuple, Mapping)) or (
+        found and isinstance(found, tuple) and not isinstance(found[0], tuple)
+    ):
+        raise BadInput(f"{what} must be a table of numbers, a row per policy; they are {shown(value)}.")
+    return found
+
+
+def _path(folder: Any) -> Path:
+    if not isinstance(folder, (str, Path)):
+        raise BadInput(f"folder must be the path of a folder; it is {shown(folder)}.")
+    return Path(folder)
+
+
+def _plain(value: Any) -> Any:
+    """Nested tuples as lists and frozen tables as dicts: what JSON and TOML hold."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else float(value)
+
+
+def _frozen_tables(tables: Any) -> FrozenDict[Any]:
+    """Return tables of means by the name of the guard-rail, frozen."""
     if not isinstance(tables, Mapping):
-        raise BadInput(f"guardrails in [truth] must be a table of means by name; it is {tables!r}.")
-    try:
-        return {
-            name: tuple(map(tuple, np.asarray(means, dtype=float).tolist())) for name, means in tables.items()
-        }
-    except (TypeError, ValueError):
-        raise BadInput(f"guardrails in [truth] must be tables of numbers; they are {tables!r}.") from None
+        raise BadInput(f"guardrails in [truth] must be a table of means by name; it is {shown(tables)}.")
+    return FrozenDict(
+        {name: _frozen_cells(means, f"guardrails in [truth], {name!r},") for name, means in tables.items()}
+    )
 
 
 def _check_lag(lag: Any) -> None:
@@ -139,13 +223,16 @@ def _check_lag(lag: Any) -> None:
     )
     if len(ends) != 2 or not whole or ends[0] > ends[1]:
         raise BadInput(
-            f"lag must be a whole number of samples, 0 to {LONGEST_LAG}, or a pair [least, most]; "
-            f"it is {list(lag) if isinstance(lag, tuple) else lag!r}."
+            f"lag must be a whole number of samples, 0 to {LONGEST_LAG}, or a pair [least, most] of them; "
+            f"it is {shown(list(lag) if isinstance(lag, tuple) else lag)}."
         )
 
 
-def _standard_deviations(sd: Any, problem: Problem) -> Any:
-    """Return standard deviations as a positive number, or K x L as nested tuples."""
+def _spread(sd: Any, problem: Problem) -> Any:
+    """Return standard deviations as a positive number or a K x L table of them, as nested tuples."""
+    if isinstance(sd, Mapping):
+        table = bounds_in_order(checked_bounds(sd, "sd"), problem.policies, problem.group_names, "sd")
+        sd = np.broadcast_to(np.asarray(table, dtype=float), problem.shape).tolist()
     values = np.asarray(numeric(sd, "sd"), dtype=float)
     if values.shape not in ((), problem.shape) or not np.all(values > 0) or not np.all(np.isfinite(values)):
         raise BadInput(f"sd in [truth] must be a positive number, or a row of them per policy; it is {sd}.")

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput, Undecidable
+from evenhand.model.arguments import number_between
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import StudyLike, problem_of
+from evenhand.result import Result
 from evenhand.theory.answers import Answers, Interval, answers_to
 from evenhand.theory.blame import why_nobody
 from evenhand.theory.boundary_distance import WhyNone, near_changes
@@ -55,13 +57,20 @@ class Bound:
         return table | {name: value for name, value in more.items() if value is not None}
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Result):
     """eq:lower_bound_m_sbfc, eq:lower_bound_ext2: T* in [time_low, time_high], with an allocation.
 
     Times are counted in samples, and the allocation takes at most time_high of them. With sampling costs
     `cost` bounds the same in cost, and the allocation is the one that costs least: at most cost.high. With
     several acceptable answers T* is that of the easiest.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> plan = eh.plan(eh.Problem(["a", "b"], {"x": 1.0}, eh.Gaussian(1.0)), [[1.0], [0.0]])
+    >>> plan.allocation.round(3).tolist()
+    [[0.5], [0.5]]
     """
 
     problem: Problem
@@ -145,16 +154,47 @@ def plan(
     indifference: float | None = None,
     tolerance: Any = None,
 ) -> Plan:
-    """Who wins at these means, what it must cost and where to sample; T* to this relative gap.
+    """Return the answer at these means, the samples it must cost, and where to take them.
 
-    `guardrails`: the means of every guard-rail by name. `indifference`: within this of the best is good
-    enough. `tolerance`: so far outside its own floors and caps an answer may be; one number or one per group.
-    What is not given is taken from the study, where one is planned.
+    Parameters
+    ----------
+    problem : Problem or Study
+        The question; what is not given is taken from the study.
+    means : table, dict or frame
+        The mean of every cell: a row per policy, or by name.
+    gap : float
+        The relative width of the interval for T* to aim at, strictly between 0 and 1.
+    guardrails : mapping, optional
+        The means of every guard-rail, by its name.
+    indifference : float
+        A policy within this of the best is good enough.
+    tolerance : float, list, dict or series
+        How far outside its own floors and caps an answer may be: one number, one per group, or by group name.
+
+    Returns
+    -------
+    Plan
+        The answer, the interval for T*, the allocation and the comparisons that bind.
+
+    Raises
+    ------
+    BadInput
+        If the means do not fit the problem.
+    Undecidable
+        If no number of samples decides: a tie, or a mean on the boundary.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["old", "new"], {"young": 0.7, "elderly": 0.3}, eh.Bernoulli(), eh.Floors(0.4))
+    >>> means = {"old": {"young": 0.8, "elderly": 0.75}, "new": {"young": 0.9, "elderly": 0.1}}
+    >>> plan = eh.plan(problem, means)
+    >>> plan.answer, round(plan.samples_at_least(0.05))
+    ('old', 53)
     """
+    number_between(gap, "gap", 0.0, 1.0)
     asked = _question(problem, means, guardrails, indifference, tolerance)
     problem = asked.problem
-    if not 0.0 < gap < 1.0:
-        raise BadInput(f"gap must lie strictly between 0 and 1; it is {gap}.")
     priced = mode_of(problem)
     samples = replace(priced, cost=np.ones_like(priced.cost))
     try:

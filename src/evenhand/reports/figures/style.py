@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
@@ -55,11 +58,39 @@ SETTINGS: Final[Any] = {
 Anchor = Literal["left", "center", "right"]
 
 
+_AXES: ContextVar[Axes | None] = ContextVar("axes", default=None)
+
+
+@contextmanager
+def drawing_on(axes: Axes) -> Iterator[None]:
+    """Let canvases made inside the block draw on these axes instead of figures of their own."""
+    token = _AXES.set(axes)
+    try:
+        yield
+    finally:
+        _AXES.reset(token)
+
+
+def layout_width(axes: Axes) -> int:
+    """The width in pixels of a layout that suits these axes, from the narrow one to the wide one."""
+    return round(min(max(_size_in_points(axes)[0], NARROW), WIDE))
+
+
+def _size_in_points(axes: Axes) -> tuple[float, float]:
+    box, dpi = axes.get_window_extent(), axes.figure.dpi
+    return 72 * box.width / dpi, 72 * box.height / dpi
+
+
 class Canvas:
-    """A sheet of so many pixels to draw on."""
+    """So many pixels to draw on: a figure of its own, or the axes of `drawing_on`."""
 
     def __init__(self, width: float, height: float) -> None:
         self.width, self.height = float(width), float(height)
+        self.points = 1.0  # in a pixel of the layout
+        given = _AXES.get()
+        if given is not None:
+            self._fit_into(given)
+            return
         with rc_context(SETTINGS):
             # 72 units an inch: one pixel of the layout is one unit of the SVG
             self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
@@ -68,6 +99,16 @@ class Canvas:
             self.axes.set_ylim(height, 0)
             self.axes.set_axis_off()
 
+    def _fit_into(self, axes: Axes) -> None:
+        """Lay the pixels over these axes from the top left, all scaled by one factor."""
+        self.axes, self.figure = axes, axes.figure  # type: ignore[assignment]
+        width, height = _size_in_points(axes)
+        self.points = min(width / self.width, height / self.height)
+        axes.set_xlim(0, width / self.points)
+        axes.set_ylim(height / self.points, 0)
+        axes.set_autoscale_on(False)
+        axes.set_axis_off()
+
     def text(
         self, x: float, y: float, words: str, *, colour: str = INK, size: float = TEXT, bold: bool = False,
         anchor: Anchor = "left", room: float | None = None, rotation: float = 0.0,
@@ -75,8 +116,8 @@ class Canvas:
         """Words centred vertically on y; shortened with an ellipsis where they do not fit the room."""
         shown = printable(words) if room is None else shortened(printable(words), room, size, bold)
         self.axes.text(
-            x, y, shown, color=colour, fontsize=size, fontweight="bold" if bold else "normal", ha=anchor,
-            va="center_baseline", rotation=rotation, fontfamily=FONT,
+            x, y, shown, color=colour, fontsize=size * self.points, fontweight="bold" if bold else "normal",
+            ha=anchor, va="center_baseline", rotation=rotation, fontfamily=FONT,
             parse_math=False,  # a name with two dollar signs is a name
         )  # fmt: skip
 
@@ -84,7 +125,9 @@ class Canvas:
         self, xs: Sequence[float], ys: Sequence[float], colour: str, width: float = 1.0,
         dashes: tuple[float, ...] | None = None, alpha: float = 1.0,
     ) -> None:  # fmt: skip
-        (drawn,) = self.axes.plot(xs, ys, color=colour, lw=width, alpha=alpha, solid_capstyle="round")
+        (drawn,) = self.axes.plot(
+            xs, ys, color=colour, lw=width * self.points, alpha=alpha, solid_capstyle="round"
+        )
         if dashes is not None:
             drawn.set_dashes(dashes)
 
@@ -107,7 +150,9 @@ class Canvas:
         self._mark("o", x, y, colour, size, hollow, alpha)
 
     def cross(self, x: float, y: float, colour: str, size: float = 7.0, alpha: float = 1.0) -> None:
-        self.axes.plot([x], [y], marker="x", ms=size, mew=2.2, mec=colour, ls="", alpha=alpha)
+        self.axes.plot(
+            [x], [y], marker="x", ms=size * self.points, mew=2.2 * self.points, mec=colour, ls="", alpha=alpha
+        )
 
     def diamond(self, x: float, y: float, colour: str, size: float = 8.0, alpha: float = 1.0) -> None:
         self._mark("D", x, y, colour, size * 0.8, False, alpha)
@@ -124,7 +169,8 @@ class Canvas:
         self, marker: str, x: float, y: float, colour: str, size: float, hollow: bool, alpha: float
     ) -> None:
         face = PAPER if hollow else colour
-        self.axes.plot([x], [y], marker=marker, ms=size, mfc=face, mec=colour, mew=1.8, ls="", alpha=alpha)
+        ms, mew = size * self.points, 1.8 * self.points
+        self.axes.plot([x], [y], marker=marker, ms=ms, mfc=face, mec=colour, mew=mew, ls="", alpha=alpha)
 
 
 class Scale:
