@@ -1,4 +1,4 @@
-"""A plan in sentences, for the terminal, the report and whoever else shows one."""
+"""A plan in sentences, for the terminal, the report and notebooks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evenhand.theory.plan import Bound, Plan
 
-NAMED = 6  # so many policies are named in a sentence; the rest are counted
+NAMED = 6  # policies named in a sentence; the others are counted
 
 PIECES = {
     "leave": "that {policy} misses {what}{where}",
@@ -16,7 +16,7 @@ PIECES = {
 
 
 def requirement(plan: Plan) -> str:
-    """The requirement of the outcome and of every guard-rail, in words."""
+    """Return the requirement of the outcome and of every guard-rail, in words."""
     problem = plan.problem
     parts = (
         [] if problem.constraint.kind == "none" and problem.guardrails else [problem.constraint.describe()]
@@ -26,7 +26,7 @@ def requirement(plan: Plan) -> str:
 
 
 def headline(plan: Plan) -> str:
-    """The result in one sentence."""
+    """Return the result in one sentence."""
     asked, many = requirement(plan), len(plan.problem.policies)
     if not plan.feasible:
         return f"None of the policies meets {asked}."
@@ -42,7 +42,7 @@ def headline(plan: Plan) -> str:
 
 
 def acceptable(plan: Plan) -> Iterator[str]:
-    """Which answers are good enough, and which of them is the easiest to certify."""
+    """Yield which answers are acceptable, and which of them is the easiest to certify."""
     if plan.indifference == 0.0 and not plan.tolerance:
         return
     close = f"within {plan.indifference:g} of the best" if plan.indifference else "the best"
@@ -55,7 +55,7 @@ def acceptable(plan: Plan) -> Iterator[str]:
 
 
 def bounds(plan: Plan, delta: float) -> Iterator[str]:
-    """What no procedure can beat, in samples and, where samples have prices, in cost."""
+    """Yield the lower bound on samples and, where samples have costs, on the cost."""
     least = count(plan.samples_at_least(delta))
     yield (
         f"No procedure with a risk of {delta:g} can do with fewer than {least} samples on average "
@@ -70,7 +70,7 @@ def bounds(plan: Plan, delta: float) -> Iterator[str]:
 
 
 def suggestion(plan: Plan) -> Iterator[str]:
-    """An indifference that would save much, where a near tie makes the plan hopeless."""
+    """Yield an indifference that would save many samples, where there is a near tie."""
     if plan.proposal is not None:
         names, eps = listed(plan.proposal.acceptable, "or"), plan.proposal.indifference
         yield (
@@ -80,7 +80,7 @@ def suggestion(plan: Plan) -> Iterator[str]:
 
 
 def binding(bound: Bound) -> str:
-    """What a comparison that binds has to rule out."""
+    """Return what has to be ruled out by a comparison that binds."""
     what = "its requirement" if bound.metric is None else f"its guard-rail {bound.metric}"
     what += f" against {bound.relative_to}" if bound.relative_to else ""
     where = f" in {bound.group}" if bound.group else ""
@@ -88,7 +88,7 @@ def binding(bound: Bound) -> str:
 
 
 def listed(names: Sequence[str], joined: str = "and") -> str:
-    """Names in a sentence, the first few of many."""
+    """Return names in a sentence, the first few of many."""
     shown = list(names[:NAMED])
     more = len(names) - len(shown)
     if more:
@@ -97,7 +97,7 @@ def listed(names: Sequence[str], joined: str = "and") -> str:
 
 
 def count(number: float) -> str:
-    """A number of samples: 19,301."""
+    """Return a number of samples as text: 19,301."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 

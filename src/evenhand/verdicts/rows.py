@@ -1,4 +1,4 @@
-"""How every cell and every policy stands: met, failed or undecided, with its interval and its place."""
+"""Rows of a verdict: every cell and policy is met, failed or undecided, with its interval and rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenhand.verdicts.apply_rule import Cells, Weight
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """One policy in one group; where a requirement ties groups together, with its policy's verdict."""
+    """One policy in one group; where a requirement joins groups, with the verdict of its policy."""
 
     policy: str
     group: str
@@ -36,7 +36,7 @@ class CellVerdict:
 
 @dataclass(frozen=True)
 class PolicyVerdict:
-    """One policy: does it meet its whole requirement, and which place does its overall mean take?"""
+    """One policy: the verdict on its whole requirement, and the rank of its overall mean."""
 
     policy: str
     mean: float | None
@@ -86,8 +86,8 @@ def policy_rows(
 
 
 def coverage(spec: Spec) -> float:
-    """What the levels of the ends (see `procedure.verdicts`) leave: nominal unless certified."""
-    each = math.exp(-threshold(spec))  # the chance that an end at the threshold itself ever misses
+    """Return the coverage of the intervals (see `procedure.intervals`): nominal unless certified."""
+    each = math.exp(-threshold(spec))  # the probability that an end at the threshold ever misses
     bounds = (np.isfinite(spec.region.lo).sum(axis=0) + np.isfinite(spec.region.hi).sum(axis=0)).min()
     one_sided = np.isfinite(spec.region.lo).all() != np.isfinite(spec.region.hi).all()
     return float(1.0 - each * (1.0 + 1.0 / bounds if one_sided and bounds else 2.0))

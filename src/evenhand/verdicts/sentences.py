@@ -1,4 +1,4 @@
-"""A verdict in words: what leads, what is certified, what is open, and which comparison is the hardest."""
+"""A verdict in sentences: the leader, what is certified, what is open, and the hardest comparison."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIXED = (
 
 
 def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
-    """The comparison that a piece's code stands for (`procedure.pieces`)."""
+    """Return the comparison with this code (`procedure.alternatives`) in words."""
     policies, groups = problem.policies, problem.group_names
     if piece < len(policies):
         if leader == NONE:
@@ -43,7 +43,7 @@ def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
 
 
 def sentences(verdict: Verdict) -> list[str]:
-    """The whole verdict, most important first."""
+    """Return the verdict in sentences, the most important first."""
     said = [headline(verdict), FIXED if verdict.fixed else ""]
     if verdict.decided and verdict.answer is None:
         said += _blame(verdict)
@@ -61,7 +61,7 @@ def sentences(verdict: Verdict) -> list[str]:
 
 
 def _order(verdict: Verdict) -> str:
-    """What rows of some families must be, beyond being rows."""
+    """Return the condition on the order of rows, for families whose evidence depends on it."""
     matters = depends_on_order(verdict.problem, verdict.procedure) and not (verdict.fixed or verdict.exact)
     if not matters or not verdict.rows:
         return ""
@@ -72,7 +72,7 @@ def _order(verdict: Verdict) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """One sentence to act on."""
+    """Return the one sentence to act on."""
     if verdict.decided and verdict.answer is None:
         return f"None of the policies meets the requirement ({verdict.claim})."
     if verdict.decided:
@@ -84,7 +84,7 @@ def headline(verdict: Verdict) -> str:
 
 
 def _open_cells(verdict: Verdict) -> list[str]:
-    """Where the leader's bounds are certified, refuted or open."""
+    """Return where the bounds of the leader are certified, refuted or open."""
     if verdict.leader is None:
         return []
     mine = [cell for cell in verdict.cells if cell.policy == verdict.leader and cell.bounded]
@@ -101,14 +101,14 @@ def _open_cells(verdict: Verdict) -> list[str]:
 
 
 def bound_word(verdict: Verdict) -> str:
-    """What the cells are held to."""
+    """Return the word for the bounds of the cells: floor, cap or bound."""
     floors = any(cell.floor is not None for cell in verdict.cells)
     caps = any(cell.cap is not None for cell in verdict.cells)
     return "floor" if floors and not caps else "cap" if caps and not floors else "bound"
 
 
 def _distance(verdict: Verdict) -> str:
-    """How far there is to go."""
+    """Return the share of the evidence, the hardest comparison and the forecast."""
     share = (
         f"{100 * verdict.progress:.0f}% of the evidence needed; the hardest comparison is {verdict.weakest}."
     )
@@ -116,13 +116,13 @@ def _distance(verdict: Verdict) -> str:
 
 
 def _no_forecast(verdict: Verdict) -> str:
-    """Why there is no forecast although one was asked for."""
+    """Return why there is no forecast although one was asked for."""
     why = verdict.forecast.why_none
     return "" if not why or why == NOT_ASKED or verdict.fixed else verdict.forecast.chances()
 
 
 def looser(verdict: Verdict) -> str:
-    """The risk at which these data would have decided; empty where there is none to speak of."""
+    """Return a sentence with the risk at which these data would have decided; empty where there is none."""
     if verdict.decided or verdict.delta_needed is None:
         return ""
     return (
@@ -132,7 +132,7 @@ def looser(verdict: Verdict) -> str:
 
 
 def under_other_bounds(verdict: Verdict) -> list[tuple[str, str]]:
-    """Bounds that lead to the same answer as one span, each with that answer."""
+    """Return ranges of bounds that lead to the same answer, each with that answer."""
     spans = []
     for answer, run in groupby(verdict.alternatives, key=_answer):
         bounds = [f"{other.bound:.4g}" for other in run]
@@ -145,7 +145,7 @@ def _answer(other: Alternative) -> str:
 
 
 def _blame(verdict: Verdict) -> list[str]:
-    """Which group stands in whose way, and what someone would meet."""
+    """Return the groups in which every policy falls short, and the largest floor that is certified."""
     said = []
     for policy in verdict.policies:
         failed = [c.group for c in verdict.cells if c.policy == policy.policy and c.verdict == "failed"]
@@ -158,5 +158,5 @@ def _blame(verdict: Verdict) -> list[str]:
 
 
 def listed(names: list[str]) -> str:
-    """A, B and C."""
+    """Return names in a sentence: A, B and C."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
