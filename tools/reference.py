@@ -204,15 +204,59 @@ def _public_names() -> dict[str, list[str]]:
 
 def _name(name: str, found: Any) -> list[str]:
     doc = inspect.getdoc(found) or ""
-    parts = [f"### `{name}`", "", "```python", f"{name}{_signature(found)}", "```", "", _plain(doc), ""]
+    parts = [f"### `{name}`", "", "```python", f"{name}{_signature(found)}", "```", "", *_markdown(doc), ""]
     if name in WITH_MEMBERS:
         rows = [
-            (f"`{member}{_signature(value)}`", _plain(inspect.getdoc(value) or ""))
-            for member, value in vars(found).items()
+            (f"`{member}{_signature(value)}`", _plain(_summary(inspect.getdoc(value) or "")))
+            for member, value in _members(found).items()
             if not member.startswith("_") and (callable(value) or isinstance(value, (classmethod, property)))
         ]
         parts += _table(("member", ""), [row for row in rows if row[1]])
     return parts
+
+
+def _members(found: type) -> dict[str, Any]:
+    """The members of a class, with those that all results share."""
+    from evenhand.result import Result
+
+    shared = vars(Result) if issubclass(found, Result) else {}
+    return {**vars(found), **{name: value for name, value in shared.items() if name not in vars(found)}}
+
+
+def _markdown(doc: str) -> list[str]:
+    """A numpydoc docstring as Markdown: a list of parameters, examples as code."""
+    parts, title, body = [], "", []  # type: ignore[var-annotated]
+    lines = doc.splitlines()
+    for number, line in enumerate(lines):
+        rule = lines[number + 1] if number + 1 < len(lines) else ""
+        if rule and set(rule) == {"-"}:
+            parts += _section(title, body)
+            title, body = line, []
+        elif not (line and set(line) == {"-"} and title):
+            body.append(line)
+    return [*parts, *_section(title, body)]
+
+
+def _section(title: str, body: list[str]) -> list[str]:
+    text = "\n".join(body).strip("\n")
+    if not title:
+        return [paragraph + "\n" for paragraph in map(_plain, re.split(r"\n\s*\n", text)) if paragraph]
+    if title == "Examples":
+        return ["Examples:", "", "```pycon", text, "```", ""]
+    entries = re.split(r"\n(?=\S)", text)
+    return [f"{title}:", "", *(f"- {_entry(entry)}" for entry in entries), ""]
+
+
+def _entry(entry: str) -> str:
+    """A parameter, or what is returned or raised: its name and kind, then what it is."""
+    head, _, rest = entry.partition("\n")
+    name, _, kind = head.partition(" : ")
+    return f"`{name}`{f' ({kind})' if kind else ''}: {_plain(rest)}".replace("{", "(").replace("}", ")")
+
+
+def _summary(doc: str) -> str:
+    """The part of a docstring before its first section."""
+    return re.split(r"\n\n\w+\n---", doc)[0]
 
 
 def _signature(found: Any) -> str:

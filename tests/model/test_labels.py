@@ -279,7 +279,7 @@ def test_truth_values_are_told_and_imported(tmp_path: Path) -> None:
             assert ask is not None
             assert trial.tell(ask, value).outcome == float(value)
         assert trial.import_data([("a", "old", True), ("b", "old", np.bool_(False))]) == 2
-        assert trial.status()["samples"] == 4
+        assert trial.status().samples == 4
 
 
 @pytest.mark.parametrize("text", ["True", "false", " TRUE "])

@@ -35,6 +35,21 @@ class Evaluation(Result):
     """The verdict on candidates, and the calls that it cost.
 
     `evaluate` returns one.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        The decision, and the verdict on every candidate and group.
+    cost : Cost
+        The calls made, and the calls of evaluating everything.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> pool = [{"group": "all", "target": 1}] * 200
+    >>> result = eh.evaluate({"yes": lambda item: 1, "no": lambda item: 0}, pool, target="target", seed=1)
+    >>> result.answer, result.decided
+    ('yes', True)
     """
 
     verdict: Verdict

@@ -135,8 +135,8 @@ class Gaussian(Family):
     Examples
     --------
     >>> import evenhand as eh
-    >>> eh.Gaussian(0.5).variance(0.0)
-    array(0.25)
+    >>> float(eh.Gaussian(0.5).variance(0.0))
+    0.25
     """
 
     sd: float | tuple[tuple[float, ...], ...] | Mapping[str, Any] = 1.0
@@ -299,8 +299,8 @@ class Gamma(Family):
     Examples
     --------
     >>> import evenhand as eh
-    >>> eh.Gamma(shape=2.0).variance(4.0)
-    array(8.)
+    >>> float(eh.Gamma(shape=2.0).variance(4.0))
+    8.0
     """
 
     shape: float = 1.0

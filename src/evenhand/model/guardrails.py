@@ -57,7 +57,7 @@ class Guardrail:
             if not isinstance(part, (Floors, Caps)):
                 raise BadInput(
                     f"a guard-rail takes floors, caps and 'all' of these; {shown(self.name)} has "
-                    f"{getattr(part, 'kind', part)!r}."
+                    f"{shown(getattr(part, 'kind', part))}."
                 )
 
 

@@ -1,4 +1,4 @@
-"""Numbers by name: dicts, pandas and polars frames and series, matched with the problem's own names.
+"""Numbers by name: dicts, pandas and polars frames and series, matched with the names of the problem.
 
 A table may be given by position (a number, a list, a row per policy) or by name. By name the order does not
 matter; a name that is not known is refused with the nearest known one, and so is a missing one.

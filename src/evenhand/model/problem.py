@@ -369,7 +369,7 @@ def _names(names: Sequence[str], what: str, at_least: int) -> tuple[str, ...]:
         raise BadInput(f"{what} must hold at least {at_least} names; there are {len(found)}.")
     for name in found:
         if not isinstance(name, str) or not name.strip():
-            raise BadInput(f"{what} must be non-empty names; one is {name!r}.")
+            raise BadInput(f"{what} must be non-empty names; one is {shown(name)}.")
     double = (
         next((name for name in found if found.count(name) > 1), None)
         if len(set(found)) < len(found)

@@ -462,7 +462,7 @@ class All(Constraint):
             if isinstance(part, (Penalty, Convex)) or not isinstance(part, Constraint):
                 raise BadInput(
                     "'all' takes floors, caps, gap, ratio, quota, dispersion, polyhedron and none; "
-                    f"it got {getattr(part, 'kind', part)!r}."
+                    f"it got {shown(getattr(part, 'kind', part))}."
                 )
         object.__setattr__(self, "of", parts)
 

@@ -42,13 +42,29 @@ class Report(Result):
     """A page: sections in the order they were given, and the studies they belong to.
 
     `report` returns one.
+
+    Attributes
+    ----------
+    sections : tuple
+        What the page says about every source.
+    studies : tuple of Study
+        The studies that the sources belong to.
+    title : str
+        The title of the page.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli())
+    >>> eh.report(eh.plan(problem, [[0.8], [0.6]])).to_dict()["summary"]
+    'At the assumed means a is the answer. Any procedure with risk 5% needs at least 110 samples ...'
     """
 
     sections: tuple[Section, ...]
     studies: tuple[Study, ...]
     title: str
     brand: str = "report"
-    recipe: str = ""  # what the page can be rebuilt from, where it can
+    recipe: str = ""  # the input from which a dossier can be made again
 
     @cached_property
     def opening(self) -> Section:

@@ -1,6 +1,6 @@
-"""Rows: the only thing figures, tables and the page ever see. Frozen, in the user's own units, no arrays.
+"""Rows: the input of figures, tables and pages. Frozen, in the units of the user, without arrays.
 
-A number nobody knows (the mean of an empty cell, an open end of an interval) is None, never 0 or a NaN.
+A number that is not known (the mean of an empty cell, an open end of an interval) is None, never 0 or a NaN.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MET, FAILED, UNDECIDED = "met", "failed", "undecided"
 
 @dataclass(frozen=True)
 class Share:
-    """One cell's share of the samples, and the share it should have had."""
+    """The share of the samples of one cell, and the intended share."""
 
     policy: str
     group: str
@@ -27,7 +27,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The weakest piece's evidence after so many samples, in nats, and the line it must reach."""
+    """The evidence of the weakest comparison at a number of samples, in nats, and its threshold."""
 
     samples: int
     evidence: float
@@ -37,7 +37,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Bar:
-    """How many runs ended with a number of samples in [low, high)."""
+    """The number of runs that ended with samples in [low, high)."""
 
     low: float
     high: float
@@ -46,7 +46,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Duration:
-    """How long one procedure takes: the distribution of its samples to a decision."""
+    """The distribution of the samples that one procedure takes to a decision."""
 
     name: str
     bars: tuple[Bar, ...]
@@ -57,7 +57,7 @@ class Duration:
 
 @dataclass(frozen=True)
 class Success:
-    """The share of runs whose answer was right after so many samples, with its interval."""
+    """The share of runs with the right answer at a number of samples, with its interval."""
 
     name: str
     samples: int
@@ -70,11 +70,11 @@ Row = TypeVar("Row")
 
 
 def in_order(rows: Sequence[Row], standings: Iterable[PolicyRow]) -> list[Row]:
-    """Cell rows sorted by their policy's place, groups as they came: one order for all pictures."""
+    """Return rows of cells sorted by the rank of their policy: the same order in all figures."""
     places = {standing.policy: standing.place for standing in standings}
     return sorted(rows, key=lambda row: places.get(row.policy, len(places) + 1))  # type: ignore[attr-defined]
 
 
 def plain(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    """Rows as dictionaries, ready for JSON."""
+    """Return rows as dicts, for JSON."""
     return [asdict(row) for row in rows]

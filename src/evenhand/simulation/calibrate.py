@@ -51,6 +51,26 @@ class Calibration(Result):
     """A threshold and what it was found with; it holds for runs of up to `horizon` samples.
 
     `calibrate` returns one.
+
+    Attributes
+    ----------
+    threshold : float
+        The threshold, for `Procedure(stopping=Calibrated(threshold))`.
+    delta : float
+        The risk of the study.
+    replications, seed, horizon : int
+        What it was found with.
+    scenarios : tuple
+        The error of every scenario, with its interval, and the threshold that it needs by itself.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> study = eh.Study(eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli()), eh.Procedure(delta=0.1))
+    >>> truths = {"near": eh.Truth(means=[[0.6], [0.5]])}
+    >>> found = eh.calibrate(study, truths, replications=100, seed=1, horizon=100, workers=1)
+    >>> found.worst.error.rate <= 0.1
+    True
     """
 
     threshold: float
@@ -88,7 +108,7 @@ def calibrate(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Calibration:
-    """Return the threshold at which the worst scenario ends with a wrong answer at most with risk delta.
+    """Return the threshold at which the worst scenario errs with at most the risk of the study.
 
     Parameters
     ----------

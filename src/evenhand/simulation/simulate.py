@@ -118,7 +118,22 @@ class Difference(NamedTuple):
 class Comparison(Result):
     """Several studies on the same random numbers; differences are to the first, run by run.
 
-    `compare` returns one. `runs` has the runs of every study by its name.
+    `compare` returns one.
+
+    Attributes
+    ----------
+    runs : mapping
+        The runs of every study, by its name.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli())
+    >>> truth = eh.Truth(means=[[0.9], [0.5]])
+    >>> one, two = eh.Study(problem, truth=truth), eh.Study(problem, eh.Procedure("uniform"), truth)
+    >>> found = eh.compare({"one": one, "two": two}, replications=20, seed=1, workers=1)
+    >>> found.samples("two").low < found.samples("two").mean < found.samples("two").high
+    True
     """
 
     runs: Mapping[str, Runs]
@@ -160,7 +175,9 @@ def compare(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Comparison:
-    """Run several studies on common random numbers: the d-th sample of a cell is the same in all of them.
+    """Run several studies on common random numbers, and pair their runs.
+
+    The d-th sample of a cell is the same in all of them.
 
     Parameters
     ----------

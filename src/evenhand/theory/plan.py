@@ -190,7 +190,7 @@ def plan(
     >>> means = {"old": {"young": 0.8, "elderly": 0.75}, "new": {"young": 0.9, "elderly": 0.1}}
     >>> plan = eh.plan(problem, means)
     >>> plan.answer, round(plan.samples_at_least(0.05))
-    ('old', 53)
+    ('old', 30)
     """
     number_between(gap, "gap", 0.0, 1.0)
     asked = _question(problem, means, guardrails, indifference, tolerance)

@@ -21,7 +21,7 @@ from evenhand.procedure.state import EMPTY, SHORT, STARTED, TOLD, State, Work, n
 Array = NDArray[np.float64]
 
 MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "none", "."))
-LARGEST = 1e100  # outcomes beyond have squares that are no numbers
+LARGEST = 1e100  # the squares of larger outcomes overflow
 MOST = 1e15  # outcomes of a cell
 OUTCOME = "an outcome"
 SHOWN = 5  # that many bad rows are named; the others are counted

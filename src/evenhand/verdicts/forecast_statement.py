@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenhand.procedure.state import State
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
-RUNS, SEED = 200, 0  # continued runs behind a forecast, and their seed, wherever it is shown
+RUNS, SEED = 200, 0  # continued runs of a forecast, and their seed
 HEADLINE = (0.8, 0.7, 0.5)  # chances for the one number of a summary, the first that is known
 
 ASSUMES = (

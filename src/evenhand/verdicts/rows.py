@@ -28,8 +28,8 @@ def result_rows(
 
 
 def coverage(spec: Spec) -> float:
-    """What the levels of the ends (see `procedure.verdicts`) leave: nominal unless certified."""
-    each = math.exp(-threshold(spec))  # the chance that an end at the threshold itself ever misses
+    """Return the coverage of the intervals (see `procedure.intervals`): nominal unless certified."""
+    each = math.exp(-threshold(spec))  # the probability that an end at the threshold ever misses
     bounds = (np.isfinite(spec.region.lo).sum(axis=0) + np.isfinite(spec.region.hi).sum(axis=0)).min()
     one_sided = np.isfinite(spec.region.lo).all() != np.isfinite(spec.region.hi).all()
     return float(1.0 - each * (1.0 + 1.0 / bounds if one_sided and bounds else 2.0))

@@ -1,4 +1,4 @@
-"""A verdict in words: what leads, what is certified, what is open, and which comparison is the hardest."""
+"""A verdict in sentences: the leader, what is certified, what is open, and the hardest comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIXED = (
 
 
 def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
-    """The comparison that a piece's code stands for (`procedure.pieces`)."""
+    """Return the comparison with this code (`procedure.alternatives`) in words."""
     policies, groups = problem.policies, problem.group_names
     if piece < len(policies):
         if leader == NONE:
@@ -44,7 +44,7 @@ def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
 
 
 def sentences(verdict: Verdict) -> list[str]:
-    """The whole verdict, most important first."""
+    """Return the verdict in sentences, the most important first."""
     said = [headline(verdict), FIXED if verdict.fixed else ""]
     if verdict.decided and verdict.answer is None:
         said += _blame(verdict)
@@ -62,7 +62,7 @@ def sentences(verdict: Verdict) -> list[str]:
 
 
 def _order(verdict: Verdict) -> str:
-    """What rows of some families must be, beyond being rows."""
+    """Return the condition on the order of rows, for families whose evidence depends on it."""
     matters = depends_on_order(verdict.problem, verdict.procedure) and not (verdict.fixed or verdict.exact)
     if not matters or not verdict.rows:
         return ""
@@ -73,7 +73,7 @@ def _order(verdict: Verdict) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """One sentence to act on."""
+    """Return the one sentence to act on."""
     if verdict.decided and verdict.answer is None:
         return f"None of the policies meets the requirement ({verdict.claim})."
     if verdict.decided:
@@ -85,7 +85,7 @@ def headline(verdict: Verdict) -> str:
 
 
 def _open_cells(verdict: Verdict) -> list[str]:
-    """Where the leader's bounds are certified, refuted or open."""
+    """Return where the bounds of the leader are certified, refuted or open."""
     if verdict.leader is None:
         return []
     proved = verdict.fixed or proves(verdict.problem, verdict.procedure)
@@ -93,19 +93,19 @@ def _open_cells(verdict: Verdict) -> list[str]:
 
 
 def _distance(verdict: Verdict) -> str:
-    """How far there is to go."""
+    """Return the share of the evidence, the hardest comparison and the forecast."""
     share = evidence_share(verdict.evidence, verdict.needed)
     return f"{share}; the hardest comparison is {verdict.weakest}. {verdict.forecast.summary()}".strip()
 
 
 def _no_forecast(verdict: Verdict) -> str:
-    """Why there is no forecast although one was asked for."""
+    """Return why there is no forecast although one was asked for."""
     why = verdict.forecast.why_none
     return "" if not why or why == NOT_ASKED or verdict.fixed else verdict.forecast.chances()
 
 
 def looser(verdict: Verdict) -> str:
-    """The risk at which these data would have decided; empty where there is none to speak of."""
+    """Return a sentence with the risk at which these data would have decided; empty where there is none."""
     if verdict.decided or verdict.delta_needed is None:
         return ""
     return (
@@ -115,7 +115,7 @@ def looser(verdict: Verdict) -> str:
 
 
 def under_other_bounds(verdict: Verdict) -> list[tuple[str, str]]:
-    """Bounds that lead to the same answer as one span, each with that answer."""
+    """Return ranges of bounds that lead to the same answer, each with that answer."""
     spans = []
     for answer, run in groupby(verdict.alternatives, key=_answer):
         bounds = [f"{other.bound:.4g}" for other in run]
@@ -128,7 +128,7 @@ def _answer(other: Alternative) -> str:
 
 
 def _blame(verdict: Verdict) -> list[str]:
-    """Which group stands in whose way, and what someone would meet."""
+    """Return the groups in which every policy falls short, and the largest floor that is certified."""
     said = []
     for policy in verdict.policies:
         failed = [c.group for c in verdict.cells if c.policy == policy.policy and c.verdict == "failed"]

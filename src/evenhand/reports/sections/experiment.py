@@ -1,4 +1,4 @@
-"""A live experiment as a section: where it stands, how it got there, and the hash that seals it."""
+"""The section about a live experiment: its status, its evidence over time, and the head of its log."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from evenhand.verdicts.forecast import experiment_forecast
 from evenhand.verdicts.judge import Verdict, judge_state
 from evenhand.verdicts.sentences import piece_in_words
 
-POINTS = 240  # looks on the curve of evidence
+POINTS = 240  # checks on the curve of evidence
 
 
 def experiment_section(trial: Experiment) -> tuple[Section, Study]:
-    """The experiment as it is now."""
+    """Return the section about an experiment as it is now, and its study."""
     view = trial.present()
     ahead = experiment_forecast(view)
     protocol, status = view.protocol, trial.status(lambda _: ahead)
@@ -63,7 +63,7 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
 
 
 def evidence_over_time(view: View, log: Iterable[LogEntry]) -> list[Evidence]:
-    """The stopping rule's evidence after each of many points of the log, derived again from its outcomes."""
+    """Return the evidence at many points of the log, computed again from the outcomes."""
     problem, counted = view.protocol.problem, counted_outcomes(view.protocol, log)
     unit = np.ascontiguousarray(problem.family.to_unit(counted.outcome))
     return [
@@ -73,16 +73,16 @@ def evidence_over_time(view: View, log: Iterable[LogEntry]) -> list[Evidence]:
 
 
 def _sentence(status: Status, verdict: Verdict) -> str:
-    """The status line; while it runs, the verdict's words."""
+    """Return the sentence of the status; while it runs, the sentences of the verdict."""
     if status.state != "running" or verdict.decided or not status.leader:
         return status.sentence
     return " ".join(verdict.words())
 
 
 def where_samples_went(view: View, standings: Sequence[PolicyRow], title: str) -> Picture:
-    """Samples by cell, beside the sum of the chances with which cells were drawn."""
+    """Return the figure of samples by cell, and the sums of the probabilities with which cells were drawn."""
     problem, n, meant = view.protocol.problem, view.state.n.T, view.tally.expected
-    if problem.mode == "agnostic":  # only the policy was chosen; groups come as they come
+    if problem.mode == "agnostic":  # only the policy was chosen; the group is that of the arrival
         meant = problem.arrival_shares[:, None] * meant[:1]
     aim = meant.T / meant.sum() if meant.sum() > 0 else None
     rows = shares(problem, n / max(float(n.sum()), 1.0), aim, n.astype(int))

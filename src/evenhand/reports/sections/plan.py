@@ -1,4 +1,4 @@
-"""A plan as a section: who would win, what it must cost, where the samples should go."""
+"""The section about a plan: the answer, the lower bound on samples, and the allocation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenhand.theory.plan import Plan
 
 
 def plan_section(plan: Plan, study: Study | None = None) -> tuple[Section, Study]:
-    """The plan, with the study it belongs to (one of the plan's own problem where none is given)."""
+    """Return the section about a plan, and its study (one made from the plan where none is given)."""
     study = study or _study(plan)
     standings = true_standings(plan.problem, plan.means, plan.answer, plan.guardrails)
     estimates = true_estimates(plan.problem, plan.means, standings)
@@ -93,7 +93,7 @@ def _notes(plan: Plan, delta: float) -> tuple[Words, ...]:
 
 
 def _guardrails(plan: Plan, standings: list[PolicyRow]) -> list[Picture]:
-    """The assumed means of every guard-rail against their bounds."""
+    """Return the figures of the assumed means of every guard-rail against their bounds."""
     found = []
     for j, (name, means) in enumerate(plan.guardrails.items(), start=1):
         estimates = true_estimates(plan.problem, means, standings, j)

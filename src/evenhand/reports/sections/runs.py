@@ -1,4 +1,4 @@
-"""Simulations as a section: how often right, how long, where the samples went; several side by side."""
+"""The section about simulations: error, duration and allocation, of one procedure or several."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.theory.plan import Plan
 
 
 def runs_section(source: Any) -> tuple[Section, Study]:
-    """Runs, or a comparison of several."""
+    """Return the section about runs or a comparison, and its study."""
     many: Mapping[str, Runs] = source.runs if hasattr(source, "runs") else {said.label(source): source}
     first = next(iter(many.values()))
     ideal = _plan(first)
@@ -60,7 +60,7 @@ def pictures(many: Mapping[str, Runs]) -> list[Picture]:
 def _pictures(
     first: Runs, ideal: Plan | None, durations: list[Duration], successes: list[Success]
 ) -> list[Picture]:
-    # runs to a budget all end there: how long they take is no question
+    # runs with a budget all have the same duration
     timed = [] if said.is_budget(first) else [duration_picture(durations)]
     return [*timed, *_where(first, ideal), *([success_picture(successes)] if successes else [])]
 
@@ -74,7 +74,7 @@ def _notes(runs: Runs, ideal: Plan | None) -> tuple[Words, ...]:
 
 
 def _plan(runs: Runs) -> Plan | None:
-    """What the truth would ideally take, where it can be decided at all."""
+    """Return the plan at the truth; None where it cannot be decided."""
     if runs.study.truth is None:
         return None
     try:
@@ -84,7 +84,7 @@ def _plan(runs: Runs) -> Plan | None:
 
 
 def duration_row(name: str, runs: Runs, ideal: Plan | None) -> Duration:
-    """How long these runs took; `ideal` says what nobody can beat."""
+    """Return the duration of these runs; `ideal` gives the lower bound."""
     return Duration(
         name=name,
         bars=bars(runs.samples),
@@ -127,7 +127,7 @@ def _highlights(runs: Runs) -> tuple[tuple[str, str], ...]:
 
 
 def _steady(runs: Runs) -> dict[str, Any]:
-    """The numbers that are the same every time: all but the time it took."""
+    """Return the numbers that do not change between repetitions: all but the seconds."""
     return {key: value for key, value in runs.to_dict().items() if key != "seconds"}
 
 

@@ -1,4 +1,4 @@
-"""A verdict as a section: every cell against its bound, what is open, and how to close it."""
+"""The section about a verdict: every cell against its bound, and the forecast of further samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenhand.verdicts.sentences import looser, under_other_bounds
 
 
 def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
-    """What the data say, and what they do not say yet."""
+    """Return the section about a verdict, and its study."""
     estimates, standings = verdict.cells, verdict.policies
     said = verdict.words()
     section = Section(
@@ -41,7 +41,7 @@ def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
 
 
 def emphasised(sentence: str, verdict: Verdict) -> Words:
-    """The sentence with the leader's name set off."""
+    """Return the sentence with the name of the leader emphasised."""
     if verdict.leader is None or verdict.leader not in sentence:
         return (sentence,)
     before, after = sentence.split(verdict.leader, 1)
@@ -49,7 +49,7 @@ def emphasised(sentence: str, verdict: Verdict) -> Words:
 
 
 def notes(verdict: Verdict) -> tuple[Words, ...]:
-    """What the intervals mean, and what would change the verdict."""
+    """Return what the intervals mean, and what would change the verdict."""
     intervals = f"{_intervals(verdict)} A bound is met exactly when the interval clears it."
     return tuple((said,) for said in (intervals, verdict.forecast.basis(), looser(verdict)) if said)
 
@@ -71,7 +71,7 @@ def _intervals(verdict: Verdict) -> str:
 
 
 def where(verdict: Verdict) -> list[Picture]:
-    """Where the samples came from, and where the next ones should go."""
+    """Return the figure of where the samples are, and where the next ones should go."""
     problem, total = verdict.problem, max(verdict.samples, 1)
     n = np.array([cell.n for cell in verdict.cells]).reshape(problem.shape)
     aim = None if verdict.decided or verdict.next is None else verdict.next
@@ -82,7 +82,7 @@ def where(verdict: Verdict) -> list[Picture]:
 
 
 def tables(verdict: Verdict) -> list[Table]:
-    """Further samples by chance; the decision under other bounds."""
+    """Return the tables of further samples and of the decision under other bounds."""
     found = []
     if verdict.forecast.runs:
         found.append(
@@ -110,7 +110,7 @@ def highlights(verdict: Verdict) -> tuple[tuple[str, str], ...]:
 
 
 def evidence_words(verdict: Verdict) -> str:
-    """How much of what is needed there is."""
+    """Return the evidence and the threshold, or their ratio, as text."""
     if verdict.evidence >= verdict.needed:
         return f"{verdict.evidence:.2f} of {verdict.needed:.2f}"
     return f"{verdict.progress:.0%} of what is needed"
