@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @json_option
 def compare_command(
     studies: tuple[str, ...], sampling: tuple[str, ...], replications: int, seed: int, checkpoints: str,
-    figure: str | None, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+    figure: str | None, workers: int | None, processes: bool, dask: str | None, device: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare procedures on common random numbers.
 
@@ -55,9 +55,9 @@ def compare_command(
     named = named_studies(studies, sampling)
     target = None if figure is None else figure_path(figure)
     total = replications * len(named)
-    with crew("compare", total, workers, processes, dask, as_json) as team:
+    with crew("compare", total, workers, processes, dask, device, as_json) as team:
         found = compare(
-            named, replications, seed, checkpoints_of(checkpoints), None, team.progress, team.executor
+            named, replications, seed, checkpoints_of(checkpoints), None, team.progress, team.executor, device
         )
     if target is not None:
         draw_runs(found, "duration", target)
@@ -182,7 +182,8 @@ def _rows(found: Comparison) -> Table:
 @json_option
 def sweep_command(
     studies: tuple[str, ...], scenarios: str | None, sampling: tuple[str, ...], replications: int, seed: int,
-    checkpoints: str, store: str, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+    checkpoints: str, store: str, workers: int | None, processes: bool, dask: str | None, device: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run studies x scenarios x replications, resumably.
 
@@ -190,13 +191,20 @@ def sweep_command(
     Started again after a crash, or with more replications or scenarios, the sweep computes only what is
     missing. On threads, processes or a Dask cluster the numbers are the same, bit for bit.
     """
-    from evenhand.simulation.sweep import SHARD, sweep
+    from evenhand.simulation.sweep import shard_size, sweep
 
     grid = _grid(named_studies(studies, sampling), scenarios)
-    shards = len(grid) * -(-replications // SHARD)
-    with crew("sweep", shards, workers, processes, dask, as_json) as team:
+    shards = len(grid) * -(-replications // shard_size(device))
+    with crew("sweep", shards, workers, processes, dask, device, as_json) as team:
         found = sweep(
-            grid, replications, seed, store, team.executor, checkpoints_of(checkpoints), team.progress
+            grid,
+            replications,
+            seed,
+            store,
+            team.executor,
+            checkpoints_of(checkpoints),
+            team.progress,
+            device=device,
         )
     if as_json:
         print_json(_result(found))

@@ -57,7 +57,7 @@ class Crew(NamedTuple):
 
 
 def crew_options(function: F) -> F:
-    """--workers, --processes, --dask: who does the work. The numbers do not depend on it."""
+    """--workers, --processes, --dask, --device: who does the work. The decisions do not depend on it."""
     for option in reversed(
         (
             click.option(
@@ -65,6 +65,13 @@ def crew_options(function: F) -> F:
             ),
             click.option("--processes", is_flag=True, help="Work with processes instead of threads."),
             click.option("--dask", metavar="ADDRESS", help="A Dask scheduler, tcp://host:8786, or 'local'."),
+            click.option(
+                "--device",
+                type=click.Choice(("cpu", "cuda")),
+                default="cpu",
+                show_default=True,
+                help="Where runs are computed; cuda: on an NVIDIA GPU.",
+            ),
         )
     ):
         function = option(function)
@@ -106,13 +113,16 @@ def checkpoints_of(text: str) -> tuple[int, ...]:
 
 @contextmanager
 def crew(
-    label: str, total: int, workers: int | None, processes: bool, dask: str | None, quiet: bool = False
-) -> Iterator[Crew]:
+    label: str, total: int, workers: int | None, processes: bool, dask: str | None, device: str,
+    quiet: bool = False,
+) -> Iterator[Crew]:  # fmt: skip
     """The executor that the options ask for, with a bar on a terminal."""
     from evenhand.cli.terminal import progress
     from evenhand.simulation.executors import open_executor
 
     kind = "processes" if processes else "threads"
+    if device != "cpu":
+        workers = workers or 1  # one thread hands work to a GPU, which does many runs at once
     with open_executor(workers, kind, dask) as executor, progress(label, total, quiet) as tick:
         yield Crew(executor, lambda done, _: tick(done))
 

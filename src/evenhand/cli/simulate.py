@@ -52,7 +52,8 @@ PICTURES = ("duration", "success", "allocation")
 @json_option
 def simulate_command(
     study: str, replications: int, seed: int, checkpoints: str, trace: int | None, save: str | None,
-    figure: str | None, picture: str, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+    figure: str | None, picture: str, workers: int | None, processes: bool, dask: str | None, device: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run the procedure on the study's truth, many times over.
 
@@ -74,7 +75,7 @@ def simulate_command(
 
         show_trace(loaded, seed, trace, target, as_json)
         return
-    runs = _simulate(loaded, replications, seed, at, workers, processes, dask, as_json)
+    runs = _simulate(loaded, replications, seed, at, workers, processes, dask, device, as_json)
     if save is not None:
         runs.save(save)
     if target is not None:
@@ -89,12 +90,14 @@ def simulate_command(
 
 def _simulate(
     study: Study, replications: int, seed: int, checkpoints: tuple[int, ...], workers: int | None,
-    processes: bool, dask: str | None, quiet: bool,
+    processes: bool, dask: str | None, device: str, quiet: bool,
 ) -> Runs:  # fmt: skip
     from evenhand.simulation.simulate import simulate_study
 
-    with crew("simulate", replications, workers, processes, dask, quiet) as team:
-        return simulate_study(study, replications, seed, checkpoints, team.executor, team.progress)
+    with crew("simulate", replications, workers, processes, dask, device, quiet) as team:
+        return simulate_study(
+            study, replications, seed, checkpoints, team.executor, team.progress, device=device
+        )
 
 
 def _figure_target(name: str, picture: str, checkpoints: tuple[int, ...]) -> Path:
@@ -191,7 +194,7 @@ def _print_checkpoints(out: Console, runs: Runs) -> None:
 @json_option
 def calibrate_command(
     study: str, scenarios: str, replications: int, seed: int, horizon: int, workers: int | None,
-    processes: bool, dask: str | None, as_json: bool,
+    processes: bool, dask: str | None, device: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Find a threshold by simulation.
 
@@ -211,8 +214,10 @@ def calibrate_command(
 
     loaded = load(study)
     truths = load_scenarios(scenarios, loaded.problem)
-    with crew("calibrate", replications * len(truths), workers, processes, dask, as_json) as team:
-        found = calibrate(loaded, truths, replications, seed, horizon, None, team.progress, team.executor)
+    with crew("calibrate", replications * len(truths), workers, processes, dask, device, as_json) as team:
+        found = calibrate(
+            loaded, truths, replications, seed, horizon, None, team.progress, team.executor, device
+        )
     if as_json:
         print_json(found.to_dict())
         return

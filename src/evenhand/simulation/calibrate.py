@@ -23,7 +23,7 @@ from evenhand.errors import BadInput
 from evenhand.procedure.spec import Calibrated
 from evenhand.simulation.executors import Executor, lent_or_own
 from evenhand.simulation.runs import CONFIDENCE, Rate, exact_rate
-from evenhand.simulation.shards import Progress, check_replications, part_of, prepare, run_job
+from evenhand.simulation.shards import CPU, Progress, check_replications, part_of, prepare, run_job
 from evenhand.study import Study, Truth
 
 Array = NDArray[np.float64]
@@ -82,6 +82,7 @@ def calibrate(
     workers: int | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    device: str = CPU,
 ) -> Calibration:
     """The threshold for `stopping = { calibrated = ... }` at which the worst scenario errs at most delta."""
     if not scenarios:
@@ -90,9 +91,9 @@ def calibrate(
     delta = study.procedure.delta
     rank = _allowed(replications, delta, len(scenarios))
     peaks: dict[str, Array] = {}
-    with lent_or_own(executor, workers) as crew:
+    with lent_or_own(executor, workers, device) as crew:
         for number, (name, truth) in enumerate(scenarios.items()):
-            job = prepare(_endless(study, truth, horizon), seed)
+            job = prepare(_endless(study, truth, horizon), seed, device=device)
             runs = run_job(job, replications, crew, part_of(progress, number, len(scenarios)))
             peaks[name] = runs.rows.near + OUT_OF_REACH
     needs = {name: _rounded_up(float(np.sort(peak)[-1 - rank])) for name, peak in peaks.items()}

@@ -18,10 +18,10 @@ from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
 from evenhand.simulation.buffers import Rows, Trace
 from evenhand.simulation.calibrate import Calibration, calibrate
-from evenhand.simulation.executors import Executor, lent_or_own, open_executor
+from evenhand.simulation.executors import Executor, lent_or_own
 from evenhand.simulation.outcome_laws import Draw, Drawn, Tables
 from evenhand.simulation.runs import Runs, standard_error
-from evenhand.simulation.shards import Progress, part_of, prepare, run_job, trace_job
+from evenhand.simulation.shards import CPU, Progress, part_of, prepare, run_job, trace_job
 from evenhand.study import Study, Truth
 
 __all__ = ["Calibration", "Comparison", "calibrate", "compare", "follow", "simulate", "simulate_study"]
@@ -38,17 +38,18 @@ def simulate(
     checkpoints: Sequence[int] = (),
     workers: int | None = None,
     progress: Progress | None = None,
+    device: str = CPU,
 ) -> Runs:
     """Run the procedure on outcomes drawn from a truth, many times over.
 
     `truth` is a table of means (a row per policy), a `Truth`, a table per replication (R x K x L), or a
     function (seed, replication) -> means. `workers` are threads; `progress(done, replications)` is called as
-    runs finish.
+    runs finish. `device` is "cpu", or "cuda" for an NVIDIA graphics processor.
     """
     found, drawn = _truth_of(problem, truth)
     study = Study(problem, procedure or Procedure(), found)
-    with open_executor(workers) as executor:
-        return simulate_study(study, replications, seed, checkpoints, executor, progress, drawn)
+    with lent_or_own(None, workers, device) as executor:
+        return simulate_study(study, replications, seed, checkpoints, executor, progress, drawn, device)
 
 
 def simulate_study(
@@ -59,9 +60,10 @@ def simulate_study(
     executor: Executor,
     progress: Progress | None = None,
     drawn: Drawn | None = None,
+    device: str = CPU,
 ) -> Runs:
     """The same for a study as it is written down, on an executor of your own."""
-    return run_job(prepare(study, seed, checkpoints, drawn), replications, executor, progress)
+    return run_job(prepare(study, seed, checkpoints, drawn, device), replications, executor, progress)
 
 
 def follow(study: Study, seed: int, replication: int, most: int | None = None) -> tuple[Rows, Trace]:
@@ -120,13 +122,14 @@ def compare(
     workers: int | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    device: str = CPU,
 ) -> Comparison:
     """Run several studies on common random numbers: the d-th sample of a cell is the same in all of them."""
     if len(studies) < 2:
         raise BadInput(f"a comparison needs at least two studies; it got {len(studies)}.")
-    jobs = {name: prepare(study, seed, checkpoints) for name, study in studies.items()}
+    jobs = {name: prepare(study, seed, checkpoints, device=device) for name, study in studies.items()}
     runs: dict[str, Runs] = {}
-    with lent_or_own(executor, workers) as crew:
+    with lent_or_own(executor, workers, device) as crew:
         for number, (name, job) in enumerate(jobs.items()):
             runs[name] = run_job(job, replications, crew, part_of(progress, number, len(jobs)))
     return Comparison(runs)
