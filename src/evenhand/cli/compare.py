@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @json_option
 def compare_command(
     studies: tuple[str, ...], sampling: tuple[str, ...], replications: int, seed: int, checkpoints: str,
-    figure: str | None, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+    figure: str | None, workers: int | None, processes: bool, dask: str | None, device: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare procedures on common random numbers.
 
@@ -54,9 +54,9 @@ def compare_command(
     named = named_studies(studies, sampling)
     target = None if figure is None else figure_path(figure)
     total = replications * len(named)
-    with open_executor_with_progress("compare", total, workers, processes, dask, as_json) as work:
+    with open_executor_with_progress("compare", total, workers, processes, dask, device, as_json) as work:
         found = compare(
-            named, replications, seed, checkpoints_of(checkpoints), None, work.progress, work.executor
+            named, replications, seed, checkpoints_of(checkpoints), None, work.progress, work.executor, device
         )
     if target is not None:
         draw_runs(found, "duration", target)
@@ -184,7 +184,8 @@ def _rows(found: Comparison) -> Table:
 @json_option
 def sweep_command(
     studies: tuple[str, ...], scenarios: str | None, sampling: tuple[str, ...], replications: int, seed: int,
-    checkpoints: str, store: str, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+    checkpoints: str, store: str, workers: int | None, processes: bool, dask: str | None, device: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run studies x scenarios x replications; a sweep can be resumed.
 
@@ -192,13 +193,20 @@ def sweep_command(
     run the sweep again after a crash, or with more replications or scenarios, only missing shards are
     computed. Threads, processes and a Dask cluster give identical numbers.
     """
-    from evenhand.simulation.sweep import SHARD, sweep
+    from evenhand.simulation.sweep import shard_size, sweep
 
     grid = _grid(named_studies(studies, sampling), scenarios)
-    shards = len(grid) * -(-replications // SHARD)
-    with open_executor_with_progress("sweep", shards, workers, processes, dask, as_json) as work:
+    shards = len(grid) * -(-replications // shard_size(device))
+    with open_executor_with_progress("sweep", shards, workers, processes, dask, device, as_json) as work:
         found = sweep(
-            grid, replications, seed, store, work.executor, checkpoints_of(checkpoints), work.progress
+            grid,
+            replications,
+            seed,
+            store,
+            work.executor,
+            checkpoints_of(checkpoints),
+            work.progress,
+            device=device,
         )
     if as_json:
         print_json(_result(found))

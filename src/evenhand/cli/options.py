@@ -52,7 +52,7 @@ class Work(NamedTuple):
 
 
 def executor_options(function: F) -> F:
-    """Add --workers, --processes and --dask. The results do not depend on them."""
+    """Add --workers, --processes, --dask and --device. The decisions do not depend on them."""
     for option in reversed(
         (
             click.option(
@@ -63,6 +63,13 @@ def executor_options(function: F) -> F:
             click.option("--processes", is_flag=True, help="Use processes instead of threads."),
             click.option(
                 "--dask", metavar="ADDRESS", help="Use a Dask cluster: tcp://host:8786, or 'local'."
+            ),
+            click.option(
+                "--device",
+                type=click.Choice(("cpu", "cuda")),
+                default="cpu",
+                show_default=True,
+                help="Where runs are computed; cuda: on an NVIDIA GPU.",
             ),
         )
     ):
@@ -105,13 +112,16 @@ def checkpoints_of(text: str) -> tuple[int, ...]:
 
 @contextmanager
 def open_executor_with_progress(
-    label: str, total: int, workers: int | None, processes: bool, dask: str | None, quiet: bool = False
-) -> Iterator[Work]:
+    label: str, total: int, workers: int | None, processes: bool, dask: str | None, device: str,
+    quiet: bool = False,
+) -> Iterator[Work]:  # fmt: skip
     """Open the executor that the options select, with a progress bar on a terminal."""
     from evenhand.cli.terminal import progress
     from evenhand.simulation.executors import open_executor
 
     kind = "processes" if processes else "threads"
+    if device != "cpu":
+        workers = workers or 1  # one thread hands work to a GPU, which does many runs at once
     with open_executor(workers, kind, dask) as executor, progress(label, total, quiet) as update:
         yield Work(executor, lambda done, _: update(done))
 

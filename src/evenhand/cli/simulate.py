@@ -53,7 +53,8 @@ PICTURES = ("duration", "success", "allocation")
 @json_option
 def simulate_command(
     study: str, replications: int, seed: int, checkpoints: str, trace: int | None, save: str | None,
-    figure: str | None, picture: str, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+    figure: str | None, picture: str, workers: int | None, processes: bool, dask: str | None, device: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Simulate the procedure on the study's [truth] many times.
 
@@ -75,7 +76,7 @@ def simulate_command(
 
         show_trace(loaded, seed, trace, target, as_json)
         return
-    runs = _simulate(loaded, replications, seed, at, workers, processes, dask, as_json)
+    runs = _simulate(loaded, replications, seed, at, workers, processes, dask, device, as_json)
     if save is not None:
         runs.save(save)
     if target is not None:
@@ -90,12 +91,16 @@ def simulate_command(
 
 def _simulate(
     study: Study, replications: int, seed: int, checkpoints: tuple[int, ...], workers: int | None,
-    processes: bool, dask: str | None, quiet: bool,
+    processes: bool, dask: str | None, device: str, quiet: bool,
 ) -> Runs:  # fmt: skip
     from evenhand.simulation.simulate import simulate_study
 
-    with open_executor_with_progress("simulate", replications, workers, processes, dask, quiet) as work:
-        return simulate_study(study, replications, seed, checkpoints, work.executor, work.progress)
+    with open_executor_with_progress(
+        "simulate", replications, workers, processes, dask, device, quiet
+    ) as work:
+        return simulate_study(
+            study, replications, seed, checkpoints, work.executor, work.progress, device=device
+        )
 
 
 def _figure_target(name: str, picture: str, checkpoints: tuple[int, ...]) -> Path:
@@ -200,7 +205,7 @@ def _print_checkpoints(out: Console, runs: Runs) -> None:
 @json_option
 def calibrate_command(
     study: str, scenarios: str, replications: int, seed: int, horizon: int, workers: int | None,
-    processes: bool, dask: str | None, as_json: bool,
+    processes: bool, dask: str | None, device: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Find a stopping threshold by simulation.
 
@@ -221,9 +226,11 @@ def calibrate_command(
     loaded = load(study)
     truths = load_scenarios(scenarios, loaded.problem)
     with open_executor_with_progress(
-        "calibrate", replications * len(truths), workers, processes, dask, as_json
+        "calibrate", replications * len(truths), workers, processes, dask, device, as_json
     ) as work:
-        found = calibrate(loaded, truths, replications, seed, horizon, None, work.progress, work.executor)
+        found = calibrate(
+            loaded, truths, replications, seed, horizon, None, work.progress, work.executor, device
+        )
     if as_json:
         print_json(found.to_dict())
         return

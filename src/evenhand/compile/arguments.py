@@ -28,7 +28,7 @@ from evenhand.compile.values import (
     variable,
 )
 
-_OWN = (arrays.HEADER, arrays.ARGUMENTS, arrays.RESULTS, arrays.CONSTANTS)
+_OWN = (arrays.HEADER, arrays.ARGUMENTS, arrays.RESULTS, arrays.CONSTANTS, arrays.UNIFORM)
 _GROUPS = [letter for letter in string.ascii_uppercase if letter not in _OWN]
 NUMBER, LENGTH, STRIDE, OFFSET = "number", "length", "stride", "offset"
 
@@ -40,7 +40,8 @@ class Target:
     Arrays whose path begins with an entry of `groups` belong to that group, others to the group "". Arrays of
     the groups in `packed` lie side by side in one buffer for each kind of number: their lengths and places
     are constants. Neighbouring elements of the buffers of a packed group are `strides` apart in memory, 1
-    unless named. Groups in `read_only` are never written.
+    unless named. Groups in `read_only` are never written. Numbers of named tuples in the groups `fixed`, and
+    arrays there whose elements are all equal, are compiled into the code.
     """
 
     name: str = "cpu"
@@ -48,6 +49,7 @@ class Target:
     packed: frozenset[str] = frozenset()
     strides: tuple[tuple[str, int], ...] = ()
     read_only: frozenset[str] = frozenset()
+    fixed: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for _, group in self.groups:
@@ -63,6 +65,9 @@ class Target:
 
     def is_packed(self, path: str) -> bool:
         return self.group_of(path) in self.packed
+
+    def is_fixed(self, path: str) -> bool:
+        return self.group_of(path) in self.fixed
 
 
 CPU = Target()
@@ -121,8 +126,9 @@ def _flatten(type_: Type, argument: Any, found: list[Any]) -> None:
 class Layout:
     """Where everything of one kind of arguments is put: header, buffers, numbers that are passed.
 
-    `known` are the values of static leaves, and `shapes` the lengths of arrays where they matter: of packed
-    arrays, and of those without declared axes.
+    `known` are the values of leaves that are compiled in: of an array, the number that all its elements are.
+    `shapes` are the lengths of arrays where they matter: of packed arrays, and of those whose axes are not
+    declared.
     """
 
     leaves: Sequence[Leaf]
@@ -135,6 +141,7 @@ class Layout:
     buffers: dict[int, str] = field(default_factory=dict)  # of arrays
     places: dict[int, int] = field(default_factory=dict)  # of packed arrays in their buffers
     sizes: dict[str, int] = field(default_factory=dict)  # of buffers that hold packed arrays
+    uniform: dict[str, Constant] = field(default_factory=dict)  # buffers of equal numbers, never in memory
 
     def __post_init__(self) -> None:
         self._shared: dict[str, Scalar] = {}
@@ -152,8 +159,8 @@ class Layout:
     def _abstract(self, i: int, leaf: Leaf) -> Value:
         if isinstance(leaf.type, Table):
             return self._array(i, leaf, leaf.type)
-        if leaf.type.static:
-            return constant(self.known[i], True)
+        if i in self.known:
+            return constant(self.known[i], leaf.type.static)
         if not leaf.in_record:
             self.passed.append(i)
             return variable("", leaf.type.kind)
@@ -161,15 +168,27 @@ class Layout:
 
     def _array(self, i: int, leaf: Leaf, type_: Table) -> View:
         group = self.target.group_of(leaf.path)
+        if i in self.known:
+            return self._uniform(i, type_)
         buffer = self.buffers[i] = arrays.buffer_name(group, type_.kind)
-        axes = type_.axes if type_.axes is not None else (None,) * len(self.shapes[i])
-        lengths = tuple(self._length(i, axis, length) for axis, length in enumerate(axes))
-        strides = tuple(self._stride(i, axis, n) for axis, n in enumerate(arrays.contiguous(lengths)))
+        lengths, strides = self._axes(i, type_)
         if group in self.target.packed:
             self.places[i] = self.sizes.get(buffer, 0)
             self.sizes[buffer] = self.places[i] + math.prod(self.shapes[i])
             return View(buffer, type_.kind, constant(self.places[i], True), lengths, strides)
         return View(buffer, type_.kind, self._entry(Entry(OFFSET, i)), lengths, strides)
+
+    def _uniform(self, i: int, type_: Table) -> View:
+        buffer = arrays.buffer_name(f"{arrays.UNIFORM}{len(self.uniform)}", type_.kind)
+        self.uniform[buffer] = constant(self.known[i])
+        return View(buffer, type_.kind, constant(0, True), *self._axes(i, type_))
+
+    def _axes(self, i: int, type_: Table) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
+        """Lengths and strides."""
+        axes = type_.axes if type_.axes is not None else (None,) * len(self.shapes[i])
+        lengths = tuple(self._length(i, axis, length) for axis, length in enumerate(axes))
+        strides = tuple(self._stride(i, axis, n) for axis, n in enumerate(arrays.contiguous(lengths)))
+        return lengths, strides
 
     def _length(self, i: int, axis: int, length: str | int | None) -> Scalar:
         if isinstance(length, int):

@@ -36,6 +36,7 @@ class Misuse(TypeError):
 HEADER = "H"  # numbers that are the same in every function
 ARGUMENTS, RESULTS = "A", "Z"  # numbers that are passed and handed back
 CONSTANTS = "K"  # arrays that are defined outside kernels
+UNIFORM = "U"  # arrays of equal numbers, which are compiled in
 
 
 def buffer_name(group: str, kind: str) -> str:

@@ -67,7 +67,7 @@ def specialised(
     kernel: Kernel, types: Mapping[str, Type], layout: Layout
 ) -> tuple[Program, list[int], list[str]]:
     """The program, its entry last; the leaves that the entry is given; the kinds of its results."""
-    program = Program(dict(layout.target.strides), layout.target.read_only)
+    program = Program(dict(layout.target.strides), layout.target.read_only, layout.uniform)
     arguments = layout.arguments(types)
     root = program.root(kernel, arguments)
     numbers = [number for value in arguments for number in scalars(value)]
@@ -84,7 +84,7 @@ def specialised(
 
 def _key(kernel: Kernel, layout: Layout) -> str:
     """A hash of all that the machine code depends on."""
-    known = [repr(value) for value in layout.known.values()]
+    known = [(leaf, repr(value)) for leaf, value in layout.known.items()]
     axes = [
         shape if layout.target.is_packed(layout.leaves[leaf].path) else len(shape)
         for leaf, shape in layout.shapes.items()

@@ -52,6 +52,9 @@ class Caller:
         # arrays whose numbers of axes, or lengths, the code depends on
         self._open = [i for i in self._tables if not _has_axes(self.leaves[i])]
         self._packed = [i for i in self._tables if target.is_packed(self.leaves[i].path)]
+        self._fixed = [
+            i for i, leaf in enumerate(self.leaves) if leaf.in_record and target.is_fixed(leaf.path)
+        ]
         self._programs: dict[tuple[Any, ...], Loaded] = {}
         self._last: Frame | None = None
 
@@ -85,6 +88,8 @@ class Caller:
         key = tuple([values[i] for i in self._static] + [values[i].ndim for i in self._open])
         if self._packed:
             key += tuple(values[i].shape for i in self._packed)
+        for i in self._fixed:
+            key += tuple(map(repr, _known(i, self.leaves[i].type, values[i]).items()))
         found = self._programs.get(key)
         if found is None:
             layout = self.layout(values)
@@ -95,6 +100,8 @@ class Caller:
     def layout(self, values: Sequence[Any]) -> Layout:
         """Where everything of these arguments is put."""
         known = {i: _PYTHON[self.leaves[i].type.kind](values[i]) for i in self._static}
+        for i in self._fixed:
+            known |= _known(i, self.leaves[i].type, values[i])
         return Layout(
             self.leaves, known, {i: values[i].shape for i in self._open + self._packed}, self.target
         )
@@ -112,6 +119,14 @@ _callers: dict[Kernel, Caller] = {}
 
 def _has_axes(leaf: Leaf) -> bool:
     return isinstance(leaf.type, Table) and leaf.type.axes is not None
+
+
+def _known(i: int, type_: Number | Table, value: Any) -> dict[int, Any]:
+    """A leaf's number as it is compiled in: nothing for an array whose elements differ."""
+    if isinstance(type_, Number):
+        return {i: _PYTHON[type_.kind](value)}
+    first = value[(0,) * value.ndim] if value.size else None
+    return {i: first} if first is not None and value.tobytes() == first.tobytes() * value.size else {}
 
 
 def _is_static(type_: Number | Table) -> bool:

@@ -149,7 +149,7 @@ class Expressions(Scope):
         if not isinstance(owner, View):
             self.refuse(node, f"{ast.unparse(node.value)} has no elements")
         found = self.part_of(owner, node, env, out)
-        return found if found.lengths else arrays.load(found, self.program.stride(found.buffer))
+        return found if found.lengths else self.program.load(found)
 
     def part_of(self, owner: View, node: ast.Subscript, env: Environment, out: Block) -> View:
         """The part of an array that a subscript names; without axes, an element."""

@@ -88,7 +88,7 @@ class Loops(Statements):
         else:
             kept = self.kept_whole(over, out)
             assert isinstance(kept, View)
-            element = arrays.load(arrays.index(kept, [position]), self.program.stride(kept.buffer))
+            element = self.program.load(arrays.index(kept, [position]))
             length = kept.lengths[0]
         name = node.target.id
         given: Environment = {name: variable(name, element.kind)}

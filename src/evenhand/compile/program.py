@@ -6,7 +6,7 @@ The result is a list of plain functions over numbers and buffers, callees first.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,11 +62,12 @@ class Program:
     """Functions of one program, made as they are needed.
 
     `strides` says how far apart neighbouring elements of a group's buffers are in memory, 1 unless named.
-    Buffers of a group in `read_only` are never written.
+    Buffers of a group in `read_only` are never written. Those in `uniform` hold one number everywhere.
     """
 
     strides: dict[str, int] = field(default_factory=dict)
     read_only: frozenset[str] = frozenset()
+    uniform: Mapping[str, Constant] = field(default_factory=dict)
     functions: list[Function] = field(default_factory=list)
     constants: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
 
@@ -90,8 +91,18 @@ class Program:
     def stride(self, buffer: str) -> int:
         return self.strides.get(buffer[:-1], 1)
 
+    def load(self, view: View) -> Scalar:
+        """The number at an element."""
+        known = self.uniform.get(view.buffer)
+        if known is None:
+            return arrays.load(view, self.stride(view.buffer))
+        if known.kind != view.kind:
+            raise arrays.Misuse("the bits of an array of equal numbers")
+        return known
+
     def is_writable(self, buffer: str) -> bool:
-        return buffer[:-1] not in self.read_only and buffer[:-1] != CONSTANTS
+        own = buffer[:-1] in self.read_only or buffer[:-1] == CONSTANTS
+        return buffer not in self.uniform and not own
 
     def constant_array(self, array: NDArray[Any]) -> View:
         """The place of an array that is defined outside kernels; it is handed to the program as it is now."""

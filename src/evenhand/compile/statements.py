@@ -162,7 +162,7 @@ class Statements(Calls):
     def _elements(self, view: View, count: int) -> Several:
         """The first elements of an array, to be unpacked."""
         places = [arrays.index(view, [constant(position)]) for position in range(count)]
-        return Several(tuple(arrays.load(place, self.program.stride(view.buffer)) for place in places))
+        return Several(tuple(map(self.program.load, places)))
 
     def _received(
         self, target: ast.Tuple, found: Several | Record, unpack: Unpack, env: Environment, out: Block
@@ -205,7 +205,7 @@ class Statements(Calls):
         if own:
             kept = self.kept_whole(element, out)
             assert isinstance(kept, View)
-            old = self.kept(arrays.load(kept, self.program.stride(kept.buffer)), out)
+            old = self.kept(self.program.load(kept), out)
             out.extend(own)
             value = arrays.storable(kept, binary(node.op, old, value))
             out.append(Do(f"{self._place(node, kept)} = {bare(value)}"))

@@ -25,7 +25,7 @@ from evenhand.procedure.spec import Calibrated
 from evenhand.result import Result
 from evenhand.simulation.executors import Executor, lent_or_own
 from evenhand.simulation.runs import CONFIDENCE, Rate, exact_rate
-from evenhand.simulation.shards import Progress, check_replications, part_of, prepare, run_job
+from evenhand.simulation.shards import CPU, Progress, check_replications, part_of, prepare, run_job
 from evenhand.study import Study, Truth
 
 Array = NDArray[np.float64]
@@ -107,6 +107,7 @@ def calibrate(
     workers: int | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    device: str = CPU,
 ) -> Calibration:
     """Return the threshold at which the worst scenario errs with at most the risk of the study.
 
@@ -164,9 +165,9 @@ def calibrate(
     delta = study.procedure.delta
     rank = _allowed(replications, delta, len(scenarios))
     peaks: dict[str, Array] = {}
-    with lent_or_own(executor, workers) as chosen:
+    with lent_or_own(executor, workers, device) as chosen:
         for number, (name, truth) in enumerate(scenarios.items()):
-            job = prepare(_endless(study, truth, horizon), seed)
+            job = prepare(_endless(study, truth, horizon), seed, device=device)
             runs = run_job(job, replications, chosen, part_of(progress, number, len(scenarios)))
             peaks[name] = runs.rows.near + OUT_OF_REACH
     needs = {name: _rounded_up(float(np.sort(peak)[-1 - rank])) for name, peak in peaks.items()}

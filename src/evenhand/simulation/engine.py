@@ -67,37 +67,61 @@ def run_block(
     rows: Rows,
     trace: Trace,
 ) -> None:
-    """Replications first, first + 1, ... until the rows are full.
-
-    The brain is called here and nowhere below: each level of calls above it is compiled with all of it.
-    """
-    state, work, desk = body.state, body.work, body.desk
+    """Replications first, first + 1, ... until the rows are full."""
     for row in range(rows.samples.shape[0]):
-        replication = first + row
         mean = source.means[row if source.means.shape[0] > 1 else 0]
-        _clear(body)
-        truth = _right_answer(spec, source, mean, desk.mean)
-        while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap:
-            for _ in range(_batch(spec, state)):
-                came = _arrived(spec, state, seed, replication)
-                known = came if spec.mode == PROPORTIONAL else -1
-                k, g = next_cell(spec, state, work, seed, replication, known)
-                _hand_out(
-                    spec, source, mean, seed, replication, body, k, came if spec.mode == AGNOSTIC else g
-                )
-            slot = _next_due(desk, state.clock[ASKED])
-            while slot >= 0:
-                if _settle(spec, source, body, slot):
-                    if is_due(spec, state):
-                        check(spec, state, work)
-                        if state.clock[EMPTY] == 0:
-                            _note_peak(state, desk, truth)
-                    _note_sample(trace, state, desk, slot)
-                    _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
-                if state.clock[STOPPED] != RUNNING or state.clock[TOLD] >= spec.cap:
-                    break
-                slot = _next_due(desk, state.clock[ASKED])
-        _finish(body, truth, rows, row)
+        truth = begin(spec, source, mean, body)
+        while is_running(spec, body.state):
+            take_turn(spec, source, mean, seed, first + row, truth, body, checkpoints, rows, row, trace)
+        finish(body, truth, rows, row)
+
+
+@kernel
+def begin(spec: Spec, source: Source, mean: Array, body: Body) -> int:
+    """Make everything ready for a replication with these means; the answer that would be right."""
+    _clear(body)
+    return _right_answer(spec, source, mean, body.desk.mean)
+
+
+@kernel
+def is_running(spec: Spec, state: State) -> bool:
+    """Has the replication neither stopped nor reached the most samples it may take?"""
+    return state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap
+
+
+@kernel
+def take_turn(
+    spec: Spec,
+    source: Source,
+    mean: Array,
+    seed: int,
+    replication: int,
+    truth: int,
+    body: Body,
+    checkpoints: Checkpoints,
+    rows: Rows,
+    row: int,
+    trace: Trace,
+) -> None:
+    """Hand out a batch of samples, and settle those that are due by now."""
+    state, work, desk = body.state, body.work, body.desk
+    for _ in range(_batch(spec, state)):
+        came = _arrived(spec, state, seed, replication)
+        known = came if spec.mode == PROPORTIONAL else -1
+        k, g = next_cell(spec, state, work, seed, replication, known)
+        _hand_out(spec, source, mean, seed, replication, body, k, came if spec.mode == AGNOSTIC else g)
+    slot = _next_due(desk, state.clock[ASKED])
+    while slot >= 0:
+        if _settle(spec, source, body, slot):
+            if is_due(spec, state):
+                check(spec, state, work)
+                if state.clock[EMPTY] == 0:
+                    _note_peak(state, desk, truth)
+            _note_sample(trace, state, desk, slot)
+            _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
+        if not is_running(spec, state):
+            break
+        slot = _next_due(desk, state.clock[ASKED])
 
 
 @kernel
@@ -208,7 +232,7 @@ def _note_checkpoint(spec: Spec, body: Body, checkpoints: Ints, at: Ints) -> Non
 
 
 @kernel
-def _finish(body: Body, truth: int, rows: Rows, row: int) -> None:
+def finish(body: Body, truth: int, rows: Rows, row: int) -> None:
     """Write down what came of the replication; checkpoints it did not reach keep its answer."""
     state, desk = body.state, body.desk
     while desk.clock[REACHED] < rows.checkpoints.shape[1]:

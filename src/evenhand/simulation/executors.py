@@ -60,9 +60,14 @@ def open_executor(workers: int | None = None, kind: str = "threads", dask: str |
     return Threads(count) if count > 1 else Serial()
 
 
-def lent_or_own(executor: Executor | None, workers: int | None) -> AbstractContextManager[Executor]:
+def lent_or_own(
+    executor: Executor | None, workers: int | None, device: str = "cpu"
+) -> AbstractContextManager[Executor]:
     """The executor that was lent, left open afterwards; or one of our own, closed."""
-    return open_executor(workers) if executor is None else nullcontext(executor)
+    if executor is not None:
+        return nullcontext(executor)
+    # one thread hands work to a graphics processor, which does many runs at once
+    return open_executor(workers if device == "cpu" else workers or 1)
 
 
 class _Closing:

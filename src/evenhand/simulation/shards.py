@@ -26,7 +26,9 @@ from evenhand.study import Study
 Progress = Callable[[int, int], None]
 
 MOST_REPLICATIONS = 2**32  # the replication is one 32-bit word of every random number's address
+CPU, CUDA = "cpu", "cuda"  # devices
 LONGEST_SHARD = 64
+LONGEST_SHARD_ON_GPU = 2**20
 SHARDS_PER_WORKER = 16
 
 
@@ -41,6 +43,7 @@ class Job:
     checkpoints: tuple[int, ...]
     draw: Draw | None
     code: str  # which kernels: rows from others would not be comparable bit for bit
+    device: str = CPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +55,18 @@ class Shard:
     count: int
 
 
-def prepare(study: Study, seed: int, checkpoints: Sequence[int] = (), drawn: Drawn | None = None) -> Job:
-    """Check and compile a study; `drawn` stands in for its truth and gives each replication its own means."""
+def prepare(
+    study: Study,
+    seed: int,
+    checkpoints: Sequence[int] = (),
+    drawn: Drawn | None = None,
+    device: str = CPU,
+) -> Job:
+    """Check and compile a study; `drawn` stands in for its truth and gives each replication its own means.
+
+    `device` is cpu, or cuda for an NVIDIA graphics processor.
+    """
+    check_device(device)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
         raise BadInput(f"seed must be a whole number from 0 to 2^63 - 1; it is {shown(seed)}.")
     if drawn is None:
@@ -66,7 +79,7 @@ def prepare(study: Study, seed: int, checkpoints: Sequence[int] = (), drawn: Dra
     check_start(spec)
     source = compile_truth(study.problem, truth)
     draw = None if drawn is None else drawn.draw
-    return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version())
+    return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version(), device)
 
 
 def run_shard(shard: Shard) -> Rows:
@@ -76,8 +89,13 @@ def run_shard(shard: Shard) -> Rows:
         raise EvenhandError(
             "this worker has other kernels than the program that asked; install the same evenhand on both."
         )
-    rows = new_rows(shard.count, len(job.checkpoints), job.spec.phi.shape)
-    _run(job, shard.first, shard.count, rows, new_trace(0))
+    if job.device == CUDA:
+        from evenhand.simulation.cuda import run_on_gpu
+
+        rows = run_on_gpu(shard)
+    else:
+        rows = new_rows(shard.count, len(job.checkpoints), job.spec.phi.shape)
+        _run(job, shard.first, shard.count, rows, new_trace(0))
     unknown = np.flatnonzero(np.isnan(rows.evidence))
     if unknown.size:
         raise NotComputed(
@@ -98,10 +116,10 @@ def run_job(job: Job, replications: int, executor: Executor, progress: Progress 
     """All replications of a job, on whatever the executor offers; the rows do not depend on it."""
     check_replications(replications)
     begun = time.perf_counter()
-    size = max(1, min(LONGEST_SHARD, replications // (executor.workers * SHARDS_PER_WORKER)))
-    shards = cut(job, replications, size)
-    # compiled here, where a Ctrl-C is heard, and not by every worker at once
-    make_ready(engine.run_block, *arguments_of(job))
+    shards = cut(job, replications, _shard_size(job, replications, executor.workers))
+    if job.device == CPU:
+        # compiled here, where a Ctrl-C is heard, and not by every worker at once
+        make_ready(engine.run_block, *arguments_of(job))
     rows = new_rows(replications, len(job.checkpoints), job.spec.phi.shape)
     done = 0
     for number, part in executor.run(run_shard, shards):
@@ -150,6 +168,22 @@ def part_of(progress: Progress | None, number: int, parts: int) -> Progress | No
 def code_version() -> str:
     """A hash of the loop, of everything it calls, and of the compiler's version."""
     return fingerprint(engine.run_block)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not known, or that cannot be used here."""
+    if device not in (CPU, CUDA):
+        raise BadInput(f"the device must be cpu or cuda; it is {device!r}.")
+    if device == CUDA:
+        from evenhand.simulation import cuda
+
+        cuda.check_device()
+
+
+def _shard_size(job: Job, replications: int, workers: int) -> int:
+    if job.device == CUDA:
+        return max(1, min(LONGEST_SHARD_ON_GPU, -(-replications // workers)))
+    return max(1, min(LONGEST_SHARD, replications // (workers * SHARDS_PER_WORKER)))
 
 
 def check_replications(replications: int) -> None:

@@ -20,10 +20,10 @@ from evenhand.procedure.spec import Procedure
 from evenhand.result import Result
 from evenhand.simulation.buffers import Rows, Trace
 from evenhand.simulation.calibrate import Calibration, calibrate
-from evenhand.simulation.executors import Executor, lent_or_own, open_executor
+from evenhand.simulation.executors import Executor, lent_or_own
 from evenhand.simulation.outcome_laws import Draw, Drawn, Tables
 from evenhand.simulation.runs import Runs, standard_error
-from evenhand.simulation.shards import MOST_REPLICATIONS, Progress, part_of, prepare, run_job, trace_job
+from evenhand.simulation.shards import CPU, MOST_REPLICATIONS, Progress, part_of, prepare, run_job, trace_job
 from evenhand.study import Study, Truth, study_of
 
 __all__ = ["Calibration", "Comparison", "calibrate", "compare", "follow", "simulate", "simulate_study"]
@@ -40,6 +40,7 @@ def simulate(
     checkpoints: Sequence[int] = (),
     workers: int | None = None,
     progress: Progress | None = None,
+    device: str = CPU,
 ) -> Runs:
     """Run the procedure many times on outcomes drawn from a truth.
 
@@ -62,6 +63,8 @@ def simulate(
         The number of threads; one per core unless given.
     progress : callable, optional
         Called as progress(done, replications) when runs finish.
+    device : {"cpu", "cuda"}
+        Where the runs are computed; "cuda" is an NVIDIA graphics processor.
 
     Returns
     -------
@@ -83,8 +86,8 @@ def simulate(
     """
     _check_numbers(replications, seed, checkpoints, workers, progress)
     study, drawn = _study_of(problem, truth, procedure)
-    with open_executor(workers) as executor:
-        return simulate_study(study, replications, seed, checkpoints, executor, progress, drawn)
+    with lent_or_own(None, workers, device) as executor:
+        return simulate_study(study, replications, seed, checkpoints, executor, progress, drawn, device)
 
 
 def simulate_study(
@@ -95,9 +98,10 @@ def simulate_study(
     executor: Executor,
     progress: Progress | None = None,
     drawn: Drawn | None = None,
+    device: str = CPU,
 ) -> Runs:
     """Run a study many times on an executor of your own."""
-    return run_job(prepare(study, seed, checkpoints, drawn), replications, executor, progress)
+    return run_job(prepare(study, seed, checkpoints, drawn, device), replications, executor, progress)
 
 
 def follow(study: Study, seed: int, replication: int, most: int | None = None) -> tuple[Rows, Trace]:
@@ -174,6 +178,7 @@ def compare(
     workers: int | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    device: str = CPU,
 ) -> Comparison:
     """Run several studies on common random numbers, and pair their runs.
 
@@ -217,9 +222,9 @@ def compare(
     _check_numbers(replications, seed, checkpoints, workers, progress)
     if len(studies) < 2:
         raise BadInput(f"a comparison needs at least two studies; it got {len(studies)}.")
-    jobs = {name: prepare(study, seed, checkpoints) for name, study in studies.items()}
+    jobs = {name: prepare(study, seed, checkpoints, device=device) for name, study in studies.items()}
     runs: dict[str, Runs] = {}
-    with lent_or_own(executor, workers) as chosen:
+    with lent_or_own(executor, workers, device) as chosen:
         for number, (name, job) in enumerate(jobs.items()):
             runs[name] = run_job(job, replications, chosen, part_of(progress, number, len(jobs)))
     return Comparison(runs)

@@ -20,10 +20,20 @@ from evenhand.errors import BadInput
 from evenhand.simulation.buffers import Rows, new_rows
 from evenhand.simulation.executors import Executor
 from evenhand.simulation.runs import Runs, read_npz, write_npz
-from evenhand.simulation.shards import Progress, Shard, check_replications, cut, prepare, put, run_shard
+from evenhand.simulation.shards import (
+    CPU,
+    Progress,
+    Shard,
+    check_replications,
+    cut,
+    prepare,
+    put,
+    run_shard,
+)
 from evenhand.study import Study, Truth
 
 SHARD = 100
+SHARD_ON_GPU = 100_000
 
 
 Name = tuple[str, str]  # a study's and a scenario's
@@ -55,12 +65,14 @@ def sweep(
     executor: Executor,
     checkpoints: Sequence[int] = (),
     progress: Progress | None = None,
-    shard: int = SHARD,
+    shard: int | None = None,
+    device: str = CPU,
 ) -> Sweep:
     """Run every study; `store` is the folder where finished shards lie. Progress counts shards."""
+    shard = shard_size(device) if shard is None else shard
     check_replications(replications)
     begun = time.perf_counter()
-    jobs = {name: prepare(study, seed, checkpoints) for name, study in studies.items()}
+    jobs = {name: prepare(study, seed, checkpoints, device=device) for name, study in studies.items()}
     shelf = Shelf(Path(store))  # made once every study is known to run
     rows = {
         name: new_rows(replications, len(job.checkpoints), job.spec.phi.shape) for name, job in jobs.items()
@@ -80,6 +92,11 @@ def sweep(
     seconds = time.perf_counter() - begun
     runs = {name: Runs(job.study, seed, job.checkpoints, rows[name], seconds) for name, job in jobs.items()}
     return Sweep(runs, len(missing), reused)
+
+
+def shard_size(device: str) -> int:
+    """How many replications a shard has; a graphics processor runs many at once."""
+    return SHARD if device == CPU else SHARD_ON_GPU
 
 
 def _found(shelf: Shelf, shard: Shard, rows: Rows) -> bool:
@@ -129,6 +146,8 @@ def address_of(shard: Shard) -> str:
     digest = hashlib.sha256()
     for part in (job.spec, job.source, job.seed, job.checkpoints, shard.first, shard.count, job.code):
         _feed(digest, part)
+    if job.device != CPU:  # shards that are kept from before devices were told apart are the CPU's
+        _feed(digest, job.device)
     return digest.hexdigest()
 
 
