@@ -192,7 +192,7 @@ class Printer:
         if self._kinds.of(node.slice) != INT:
             raise CompilationFailed(f"{ast.unparse(node)} in {self.function.name} needs a whole number.")
         place = self._text(node.slice)
-        return f"OWN({buffer}, {place})" if buffer in self._own else f"{buffer}[AT({place})]"
+        return f"OWN({buffer}, {place})" if buffer in self._own else f"{buffer}[{place}]"
 
     def _unary(self, node: ast.UnaryOp) -> str:
         symbol = "!" if isinstance(node.op, ast.Not) else "-"

@@ -28,9 +28,7 @@ using std::floor; using std::fmod; using std::isfinite; using std::isinf; using 
 #define UNDEFINED __builtin_nan("")
 #endif
 
-// an index fits 32 bits, and so does the arithmetic that leads to it
-#define AT(place) (place)
-#define OWN(buffer, place) m->buffer[AT(place)]
+#define OWN(buffer, place) m->buffer[place]
 
 FUNCTION real lesser(real a, real b) { return b < a ? b : a; }
 FUNCTION whole lesser(whole a, whole b) { return b < a ? b : a; }
