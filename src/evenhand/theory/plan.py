@@ -1,4 +1,4 @@
-"""Plan: the answer at given means, what no procedure can beat, and where the samples should go."""
+"""Plans: the answer at given means, the lower bound on samples, and the best allocation."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Array = NDArray[np.float64]
 
 GAP = 1e-6  # relative width of the interval for T* that a plan aims at
 WIDE = 1e-3  # and the width beyond which it warns
-SMALLEST_SHARE = 1e-6  # of the optimum that a piece must hold to be named as binding
+SMALLEST_SHARE = 1e-6  # of the optimum: alternatives with a smaller share are not listed as binding
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A comparison that binds: its piece, whose it is, and its share of the optimum.
+    """A binding comparison: its kind, its policy, and its share of the optimum.
 
     leave: `policy` might miss its requirement, in `group`. beat: `policy` might meet the requirement and be
-    better. enter: `policy` might meet the requirement after all. `metric` is the guard-rail through which it
-    would leave, `relative_to` the control where that bound is relative.
+    better. enter: `policy` might meet the requirement after all. `metric` is the guard-rail whose bound it
+    would violate, `relative_to` the control where that bound is relative.
     """
 
     piece: str
@@ -59,10 +59,10 @@ class Bound:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Result):
-    """eq:lower_bound_m_sbfc, eq:lower_bound_ext2: T* in [time_low, time_high], with an allocation.
+    """eq:lower_bound_m_sbfc, eq:lower_bound_ext2: T* in [time_low, time_high], an allocation.
 
-    Times are counted in samples, and the allocation takes at most time_high of them. With sampling costs
-    `cost` bounds the same in cost, and the allocation is the one that costs least: at most cost.high. With
+    Times are numbers of samples, and the allocation takes at most time_high of them. With sampling costs
+    `cost` bounds the same in cost, and the allocation is the cheapest: it costs at most cost.high. With
     several acceptable answers T* is that of the easiest.
 
     Examples
@@ -95,26 +95,26 @@ class Plan(Result):
 
     @property
     def cost(self) -> Interval | None:
-        """The cost per unit of evidence that no procedure can beat; None without sampling costs."""
+        """Return the least cost per unit of evidence of any procedure; None without sampling costs."""
         if not self.costs:
             return None
         return Interval(min(c.low for c in self.costs), min(c.high for c in self.costs))
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The policies that do not meet the requirement."""
+        """Return the policies that do not meet the requirement."""
         return tuple(name for name in self.problem.policies if name not in self.feasible)
 
     def samples_at_least(self, delta: float) -> float:
-        """thm:lower_bound, eq:lower_bound: the mean number of samples any procedure of this risk needs."""
+        """thm:lower_bound, eq:lower_bound: return the least mean number of samples at this risk."""
         return samples_needed([time.low for time in self.times], delta)
 
     def cost_at_least(self, delta: float) -> float | None:
-        """What any procedure of this risk must pay on average; None without sampling costs."""
+        """Return the least mean cost of any procedure of this risk; None without sampling costs."""
         return samples_needed([cost.low for cost in self.costs], delta) if self.costs else None
 
     def to_dict(self, delta: float) -> dict[str, Any]:
-        """Plain numbers and names, as `evenhand plan --json` prints them."""
+        """Return plain numbers and names, as `evenhand plan --json` prints them."""
         table: dict[str, Any] = {
             "answer": self.answer,
             "answer_index": self.answer_index,
@@ -154,7 +154,7 @@ def plan(
     indifference: float | None = None,
     tolerance: Any = None,
 ) -> Plan:
-    """Return the answer at these means, the samples it must cost, and where to take them.
+    """Return the answer at these means, the least number of samples, and where to take them.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def _question(
 
 
 def _solve(asked: Question, mode: Active, gap: float) -> Answers:
-    """Solve for the acceptable answers, or for the classification, in the units of the mode's costs."""
+    """Solve for the acceptable answers or the classification, in the units of the mode's costs."""
     if asked.problem.goal != "screen":
         return answers_to(asked, mode, gap)
     undecided = why_unclassified(asked)
@@ -276,7 +276,7 @@ def _binding(problem: Problem, found: Solution) -> tuple[Bound, ...]:
 
 
 def _with_proposal(refusal: str, asked: Question, mode: Active) -> str:
-    """A refusal, with the indifference that would make the question decidable where a tie is the reason."""
+    """Return the message; after a tie, with an indifference that makes it decidable."""
     found = None if asked.problem.goal == "screen" else propose(asked, mode, math.inf)
     if found is None:
         return refusal
@@ -287,7 +287,7 @@ def _with_proposal(refusal: str, asked: Question, mode: Active) -> str:
 
 
 def _refuse_unlearnable(problem: Problem, found: Solution) -> None:
-    """No allocation of the mode tells the means from the nearest alternative."""
+    """Raise if no allocation of the mode separates the means from the nearest alternative."""
     silent = [
         name for name, share in zip(problem.groups, problem.arrival_shares, strict=True) if share == 0.0
     ]
