@@ -1,4 +1,4 @@
-"""The numbers of a requirement: checked as they come from the user, then written in unit scale."""
+"""Numbers of a requirement: checks of user input, and conversion to unit scale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 class Scale(NamedTuple):
-    """What a requirement must know of its problem to be written in unit scale."""
+    """The parts of a problem that are needed to write a requirement in unit scale."""
 
     policies: int
     groups: int
@@ -29,11 +29,11 @@ class Scale(NamedTuple):
 
 
 def is_number(value: object) -> bool:
-    """Return whether this is a finite number; true and false are not."""
+    """Return whether this is a finite number; booleans are not."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
         return False
     size: Any = abs(value)
-    return bool(size <= sys.float_info.max)  # a whole number may have any size
+    return bool(size <= sys.float_info.max)  # an int may have any size
 
 
 def is_whole(value: object) -> bool:
@@ -48,7 +48,7 @@ def check_positive(value: object, what: str) -> None:
 
 
 def checked_table(value: ArrayLike, what: str) -> Array:
-    """Return finite numbers as an array; text and what has labels of its own is refused."""
+    """Return finite numbers as an array; text and labelled tables are refused."""
     if hasattr(value, "to_numpy"):  # a frame or series whose labels would be lost
         raise BadInput(
             f"{what} must be plain numbers, not a {type(value).__name__}; its labels mean nothing here."
@@ -63,7 +63,7 @@ def checked_table(value: ArrayLike, what: str) -> Array:
 
 
 def per_cell(value: Any, what: str, scale: Scale) -> Array:
-    """Bounds as an (L, K) table in unit scale, strictly inside the family's domain."""
+    """Return bounds as an (L, K) table in unit scale, strictly inside the family's domain."""
     table = np.asarray(value, dtype=float)
     if table.ndim == 1 and table.size != scale.groups:
         raise BadInput(f"{what}s need one number per group, {scale.groups}; there are {table.size}.")
@@ -83,7 +83,7 @@ def per_cell(value: Any, what: str, scale: Scale) -> Array:
 
 
 def in_words(value: Any) -> str:
-    """Return a number, or the range of several, for a sentence."""
+    """Return a number, or the range of several, as text for a sentence."""
     if isinstance(value, Mapping):
         value = tuple(x for part in value.values() for x in _numbers(part))
     if isinstance(value, tuple):
@@ -93,7 +93,7 @@ def in_words(value: Any) -> str:
 
 
 def _numbers(value: Any) -> list[float]:
-    """All numbers of a table by name."""
+    """Return all numbers of a table by name."""
     if isinstance(value, Mapping):
         return [x for part in value.values() for x in _numbers(part)]
     return list(value) if isinstance(value, tuple) else [value]

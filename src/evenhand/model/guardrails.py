@@ -1,4 +1,4 @@
-"""Guard-rails: further outcomes of the same sample, each with its own family and requirement."""
+"""Guard-rails: further outcomes of the same sample, each with a family and a requirement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.model.families import Family
 from evenhand.model.requirements import All, Caps, Constraint, Floors
 
 OUTCOME = "outcome"  # the name of the primary outcome where outcomes are given by name
-# names of columns and fields beside which a guard-rail's name must stand out
+# names of columns and fields that a guard-rail must not have
 RESERVED = (OUTCOME, "policy", "group", "item", "ticket", "n", "mean", "successes")
 
 
@@ -24,9 +24,9 @@ class Guardrail:
     name : str
         The name of the outcome; not the name of a column such as "policy" or "outcome".
     family : Family
-        What its outcomes are.
+        The family of its outcomes.
     constraint : Floors, Caps or All of these
-        What its means must meet.
+        The requirement on its means.
 
     Raises
     ------
@@ -62,7 +62,7 @@ class Guardrail:
 
 
 def checked_guardrails(guardrails: Any) -> tuple[Guardrail, ...]:
-    """Guard-rails with different names."""
+    """Return guard-rails, with different names."""
     if isinstance(guardrails, Guardrail) or not isinstance(guardrails, Sequence):
         raise BadInput(f"guardrails must be a list of guard-rails; it is {shown(guardrails)}.")
     for part in guardrails:

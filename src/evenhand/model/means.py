@@ -1,4 +1,4 @@
-"""Tables of means, checked: by position or by name, a row per policy, inside the family's domain."""
+"""Checks of tables of means, by position or by name, in the family's domain."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def checked_guardrail_means(
     policies: Sequence[str],
     groups: Sequence[str],
 ) -> tuple[Array, ...]:
-    """The means of every guard-rail, K x L each, in the order of the guard-rails."""
+    """Return the means of every guard-rail, K x L each, in the order of the guard-rails."""
     names = [rail.name for rail in guardrails]
     given = {} if means is None else means
     if not isinstance(given, Mapping):
@@ -77,7 +77,7 @@ def checked_guardrail_means(
 def refuse_negative_control(
     constraint: Constraint, table: Array, policies: Sequence[str], groups: Sequence[str]
 ) -> None:
-    """Refuse a ratio to a control whose mean is negative: 0.9 times it would ask for more than it reaches."""
+    """Refuse a ratio to a negative control mean: 0.9 times it would be above it."""
     for bound in bounds_of(constraint):
         if bound.relative_to is None or bound.ratio is None:
             continue

@@ -1,7 +1,7 @@
-"""Result rows: one for a cell and one for a policy, wherever results are shown.
+"""Result rows: one type for a cell and one for a policy, used wherever results are shown.
 
-A judgement, the status of an experiment, tables, figures and JSON all use these two types. Numbers are in the
-user's own units. A number that is not known (the mean of an empty cell, an open end of an interval) is None.
+Verdicts, the status of an experiment, tables, figures and JSON use these two types. Numbers are in the user's
+units. A number that is not known (the mean of an empty cell, an open end of an interval) is None.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CellRow:
-    """One policy in one group, against the bounds that it must meet there.
+    """One policy in one group, with the bounds that it must meet there.
 
-    Where a requirement ties groups together, the verdict is that of the policy.
+    If a requirement involves several groups at once, the verdict is that of the policy.
     """
 
     policy: str
     group: str
     n: int
     mean: float | None
-    low: float | None  # None: open, the data exclude nothing on this side; a status computes no intervals
+    low: float | None  # None: unbounded on this side, or not computed, as in a status
     high: float | None
     verdict: str  # "met", "failed" or "undecided"
     floor: float | None = None
     cap: float | None = None
-    pending: float | None = None  # tickets out, in a live experiment
+    pending: float | None = None  # open tickets, in a live experiment
 
     @property
     def bounded(self) -> bool:
@@ -39,7 +39,7 @@ class CellRow:
         return self.n == 0 and self.mean is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON writes it; `pending` only where there are tickets."""
+        """Return the row as a JSON object; `pending` only if there are tickets."""
         table = asdict(self)
         if self.pending is None:
             del table["pending"]
@@ -48,14 +48,14 @@ class CellRow:
 
 @dataclass(frozen=True)
 class PolicyRow:
-    """One policy: its overall mean, less any penalties, and whether it meets its whole requirement."""
+    """One policy: its overall mean, less any penalties, and whether it meets its requirement."""
 
     policy: str
     mean: float | None
     verdict: str  # "met", "failed" or "undecided"
-    place: int  # by overall mean; 1 is the largest
+    place: int  # rank by overall mean; 1 is the largest
     leads: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON writes it."""
+        """Return the row as a JSON object."""
         return asdict(self)

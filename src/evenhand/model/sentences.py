@@ -1,4 +1,4 @@
-"""Sentences about result rows, the same in a status, a verdict, a report and on the dashboard."""
+"""Sentences about result rows, shared by status, verdicts, reports and the dashboard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from evenhand.model.rows import CellRow
 
-LISTED = 6  # names that a sentence about groups lists; more are counted
+LISTED = 6  # more names of groups than this are counted, not listed
 
 
 def listed(names: Sequence[str]) -> str:
@@ -15,12 +15,12 @@ def listed(names: Sequence[str]) -> str:
 
 
 def listed_groups(names: Sequence[str]) -> str:
-    """Return the names of groups, or how many there are where the list would be long."""
+    """Return the names of groups, or their number if the list would be long."""
     return f"{len(names)} groups" if len(names) > LISTED else listed(names)
 
 
 def bound_word(cells: Iterable[CellRow]) -> str:
-    """Return what the cells are held to: a floor, a cap, or both."""
+    """Return the kind of bounds of the cells: a floor, a cap, or both."""
     rows = list(cells)
     floors = any(cell.floor is not None for cell in rows)
     caps = any(cell.cap is not None for cell in rows)
@@ -28,9 +28,9 @@ def bound_word(cells: Iterable[CellRow]) -> str:
 
 
 def bounds_sentence(cells: Iterable[CellRow], policy: str, proved: bool) -> str:
-    """Return for which groups a policy's bounds are certified, refuted and open; empty without bounds.
+    """Return which of a policy's bounds are certified, refuted and open, by group; else "".
 
-    `proved`: whether verdicts rest on a proof; otherwise bounds are said to be met or missed.
+    `proved`: whether verdicts rest on a proof; otherwise bounds are called met or missed.
     """
     rows = list(cells)
     met, failed = ("certified", "refuted") if proved else ("met", "missed")
@@ -43,5 +43,5 @@ def bounds_sentence(cells: Iterable[CellRow], policy: str, proved: bool) -> str:
 
 
 def evidence_share(evidence: float, needed: float) -> str:
-    """Return how much of the evidence needed there is, in per cent."""
+    """Return the evidence as a percentage of the evidence needed."""
     return f"{max(min(evidence / needed, 1.0), 0.0):.0%} of the evidence needed"
