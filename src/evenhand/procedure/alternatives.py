@@ -45,7 +45,7 @@ def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, i
 
 @kernel
 def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
-    """Return the rival with the smallest likelihood ratio.
+    """Return the smallest likelihood ratio of the rivals, and its rival.
 
     Only rivals whose lower bound allows it are solved (see `likelihood_bounds`).
     """

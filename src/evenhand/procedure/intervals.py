@@ -97,14 +97,14 @@ def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:
 
 @kernel
 def judge_every_policy(spec: Spec, state: State, work: Work, verdict: Ints) -> None:
-    """Return `policy_verdict` of all policies, (K,)."""
+    """Write `policy_verdict` of all policies to `verdict`, (K,)."""
     for k in range(spec.phi.shape[1]):
         verdict[k] = policy_verdict(spec, state, work, k)
 
 
 @kernel
 def judge_every_cell(spec: Spec, state: State, verdict: Ints) -> None:
-    """Return `cell_verdict` of all cells, (L, K)."""
+    """Write `cell_verdict` of all cells to `verdict`, (L, K)."""
     for g in range(spec.phi.shape[0]):
         for k in range(spec.phi.shape[1]):
             verdict[g, k] = cell_verdict(spec, state, g, k)
@@ -112,7 +112,7 @@ def judge_every_cell(spec: Spec, state: State, verdict: Ints) -> None:
 
 @kernel
 def every_interval(spec: Spec, state: State, low: Array, high: Array) -> None:
-    """Return `cell_interval` of all cells, each (L, K)."""
+    """Write `cell_interval` of all cells to `low` and `high`, (L, K)."""
     for g in range(spec.phi.shape[0]):
         for k in range(spec.phi.shape[1]):
             low[g, k], high[g, k] = cell_interval(spec, state, g, k)

@@ -29,7 +29,7 @@ OWNER, KEPT, LOST = range(3)
 LEAST_KEPT = 1e-100  # below this, floors would lose digits: all alternatives are solved again
 # solvers are exact to about 1e-9: a floor is used up to this tolerance, so that a stored bound and a solved
 # ratio never disagree on which alternative is weakest
-TRUST, CRUMB = 1.0 - 1e-6, 1e-9
+TRUST, MARGIN = 1.0 - 1e-6, 1e-9
 ASTRAY = 1e-7  # how far outside the domain, relative to the means, rounding may put x
 
 
@@ -78,4 +78,4 @@ def remember(work: Work, k: int) -> None:
 def at_least(work: Work, k: int) -> float:
     """Return the current lower bound on the likelihood ratio of alternative k."""
     sunk = work.sunk[KEPT] * (work.floor[k] - work.sunk[LOST])
-    return sunk * TRUST - CRUMB
+    return sunk * TRUST - MARGIN

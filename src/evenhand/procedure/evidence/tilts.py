@@ -1,4 +1,4 @@
-"""Tilt evidence for Bernoulli, bounded and Poisson outcomes, and single exponential cells.
+"""Tilt evidence for Bernoulli, binomial, bounded, Poisson and single exponential cells.
 
 `tilt_mixture` declares the martingale M. Its log is convex in the null lam, so its least over a half-space
 {a.lam >= c} is a convex programme (`tilt_minimum`), solved by Newton's method (`newton_step`) and, where that

@@ -1,7 +1,7 @@
 """`oracle`: D-tracking of given weights, usually the optimal ones at the truth.
 
-A benchmark for simulations only: it needs the true means for its weights, but does not use them otherwise. It does not
-adapt to the outcomes, so adaptive rules do better at moderate risks.
+A benchmark for simulations only: its weights need the true means. It does not adapt to the outcomes, so
+adaptive rules do better at moderate risks.
 """
 
 from __future__ import annotations

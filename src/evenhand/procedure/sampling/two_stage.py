@@ -53,7 +53,7 @@ def choose(
         _, piece = weakest_by_likelihood(spec, work, leader)
     first = _unsettled(spec, state, work, leader) if spec.region.kind != PENALTY else NONE
     if first != NONE:
-        leader, piece = _own_piece(spec, work, first)
+        leader, piece = _own_alternative(spec, work, first)
     i, k = open_up(spec, work, leader, piece)
     k, g = from_masses(spec, work, i, k, group, u)
     if k == NONE and first != NONE:
@@ -89,7 +89,7 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
 
 
 @kernel
-def _own_piece(spec: Spec, work: Work, k: int) -> tuple[int, int]:
+def _own_alternative(spec: Spec, work: Work, k: int) -> tuple[int, int]:
     """Return the leader and code, as for `open_up`, of "policy k crosses its requirement"."""
     if work.margin[k] < 0.0:
         return NONE, k

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 TIED = 1e-9
 
 # a cell without weight has no cost, so its mean is not determined; this small weight determines it
-CRUMB = 1e-9
+LEAST_WEIGHT = 1e-9
 
 
 @kernel
@@ -38,7 +38,7 @@ def effective(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
     groups, policies = spec.phi.shape
     for g in range(groups):
         for k in range(policies):
-            v[g, k] = max(w[g, k], CRUMB) / dispersion(spec, state, work.pooled[0], g, k)
+            v[g, k] = max(w[g, k], LEAST_WEIGHT) / dispersion(spec, state, work.pooled[0], g, k)
 
 
 @kernel
