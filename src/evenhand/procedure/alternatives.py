@@ -27,7 +27,7 @@ MANY = 256
 
 @kernel
 def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
-    """eq:stopping_statistics: return the smallest generalised likelihood ratio and its alternative."""
+    """eq:stopping_statistics: return the smallest likelihood ratio and its alternative."""
     policies = spec.phi.shape[1]
     if leader == NONE or spec.region.kind not in (BOX, PENALTY):
         solve_rivals(spec, work, leader)
@@ -258,7 +258,7 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
 
 @kernel
 def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
-    """Solve one alternative; write the evidence of its cells, v d(mean, lam), to lam_i and lam_k.
+    """Solve one alternative; write v d(mean, lam), its cells' evidence, to lam_i and lam_k.
 
     Returns the two policies (the second is NONE where the alternative concerns one policy only; its masses
     are then in lam_k).

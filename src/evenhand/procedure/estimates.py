@@ -23,7 +23,7 @@ LEAST_VARIANCE = 1e-12
 
 @kernel
 def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
-    """def:goal at eq:est_performance: update the estimates of touched policies, return the leader or NONE.
+    """def:goal at eq:est_performance: update estimates, return the leader or NONE.
 
     `pending_counts`: pending samples count in the weights v (as needed for the allocation, not
     for the evidence).

@@ -217,7 +217,7 @@ def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
 
 @kernel
 def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_out: bool) -> None:
-    """Record an outcome x (unit scale) of cell (k, g). eq:est_performance is s / n from here on."""
+    """Record an outcome x (unit scale) of cell (k, g); eq:est_performance is s / n."""
     if spec.unknown_variance or spec.code == EXPONENTIAL:
         _open(state, k, g, x)
     if state.n[g, k] == 0.0:

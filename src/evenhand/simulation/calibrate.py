@@ -82,7 +82,7 @@ class Calibration(Result):
 
     @property
     def worst(self) -> Scenario:
-        """Return the scenario that errs most often; of equals, the one that needs the highest threshold."""
+        """Return the scenario that errs most often; on ties, the one with the highest threshold."""
         return max(self.scenarios, key=lambda scenario: (scenario.error.rate, scenario.needs))
 
     def to_dict(self) -> dict[str, Any]:

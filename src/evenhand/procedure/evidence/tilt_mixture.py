@@ -79,7 +79,7 @@ def measure(cells: Cells, lam: Array, model: Model, work: Array) -> float:
 def _mix_cell(
     cells: Cells, j: int, lam: float, slopes: Array, curves: Array, logs: Array, sums: Array
 ) -> None:
-    """Multiply one cell's sum into exp(logs), by size; write the slope and curvature of its log."""
+    """Multiply one cell's sum into exp(logs), by size; write its log's slope and curvature."""
     side, family = (1 if cells.a[j] < 0.0 else 0), (0 if cells.code == BERNOULLI else 1)
     n, s = cells.n[j], (cells.s[j] if side == 1 else -cells.s[j])
     for g in range(GRID):

@@ -31,7 +31,7 @@ REVIVED = 0.01
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """Return the next cell: eq:external_opt solved at the current estimates, from the last weights."""
+    """Return the next cell: eq:external_opt solved at the estimates, from the last weights."""
     begin(spec, state)
     v, c, values = work.spare[0], work.spare[1], work.spare[2][0]
     rounds, leader = 0, NONE

@@ -1,4 +1,4 @@
-"""`frank-wolfe`: move the weights towards the cells that most raise the cheapest alternatives.
+"""`frank-wolfe`: move the weights towards cells that raise the cheapest alternatives.
 
 After Wang, Tzeng and Proutiere (2021). The step solves a small matrix game against the alternatives within
 r_t of the cheapest, which prevents zigzagging between them; the cell furthest behind the weights is sampled.

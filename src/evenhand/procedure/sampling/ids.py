@@ -1,4 +1,4 @@
-"""`ids`: information-directed selection against the leader by the estimates, with forced exploration."""
+"""`ids`: information-directed selection by the estimates, with forced exploration."""
 
 from __future__ import annotations
 

@@ -43,9 +43,10 @@ def effective(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
 
 @kernel
 def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> int:
-    """alg:internal: write the cost of every alternative at weights v to values (K,); return the cheapest.
+    """alg:internal: write the costs of alternatives at weights v; return the cheapest.
 
-    Of alternatives that cost more than the cheapest plus `slack` only a lower bound is computed.
+    The costs go to values (K,). Of alternatives that cost more than the cheapest plus `slack` only a lower
+    bound is computed.
     """
     policies = spec.phi.shape[1]
     r, mean = spec.region, work.mean
@@ -91,7 +92,7 @@ def _cheapest(values: Array) -> int:
 
 @kernel
 def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Array, c: Array) -> None:
-    """lemma:subgradient: write c = d(mean, lam) per sample at the nearest means lam of one alternative.
+    """lemma:subgradient: write c = d(mean, lam) at the nearest lam of one alternative.
 
     A supergradient of its cost at w; 0 in the cells that are not part of it.
     """
@@ -134,7 +135,10 @@ def _fill(spec: Spec, state: State, work: Work, k: int, lam: Array, c: Array) ->
 
 @kernel
 def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
-    """lemma:optimization_convergence: w <- P(w + alpha c), P the projection onto the weights of the mode."""
+    """lemma:optimization_convergence: w <- P(w + alpha c), P a projection.
+
+    P projects onto the weights of the mode.
+    """
     groups, policies = w.shape
     if spec.mode == ACTIVE or spec.mode == PROPORTIONAL:
         for g in range(groups):
