@@ -1,4 +1,4 @@
-"""Generated functions as CUDA C++: one function of plain Python over numbers and buffers at a time."""
+"""Print generated functions (plain Python over numbers and buffers) as CUDA C++."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from evenhand.errors import CompilationFailed
 
 TYPES = {FLOAT: "real", INT: "whole", BOOL: "bool", WORD: "word"}
 STORED = TYPES | {BOOL: "unsigned char"}
-MEMORY = "m"  # the parameter that points to a thread's own buffers
+MEMORY = "m"  # the parameter with the address of a thread's own buffers
 _CASTS = {"int": "whole", "np.int64": "whole", "float": "real", "bool": "bool", "np.uint64": "word"}
 _LARGEST_INT = 2**31
 
 
 def tuple_name(kinds: list[str]) -> str:
-    """The name of the type of several results."""
+    """Return the type name for several results."""
     return "results_" + "".join(kind[0] for kind in kinds)
 
 
 def tuple_type(kinds: list[str]) -> str:
-    """The type of several results."""
+    """Return the type definition for several results."""
     members = " ".join(f"{TYPES[kind]} r{place};" for place, kind in enumerate(kinds))
     return f"struct {tuple_name(kinds)} {{ {members} }};"
 
@@ -48,7 +48,7 @@ class Printer:
         self._temporaries = 0
 
     def printed(self, qualifier: str) -> str:
-        """The function's source."""
+        """Return the function's source."""
         lines = [f"{qualifier} {self.signature()} {{"]
         kinds = self._kinds
         for name, kind in sorted(kinds.variables.items()):
@@ -60,7 +60,7 @@ class Printer:
         return "\n".join([*lines, "}", ""])
 
     def signature(self) -> str:
-        """Result, name and parameters."""
+        """Return result type, name and parameters."""
         results = self.function.results
         result = "void" if not results else TYPES[results[0]] if len(results) == 1 else tuple_name(results)
         numbers = [f"{TYPES[kind]} {self._named(name)}" for name, kind in self._kinds.parameters.items()]
@@ -102,7 +102,7 @@ class Printer:
         return lines
 
     def _for(self, node: ast.For, indent: str) -> list[str]:
-        """A loop over a range, whose bounds are evaluated once."""
+        """Print a loop over a range, whose bounds are evaluated once."""
         assert isinstance(node.target, ast.Name)
         assert isinstance(node.iter, ast.Call)
         bounds = node.iter.args
@@ -153,7 +153,7 @@ class Printer:
         return [f"{self._text(target)} = {self._as(node.value, self._kinds.of(target))};"]
 
     def _augment(self, node: ast.AugAssign) -> str:
-        """An element, changed; it is read before the right-hand side is evaluated."""
+        """Print an augmented assignment; the element is read before the right-hand side."""
         assert isinstance(node.target, ast.Subscript)
         load = ast.Subscript(node.target.value, node.target.slice, ast.Load())
         value = ast.BinOp(load, node.op, node.value)
@@ -164,7 +164,7 @@ class Printer:
         return _PRINT[type(node)](self, node)
 
     def _as(self, node: ast.expr, kind: str) -> str:
-        """An expression converted to a kind."""
+        """Return an expression converted to a kind."""
         text = self._text(node)
         return text if self._kinds.of(node) == kind else f"({TYPES[kind]})({text})"
 
@@ -181,7 +181,7 @@ class Printer:
         return self._named(node.id)
 
     def _named(self, name: str) -> str:
-        return f"v_{name}"  # whatever it is called, it is no word of C++
+        return f"v_{name}"  # the prefix avoids the keywords of C++
 
     def _attribute(self, node: ast.Attribute) -> str:
         return {"inf": "INFINITE", "nan": "UNDEFINED"}[node.attr]
@@ -211,7 +211,7 @@ class Printer:
         return f"({left} {BINARY[type(node.op)][0]} {right})"
 
     def _power(self, node: ast.BinOp, kind: str) -> str:
-        """A power: by squaring for a constant exponent, as the CPU's compiler does it."""
+        """Print a power: by squaring for a constant exponent, as the CPU's compiler does."""
         if isinstance(node.right, ast.Constant) and isinstance(node.right.value, int):
             return f"power_{node.right.value}<{TYPES[kind]}>({self._as(node.left, kind)})"
         if kind != FLOAT:
@@ -260,10 +260,10 @@ class Printer:
         return f"{called.name}({', '.join(memory + numbers)})"
 
     def _check_order(self, node: ast.expr) -> None:
-        """Refuse an expression whose value depends on the order in which its operands are evaluated.
+        """Refuse an expression whose value depends on the evaluation order of its operands.
 
-        C++ leaves the order of operands and of arguments open; that of a choice, of a list of results and of
-        parts joined by and or or is from left to right.
+        C++ does not specify the order of operands and arguments; conditional expressions, lists of results,
+        and operands of `and` and `or` are evaluated from left to right.
         """
         for part in ast.walk(node):
             if not isinstance(part, (ast.BinOp, ast.Compare, ast.Call)):
@@ -277,7 +277,7 @@ class Printer:
                 )
 
     def _reads(self, node: ast.AST) -> bool:
-        """Does this load from a buffer, or call a function that may?"""
+        """Return whether this loads from a buffer, or calls a function that may."""
         return isinstance(node, ast.Subscript) or self._is_ours(node)
 
     def _is_ours(self, node: ast.AST) -> bool:
@@ -288,7 +288,7 @@ class Printer:
 
 
 def uses_memory(function: Function, own: set[str]) -> bool:
-    """Does a function use buffers that belong to a thread?"""
+    """Return whether a function uses buffers that belong to a thread."""
     return any(kind.startswith("*") and name in own for name, kind in function.parameters)
 
 

@@ -1,7 +1,7 @@
-"""Kinds of the numbers in generated functions: of expressions, and of local variables.
+"""Inference of the kinds of numbers in generated functions.
 
-Generated source is plain Python whose kinds follow from those of its parameters and of what it calls. A
-variable that is given numbers of different kinds holds the kind that all of them can be converted to.
+Generated source is plain Python whose kinds follow from those of its parameters and of the functions it
+calls. A variable with numbers of different kinds has the kind to which all of them can be converted.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from evenhand.errors import CompilationFailed
 
 TESTS = ("math.isinf", "math.isnan", "math.isfinite")
 _CASTS = {"int": INT, "np.int64": INT, "float": FLOAT, "bool": BOOL, "np.uint64": WORD, "bits_of": WORD}
-_UNKNOWN = ""  # a variable that nothing was assigned to yet
+_UNKNOWN = ""  # a variable without an assignment so far
 
 
 class Kinds:
-    """Kinds of the expressions of one function; `functions` are all functions of the program by name."""
+    """The kinds of one function's expressions; `functions` are the program's, by name."""
 
     def __init__(self, function: Function, body: list[ast.stmt], functions: Mapping[str, Function]) -> None:
         self._functions = functions
@@ -32,7 +32,7 @@ class Kinds:
             pass
 
     def of(self, node: ast.expr) -> str:
-        """The kind of an expression."""
+        """Return the kind of an expression."""
         if isinstance(node, ast.Constant):
             return {bool: BOOL, int: INT}.get(type(node.value), FLOAT)
         if isinstance(node, ast.Name):
@@ -81,7 +81,7 @@ class Kinds:
         return INT if name == "math.floor" else _CASTS.get(name, FLOAT)
 
     def _widened(self, body: list[ast.stmt]) -> bool:
-        """Read the kinds of variables off their assignments; did any change?"""
+        """Update the kinds of variables from their assignments; return whether any changed."""
         before = dict(self.variables)
         for name, kind in self._assigned(body):
             old = self.variables.get(name, _UNKNOWN)

@@ -1,6 +1,6 @@
-"""What generated CUDA source begins with: names of types, and arithmetic as the CPU's compiler does it.
+"""The start of generated CUDA source: type names, and arithmetic as on the CPU.
 
-The source is CUDA C++. Compiled as C++ for the CPU it computes the same, one thread after the other.
+The source is CUDA C++. Compiled as C++ for the CPU it gives the same results, one thread at a time.
 """
 
 PRELUDE = r"""

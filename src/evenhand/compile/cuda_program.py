@@ -1,4 +1,4 @@
-"""A program as CUDA C++: its tables, its memory for one thread, and its functions."""
+"""A program as CUDA C++: tables, memory of one thread, and functions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from evenhand.compile.registry import Kernel
 from evenhand.compile.residual import Function
 from evenhand.compile.values import FLOAT, WORD, Dynamic, scalars
 
-APART_FROM = 8  # lines of a function with all that is copied into it, from which it is called and not copied
-COMPILED_IN = 4096  # numbers of a table that still stand in the source
+APART_FROM = 8  # lines of a function with its inlined callees, from which it is called and not inlined
+COMPILED_IN = 4096  # largest table, in numbers, that is written into the source
 _POWER = re.compile(r"\bpower_(\d+)<")
 
 Tables = Mapping[str, NDArray[Any]]
@@ -32,7 +32,7 @@ Tables = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Root:
-    """A function that is called from outside: its name, the paths of the numbers it is given, its results."""
+    """A function called from outside: its name, the paths of its numbers, its results."""
 
     name: str
     passed: list[str]
@@ -42,7 +42,7 @@ class Root:
 def specialised(
     kernels: Sequence[Kernel], types: Mapping[str, Type], layout: Layout
 ) -> tuple[Program, list[Root]]:
-    """One program for several kernels that take the same arguments."""
+    """Return one program for several kernels with the same arguments."""
     program = Program(dict(layout.target.strides), layout.target.read_only, layout.uniform)
     roots = []
     for kernel in kernels:
@@ -62,23 +62,23 @@ def specialised(
 
 @dataclass(frozen=True)
 class Source:
-    """Generated source, and what it must be given."""
+    """Generated source, and its memory and tables."""
 
     text: str
-    memory: dict[str, int]  # buffers that each thread has for itself, with their lengths
-    filled: Tables  # buffers that all threads read, to be filled before the first launch
+    memory: dict[str, int]  # buffers of each thread, with their lengths
+    filled: Tables  # buffers that all threads read, filled before the first launch
 
     @property
     def bytes_per_thread(self) -> int:
-        """How much memory a thread has for itself."""
+        """Return the bytes of memory per thread."""
         return sum(DTYPES[buffer_kind(name)]().itemsize * size for name, size in self.memory.items())
 
 
 def printed(program: Program, sizes: Mapping[str, int], tables: Tables) -> Source:
-    """The source of a program.
+    """Return the source of a program.
 
-    `tables` are buffers that all threads read, with what they hold; of the others, `sizes` tells how many
-    numbers a thread has.
+    `tables` are the contents of buffers that all threads read; `sizes` are the lengths of the others, per
+    thread.
     """
     functions = {function.name: function for function in program.functions}
     used = {name for function in program.functions for name, kind in function.parameters if kind[0] == "*"}
@@ -129,7 +129,7 @@ def _number(value: Any, kind: str) -> str:
 
 
 def _power(exponent: int) -> str:
-    """A power with a constant exponent, in the order of multiplications of the CPU's compiler."""
+    """Print a power with a constant exponent, multiplying in the order of the CPU's compiler."""
     lines = [f"template <class T> FUNCTION T power_{exponent}(T a) {{", "    T result = 1;"]
     left = exponent
     while left:
@@ -140,7 +140,7 @@ def _power(exponent: int) -> str:
 
 
 def _writing(functions: Sequence[Function]) -> set[str]:
-    """The functions that write to buffers, or call one that does; callees come first."""
+    """Return the functions that write to buffers, or call one that does; callees come first."""
     found: set[str] = set()
     for function in functions:
         stores = any(
@@ -153,7 +153,7 @@ def _writing(functions: Sequence[Function]) -> set[str]:
 
 
 def _apart(functions: Sequence[Function]) -> set[str]:
-    """The functions that are called and not copied: those of some length with several places of use."""
+    """Return the functions that are not inlined: those of some length with several callers."""
     sites: Counter[str] = Counter()
     for function in functions:
         for node in ast.walk(ast.parse(function.source)):

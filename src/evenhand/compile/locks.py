@@ -1,4 +1,4 @@
-"""A lock among processes, by a file; on every platform."""
+"""A lock between processes, by a file; on every platform."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from evenhand.file_lock import try_lock
 
-POLL = 0.05  # seconds between looks at a lock that another process holds
+POLL = 0.05  # seconds between attempts to take a lock that another process holds
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this name; where no lock can be had, go on without.
+    """Hold the lock of this name; continue without it where locks are not supported.
 
-    A lock ends with its process, however that ends. Without one, two processes may do the same work at once.
+    A lock ends with its process in every case. Without one, two processes may do the same work at once.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def locked(path: Path) -> Iterator[None]:
             time.sleep(POLL)
         yield
     finally:
-        os.close(file)  # which gives the lock back
+        os.close(file)  # which releases the lock
 
 
 def _taken(file: int) -> bool:

@@ -1,6 +1,6 @@
-"""Procedure: which sampling rule, which stopping rule, at which risk; and its compiled form, `Spec`.
+"""`Procedure` (sampling rule, stopping rule, risk) and its compiled form, `Spec`.
 
-`Procedure` is for people and files; `Spec` is what the kernels take. Rules are closed sets, with a code each.
+`Procedure` is the public and serialised form; kernels take a `Spec`. Each rule has an integer code.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
 CERTIFIED, STYLISED, KAUFMANN_KOOLEN, BUDGET, CALIBRATED = range(len(STOPPING))
 
 
-# how evidence is bounded: since the second version at any counts, with bets on every mean (`stopping.tilt`)
+# version of the evidence bounds: since the second they hold at any counts, with a mixture (`tilts`)
 FIRST_EVIDENCE, EVIDENCE_VERSION = 1, 2
 
-MOST = 10**15  # samples, and anything else that is counted
+MOST = 10**15  # upper limit for samples and other counts
 UNPROVEN = (
     "stopping 'kaufmann-koolen' is proved for a variance that is known, and gaussian-unknown has none; "
     "take stopping = 'certified', or the family gaussian with its sd."
 )
-LEAST_RISK = 1e-300  # below, 1 / delta is no number
+LEAST_RISK = 1e-300  # below, 1 / delta overflows
 
 
 @dataclass(frozen=True)
@@ -186,10 +186,10 @@ class Procedure:
     initial: int = 2
     batch: int = 1
     max_samples: int = 1_000_000
-    leader: float = 0.5  # with this chance the leader is drawn from the posterior (ts-ids, top-two)
+    leader: float = 0.5  # probability that the leader is drawn from the posterior (ts-ids, top-two)
     tracking: str = "d"  # "c" or "d": how exact-tracking follows the weights
-    indifference: float = 0.0  # within this of the best is good enough
-    tolerance: Any = 0.0  # so far outside its own floors and caps an answer may be; or one per group
+    indifference: float = 0.0  # a policy within this of the best is good enough
+    tolerance: Any = 0.0  # how far outside its own floors and caps an answer may be; or one per group
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampling, TrackAndStop):
@@ -213,7 +213,7 @@ class Procedure:
 
     @property
     def proves(self) -> bool:
-        """Is what it says of a floor or a policy proved? Beside a budget they are judged as if certified."""
+        """Return whether statements on floors and policies are proved; true for a budget."""
         return self.stopping_name in ("certified", "kaufmann-koolen", "budget")
 
     @property
@@ -224,7 +224,7 @@ class Procedure:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Procedure:
-        """The [procedure] table of a study file."""
+        """Return the procedure of the [procedure] table of a study file."""
         known = (
             "sampling",
             "stopping",
@@ -259,7 +259,7 @@ class Procedure:
             raise BadInput(f"[procedure] cannot be read: {problem}.") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The [procedure] table again; `from_dict` of it is equal to this."""
+        """Return the [procedure] table; `from_dict` of it is equal to this."""
         table: dict[str, Any] = {"sampling": self.sampling_name, "stopping": self.stopping}
         if isinstance(self.sampling, TrackAndStop):
             table |= {
@@ -273,7 +273,7 @@ class Procedure:
             table["stopping"] = {"calibrated": self.stopping.threshold}
         for key in ("delta", "initial", "batch", "max_samples", "leader", "tracking"):
             table[key] = getattr(self, key)
-        # what was added to the format later is written only where it says something: older hashes stay
+        # later additions to the format are written only if not the default: older hashes stay valid
         if self.indifference:
             table["indifference"] = self.indifference
         if self.tolerance:
@@ -282,7 +282,7 @@ class Procedure:
 
 
 class Spec(NamedTuple):
-    """Problem and procedure as the kernels see them. Arrays are (L, K), in unit scale."""
+    """Problem and procedure as kernels take them; arrays are (L, K), in unit scale."""
 
     code: Static[int]
     shares: PerGroup  # (L,)
@@ -297,36 +297,38 @@ class Spec(NamedTuple):
     initial: int
     batch: int
     cap: int  # samples after which a run ends without a decision; the budget where the rule is a budget
-    level: float  # the calibrated threshold, or the budget in full, which the cap may fall short of
-    leader: float  # chance that the leader is drawn from the posterior
+    level: float  # the calibrated threshold, or the full budget, which may exceed the cap
+    leader: float  # probability that the leader is drawn from the posterior
     step: float
     steps: int
     diminishing: Static[bool]
     c_tracking: Static[bool]
-    weights: PerCell  # (L, K) allocation to follow (oracle), else zeros
-    evidence: Static[int]  # version of the bounds: FIRST_EVIDENCE where an experiment was begun with those
+    weights: PerCell  # (L, K) allocation to track (oracle), else zeros
+    evidence: Static[int]  # version of the bounds; FIRST_EVIDENCE for experiments created with it
     indifference: float  # by how much a rival must be ahead to count, in unit scale
 
 
 def is_unproven(problem: Problem, procedure: Procedure) -> bool:
-    """Is the rule's proof void for this family? kaufmann-koolen's is for a variance that is known.
+    """Return whether the rule lacks a proof: kaufmann-koolen with an unknown variance.
 
-    With an estimated one the likelihood ratio passes its threshold too often: in 2% of runs for 0.1% asked.
+    With an estimated variance the likelihood ratio passes its threshold too often: in 2% of runs at delta =
+    0.1%.
     """
     return procedure.stopping_name == "kaufmann-koolen" and isinstance(problem.family, GaussianUnknown)
 
 
 def proves(problem: Problem, procedure: Procedure) -> bool:
-    """Is what the procedure says of a floor or a policy of this problem proved?"""
+    """Return whether statements on floors and policies of this problem are proved."""
     return procedure.proves and not is_unproven(problem, procedure)
 
 
 def compile_spec(
     problem: Problem, procedure: Procedure, weights: ArrayLike | None = None, *, recorded: bool = False
 ) -> Spec:
-    """Problem and procedure as the kernels see them; `weights` (K x L) is what the oracle rule follows.
+    """Compile problem and procedure for the kernels; `weights` (K x L) are for the oracle rule.
 
-    `recorded`: of an experiment that was begun with them, so that its log can be read whatever they prove.
+    `recorded`: the specification of an existing experiment, whose log must stay readable even where the rule
+    has no proof.
     """
     _refuse_what_can_only_be_planned(problem, procedure)
     if is_unproven(problem, procedure) and not recorded:
@@ -372,9 +374,9 @@ def compile_spec(
 
 
 def _refuse_what_can_only_be_planned(problem: Problem, procedure: Procedure) -> None:
-    """Refuse the parts of the wider question that no procedure answers so far; plans know them all.
+    """Refuse the parts of a problem that plans support and procedures do not.
 
-    Whoever teaches the procedures one of these removes its line here; with the last the function goes.
+    Remove a line here when the procedures support it.
     """
     only_planned = {
         "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
@@ -400,7 +402,7 @@ def _stopping(table: Mapping[str, Any]) -> Budget | Calibrated:
 
 
 def _as_python_numbers(value: object, *names: str) -> None:
-    """Turn NumPy's scalars into Python's, so that the repr can be evaluated."""
+    """Convert NumPy scalars to Python's, so that the repr can be evaluated."""
     for name in names:
         found = getattr(value, name)
         if isinstance(found, np.generic):
@@ -408,7 +410,7 @@ def _as_python_numbers(value: object, *names: str) -> None:
 
 
 def check_risk(delta: object) -> None:
-    """A chance of error that somebody may ask for."""
+    """Check that delta is a valid risk."""
     if not _finite(delta) or not LEAST_RISK <= delta < 0.5:  # type: ignore[operator]
         raise BadInput(
             f"delta must lie strictly between 0 and 0.5, at {LEAST_RISK:g} or above; it is {shown(delta)}."
@@ -425,7 +427,7 @@ def _known(name: object, names: tuple[str, ...], what: str) -> None:
 def _finite(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return abs(value) <= sys.float_info.max  # a whole number may have any size
+    return abs(value) <= sys.float_info.max  # an int may have any size
 
 
 def _positive(value: object, what: str) -> None:
@@ -439,7 +441,7 @@ def _whole(value: object, what: str, least: int) -> None:
 
 
 def check_start(spec: Spec) -> None:
-    """Refuse what would end before every cell has been sampled: each must have an outcome to reason from."""
+    """Refuse a cap that ends a run before every cell has its initial samples."""
     if spec.mode != ACTIVE and not np.all(spec.arrivals > 0):
         raise BadInput(NEVER_ARRIVES)
     least = spec.initial * spec.phi.size if spec.mode == ACTIVE else spec.phi.size

@@ -1,8 +1,8 @@
-"""Calibration: the smallest threshold at which the worst of a set of scenarios errs at most delta.
+"""Calibration: the smallest threshold with an error of at most delta in all scenarios.
 
-Each replication runs on to the horizon without ever stopping, and keeps the largest evidence (beyond the
-rule's allowance for looking often) at which a new peak belonged to a wrong answer. A run with any threshold
-above it does not stop wrongly. So P(that peak >= b) bounds the error with threshold b, and falls in b.
+Each replication runs to the horizon without stopping, and records the largest evidence (minus the rule's term
+for repeated checks) at which a new peak belonged to a wrong answer. A run with any threshold above it does
+not stop wrongly. So P(that peak >= b) bounds the error with threshold b, and falls in b.
 
 The threshold is an order statistic of the peaks whose rank is fixed before any run: the largest m with an
 exact upper confidence bound of m out of R at most delta. So the error is at most delta, in all scenarios
@@ -33,13 +33,13 @@ Array = NDArray[np.float64]
 HORIZON = 10_000
 OUT_OF_REACH = (
     2.0**20
-)  # a threshold that no run meets; a power of two, so that subtracting it loses next to nothing
-STEPS_PER_NAT = 10_000  # thresholds are rounded up to this fineness
+)  # a threshold that no run reaches; a power of two, so that subtracting it loses almost no digits
+STEPS_PER_NAT = 10_000  # thresholds are rounded up to this resolution
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One scenario under the threshold found: a bound on its error, and the threshold it needs by itself."""
+    """A bound on the error of one scenario, and the threshold that it needs by itself."""
 
     name: str
     error: Rate
@@ -82,7 +82,7 @@ class Calibration(Result):
 
     @property
     def worst(self) -> Scenario:
-        """Return the scenario that errs most often; of equals, the one that needs the highest threshold."""
+        """Return the scenario that errs most often; on ties, the one with the highest threshold."""
         return max(self.scenarios, key=lambda scenario: (scenario.error.rate, scenario.needs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,7 +185,10 @@ def _endless(study: Study, truth: Truth, horizon: int) -> Study:
 
 
 def _allowed(replications: int, delta: float, scenarios: int) -> int:
-    """The most errors in so many runs that still prove an error of at most delta, for all scenarios."""
+    """Return the most errors in so many runs that still prove an error of at most delta.
+
+    For all scenarios together.
+    """
     chance = (1.0 - CONFIDENCE) / scenarios
     if _upper_bound(0, replications, chance) > delta:
         least = math.ceil(math.log(chance) / math.log1p(-delta))
@@ -201,7 +204,7 @@ def _allowed(replications: int, delta: float, scenarios: int) -> int:
 
 
 def _upper_bound(errors: int, replications: int, chance: float) -> float:
-    """The exact one-sided bound: the true rate lies above it with at most this chance."""
+    """Return the exact one-sided bound: the true rate exceeds it with at most this probability."""
     from scipy.special import betaincinv
 
     return (
@@ -210,7 +213,7 @@ def _upper_bound(errors: int, replications: int, chance: float) -> float:
 
 
 def _rounded_up(peak: float) -> float:
-    """The next threshold above a peak, and a positive one where no run was ever wrong."""
+    """Return the next threshold above a peak; positive also where no run was wrong."""
     if peak <= 0.0:
         return 1.0 / STEPS_PER_NAT
     return (math.floor(peak * STEPS_PER_NAT) + 1) / STEPS_PER_NAT

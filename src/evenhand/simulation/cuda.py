@@ -1,7 +1,7 @@
-"""Replications on an NVIDIA graphics processor: one thread each, compiled and launched through CuPy.
+"""Replications on an NVIDIA GPU: one thread each, compiled and launched through CuPy.
 
 Samples, decisions and answers are those of the CPU for the same seed. Functions of the mathematical library
-may differ in the last digit, and so may the evidence that is written down.
+may differ in the last digit, and so may the recorded evidence.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from evenhand.simulation.cuda_source import Simulation, simulation_of
 from evenhand.simulation.outcome_laws import drawn_means
 from evenhand.simulation.shards import Job, Shard
 
-BLOCK = 256  # threads in a block: of eleven shapes tried on an H200 the fastest with four blocks
-BLOCKS = 4  # blocks on a multiprocessor at once
-MOST_MEMORY = 511 * 1024  # bytes that a thread can have for itself
-# arithmetic as on the CPU: no multiplication is joined with an addition
+BLOCK = 256  # threads in a block: the fastest of eleven configurations on an H200, with four blocks
+BLOCKS = 4  # blocks per multiprocessor
+MOST_MEMORY = 511 * 1024  # bytes of local memory that a thread can have
+# the same arithmetic as on the CPU: no fused multiply-add
 OPTIONS = ("--std=c++17", "--fmad=false", f"-DBLOCK={BLOCK}", f"-DBLOCKS={BLOCKS}")
 INSTEAD = "Use the device cpu."
 
 
 def check_device() -> None:
-    """Refuse to go on where there is no graphics processor that can be used."""
+    """Raise an error unless a GPU can be used."""
     _cupy()
 
 
 def run_on_gpu(shard: Shard) -> Rows:
-    """The rows of one shard."""
+    """Return the rows of one shard."""
     cupy = _cupy()
     job = shard.job
     loaded = _loaded(job)
@@ -53,7 +53,7 @@ def run_on_gpu(shard: Shard) -> Rows:
 
 
 def _launch(cupy: Any, loaded: Loaded, shard: Shard, rows: Rows) -> list[Any]:
-    """Run all replications of a shard; the rows, still on the device."""
+    """Run all replications of a shard; return the rows, still on the device."""
     job = shard.job
     out = [cupy.zeros(max(array.size, 1), _stored(array)) for array in rows]
     numbers = [np.int64(number) for number in (job.seed, shard.first, shard.count)]
@@ -65,7 +65,7 @@ def _launch(cupy: Any, loaded: Loaded, shard: Shard, rows: Rows) -> list[Any]:
 
 
 def _means(shard: Shard) -> NDArray[np.float64]:
-    """The means of each replication, where they are drawn."""
+    """Return the means of each replication, where they are drawn."""
     job = shard.job
     if job.draw is None:
         return np.zeros(1)
@@ -74,7 +74,7 @@ def _means(shard: Shard) -> NDArray[np.float64]:
 
 
 class Loaded(NamedTuple):
-    """A program on the device."""
+    """A compiled program on the device."""
 
     function: Any
     start: list[Any]
@@ -102,7 +102,7 @@ def _loaded(job: Job) -> Loaded:
 
 
 def _stored(array: NDArray[Any]) -> Any:
-    """Truth values take a byte each."""
+    """Return the array with bools stored as bytes."""
     return np.uint8 if array.dtype == np.bool_ else array.dtype
 
 
@@ -115,7 +115,7 @@ def _no_memory(simulation: Simulation) -> BadInput:
 
 
 def _cupy() -> Any:
-    """CuPy, with a graphics processor that it can use."""
+    """Return CuPy, or raise an error where it finds no GPU."""
     try:
         import cupy
     except ImportError:

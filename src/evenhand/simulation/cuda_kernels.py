@@ -1,4 +1,4 @@
-"""The three parts of a replication as one thread of a graphics processor runs them.
+"""The three parts of a replication as one GPU thread runs them.
 
 All three take the same arguments. Rows have one entry, and means are the table of this replication.
 """
@@ -17,7 +17,7 @@ def begin_alone(
     spec: Spec, source: Source, seed: int, replication: int, truth: int, body: Body,
     checkpoints: Checkpoints, rows: Rows, trace: Trace,
 ) -> int:  # fmt: skip
-    """Make everything ready for a replication; the answer that would be right."""
+    """Prepare a replication and return the right answer."""
     return engine.begin(spec, source, source.means[0], body)
 
 
@@ -26,7 +26,7 @@ def take_turn_alone(
     spec: Spec, source: Source, seed: int, replication: int, truth: int, body: Body,
     checkpoints: Checkpoints, rows: Rows, trace: Trace,
 ) -> bool:  # fmt: skip
-    """Go on by a batch of samples; is there more to do?"""
+    """Run a batch of samples; return whether the replication continues."""
     engine.take_turn(
         spec, source, source.means[0], seed, replication, truth, body, checkpoints, rows, 0, trace
     )
@@ -38,6 +38,6 @@ def finish_alone(
     spec: Spec, source: Source, seed: int, replication: int, truth: int, body: Body,
     checkpoints: Checkpoints, rows: Rows, trace: Trace,
 ) -> int:  # fmt: skip
-    """Write the row of a replication; 0."""
+    """Write the row of a replication; return 0."""
     engine.finish(body, truth, rows, 0)
     return 0

@@ -1,7 +1,7 @@
-"""The loop of one thread of a graphics processor, as CUDA source: replications until none is left.
+"""The loop of one GPU thread, as CUDA source: replications until none is left.
 
-A thread goes on with the next replication as soon as its last one is over, and does not wait for the others
-of its warp: the longest of 32 runs takes more than twice the mean.
+A thread starts the next replication as soon as its last one ends, and does not wait for the others of its
+warp: the longest of 32 runs takes more than twice the mean.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from evenhand.compile.cuda_program import Root
 from evenhand.compile.values import BOOL, FLOAT, INT
 from evenhand.simulation.buffers import Rows
 
-NAME = "simulate"  # of the function that is launched
+NAME = "simulate"  # name of the kernel function
 _KINDS = {"stopped": BOOL, "evidence": FLOAT, "near": FLOAT}
 
 
 class Place(NamedTuple):
-    """Where an array lies in a thread's memory: a buffer, the first element, and how many there are."""
+    """The place of an array in a thread's memory: buffer, first element and length."""
 
     buffer: str
     first: int
@@ -32,11 +32,11 @@ class Place(NamedTuple):
 def thread_loop(
     roots: Sequence[Root], start: Mapping[str, NDArray[Any]], places: Mapping[str, Place], drawn: bool
 ) -> str:
-    """The source of the loop.
+    """Return the source of the loop.
 
-    Parameters of the function that is launched: seed, number of the first replication, how many there are,
-    a counter that begins at 0, the means of each replication, what the thread's buffers hold at the start,
-    and the rows.
+    Parameters of the kernel function: seed, number of the first replication, number of replications, a
+    counter that starts at 0, the means of each replication, the initial contents of the thread's buffers, and
+    the rows.
     """
     begin, turn, finish = (f"{root.name}({', '.join(['m', *root.passed])})" for root in roots)
     beginnings = [f"const {STORED[buffer_kind(name)]} *start_{name}" for name in start]
@@ -76,7 +76,7 @@ def _written(name: str, place: Place) -> str:
 
 
 def _shares(place: Place) -> str:
-    """Add the shares of all replications of a thread; as whole numbers they are the same in any order."""
+    """Return source that adds the shares of all replications of a thread, as integers."""
     source = f"OWN({place.buffer}, {place.first} + i)"
     return f"    for (int i = 0; i < {place.size}; i++) add(out_shares + i, {source});"
 

@@ -1,4 +1,4 @@
-"""A job as CUDA source: the parts of a replication, specialised, and the loop of a thread around them."""
+"""The CUDA source of a job: the specialised parts of a replication and the thread loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evenhand.simulation.shards import Job
 
 KERNELS: tuple[Any, ...] = (begin_alone, take_turn_alone, finish_alone)
 SHARED, OWN = "S", "B"
-# what all threads share is compiled in; what a replication writes to belongs to a thread
+# arrays shared by all threads are compiled in; those that a replication writes belong to a thread
 PLACES = (
     ("spec", SHARED), ("source", SHARED), ("checkpoints", SHARED), ("body", OWN), ("body.blank", SHARED),
     ("rows", OWN), ("trace", OWN),
@@ -29,14 +29,14 @@ PLACES = (
 
 @dataclass(frozen=True)
 class Simulation:
-    """The source of a job, and what is copied to the memory of each thread before its first replication."""
+    """The source of a job, and the initial contents of each thread's memory."""
 
     source: Source
     start: dict[str, NDArray[Any]]
 
 
 def simulation_of(job: Job) -> Simulation:
-    """The CUDA source of a job; it does not depend on the seed, nor on means that are drawn."""
+    """Return the CUDA source of a job; it does not depend on the seed or on drawn means."""
     places = PLACES + ((("source.means", OWN),) if job.draw is not None else ())
     target = Target("cuda", places, frozenset((SHARED, OWN)), (), frozenset(SHARED), frozenset(SHARED))
     caller = Caller(KERNELS[0], target)
@@ -53,7 +53,7 @@ def simulation_of(job: Job) -> Simulation:
 
 
 def _arguments(job: Job) -> tuple[Any, ...]:
-    """What the parts of a replication are called with; seed, replication and right answer come later."""
+    """Return the arguments of a replication's parts, without seed, number and right answer."""
     rows = new_rows(1, len(job.checkpoints), job.spec.phi.shape)
     body = new_body(job.spec, job.source)
     checkpoints = np.array(job.checkpoints, dtype=np.int64)
@@ -61,7 +61,7 @@ def _arguments(job: Job) -> tuple[Any, ...]:
 
 
 def _contents(layout: Layout, values: list[Any]) -> dict[str, NDArray[Any]]:
-    """What the buffers hold at the start."""
+    """Return the initial contents of the buffers."""
     contents = {name: np.zeros(size, DTYPES[buffer_kind(name)]) for name, size in layout.sizes.items()}
     for leaf, place in layout.places.items():
         array = np.ravel(values[leaf])
@@ -70,7 +70,7 @@ def _contents(layout: Layout, values: list[Any]) -> dict[str, NDArray[Any]]:
 
 
 def _places(layout: Layout) -> dict[str, Place]:
-    """Where the arrays lie, by their paths."""
+    """Return the places of the arrays, by path."""
     return {
         layout.leaves[leaf].path: Place(layout.buffers[leaf], place, int(np.prod(layout.shapes[leaf])))
         for leaf, place in layout.places.items()

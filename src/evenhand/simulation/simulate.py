@@ -1,7 +1,6 @@
-"""Simulate a procedure on a truth, compare several on common random numbers, follow one run.
+"""`simulate`, `compare` and `follow`: run procedures on a given truth.
 
-Every result is a function of the arguments and the seed: threads, processes and clusters change only how
-long it takes.
+Every result is a function of the arguments and the seed; executors affect only the running time.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from evenhand.study import Study, Truth, study_of
 
 __all__ = ["Calibration", "Comparison", "calibrate", "compare", "follow", "simulate", "simulate_study"]
 
-WIDE = 1.959963984540054  # standard errors each side of an approximate 95% interval
+WIDE = 1.959963984540054  # standard errors on each side of an approximate 95% interval
 
 
 def simulate(
@@ -64,7 +63,7 @@ def simulate(
     progress : callable, optional
         Called as progress(done, replications) when runs finish.
     device : {"cpu", "cuda"}
-        Where the runs are computed; "cuda" is an NVIDIA graphics processor.
+        Where the runs are computed; "cuda" is an NVIDIA GPU.
 
     Returns
     -------
@@ -100,12 +99,12 @@ def simulate_study(
     drawn: Drawn | None = None,
     device: str = CPU,
 ) -> Runs:
-    """Run a study many times on an executor of your own."""
+    """Run a study many times on a given executor."""
     return run_job(prepare(study, seed, checkpoints, drawn, device), replications, executor, progress)
 
 
 def follow(study: Study, seed: int, replication: int, most: int | None = None) -> tuple[Rows, Trace]:
-    """Return one replication sample by sample, the same that `simulate` ran under this number."""
+    """Return one replication sample by sample, as `simulate` ran it under this number."""
     return trace_job(prepare(study, seed), replication, most)
 
 
@@ -231,7 +230,7 @@ def compare(
 
 
 def _check_numbers(replications: Any, seed: Any, checkpoints: Any, workers: Any, progress: Any) -> None:
-    """Refuse what is no number of runs, seed, checkpoint or worker."""
+    """Refuse invalid numbers of runs, seeds, checkpoints and workers."""
     whole_number(replications, "replications", 1, MOST_REPLICATIONS)
     whole_number(seed, "seed", 0)
     if not isinstance(checkpoints, (list, tuple, np.ndarray)):
@@ -244,7 +243,7 @@ def _check_numbers(replications: Any, seed: Any, checkpoints: Any, workers: Any,
 
 
 def _study_of(given: Problem | Study, truth: Any, procedure: Procedure | None) -> tuple[Study, Drawn | None]:
-    """Return the study to simulate, and the means drawn for each replication, where they are."""
+    """Return the study to simulate, and the drawn means, if any."""
     study = study_of(given, optional(procedure, Procedure, "procedure"))
     if truth is None:
         if study.truth is None:
@@ -257,7 +256,7 @@ def _study_of(given: Problem | Study, truth: Any, procedure: Procedure | None) -
 
 
 def _truth_of(problem: Problem, truth: Any) -> tuple[Truth | None, Drawn | None]:
-    """Return the truth, or means drawn for each replication."""
+    """Return the truth, or means for each replication."""
     if isinstance(truth, Truth):
         return truth, None
     if isinstance(truth, Drawn):
@@ -275,7 +274,7 @@ def _truth_of(problem: Problem, truth: Any) -> tuple[Truth | None, Drawn | None]
 
 
 def _has_names(table: Any) -> bool:
-    """Whether this is a table by name: a dict or a frame."""
+    """Return whether this is a table by name: a dict or a frame."""
     return isinstance(table, Mapping) or hasattr(table, "to_numpy")
 
 

@@ -1,10 +1,10 @@
-"""`ts-ids`, the default: a leader drawn from the posterior, and information-directed selection against it.
+"""`ts-ids`, the default: posterior-drawn leader and information-directed selection.
 
-With chance `leader` the policy that leads by a posterior draw challenges the one that leads by the estimates;
-otherwise, or when they agree, the weakest piece of evidence is opened and one of its cells is drawn in
-proportion to the evidence it carries, which makes the piece's own cells share samples as the optimal
-allocation does (Qin and You 2025 for best-arm identification). No step size, no scale. The guard keeps every
-cell of a sampled policy alive, and the posterior draw keeps every policy alive.
+With probability `leader` the leader by a posterior draw is the challenger of the leader by the estimates.
+Otherwise, or when they agree, a cell of the weakest alternative is drawn in proportion to the evidence it
+carries, so that the cells of an alternative share samples as in the optimal allocation (Qin and You 2025 for
+best-arm identification). There is no step size and no scale. A minimum keeps sampling every cell of a sampled
+policy, and the posterior draw keeps sampling every policy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from evenhand.theory import inner
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     leader = refresh(spec, state, work, True)
     coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     challenger = leader
@@ -54,7 +54,7 @@ def choose(
 def from_weakest_piece(
     spec: Spec, state: State, work: Work, leader: int, group: int, u: float
 ) -> tuple[int, int]:
-    """A cell of the weakest piece, in proportion to the evidence it carries."""
+    """Draw a cell of the weakest alternative in proportion to the evidence it carries."""
     if spec.stopping == CERTIFIED and spec.phi.shape[1] <= MANY:
         _, piece = weakest_by_evidence(spec, state, work, leader)
     else:
@@ -63,7 +63,7 @@ def from_weakest_piece(
     cell = from_masses(spec, work, i, k, group, u)
     if cell[0] >= 0 or spec.mode != ACTIVE:
         return cell
-    # no evidence at all: start with the least-sampled cell of the piece
+    # no evidence: start with the least-sampled cell of the alternative
     if k != NONE:
         a, b = least_sampled_cell(state, i), least_sampled_cell(state, k)
         if count(state, k, b) <= count(state, i, a):
@@ -75,21 +75,21 @@ def from_weakest_piece(
 def from_disagreement(
     spec: Spec, state: State, work: Work, leader: int, challenger: int, group: int, u: float
 ) -> tuple[int, int]:
-    """A cell that can settle whether the challenger or the leader is right."""
+    """Draw a cell that can show whether the challenger or the leader is right."""
     if challenger == NONE:
-        # the draw found nobody feasible: look at where the leader is nearest to failing
+        # no policy is feasible in the draw: sample where the leader is nearest to failing
         inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _displaced(spec, state, work, leader)
         return from_masses(spec, work, leader, NONE, group, u)
     if work.margin[challenger] < 0.0 and spec.region.kind != PENALTY:
-        # the challenger's estimates fail: look again at its least-sampled failing cell
+        # the challenger's estimates fail: sample its least-sampled failing cell
         inner.enter(
             spec.code, spec.region, challenger, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         _displaced(spec, state, work, challenger)
         _keep_least_sampled(spec, state, work, challenger)
         return from_masses(spec, work, challenger, NONE, group, u)
-    # both feasible: where does their difference vary most?
+    # both are feasible: sample where their difference varies most
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] = _variation(spec, state, work, challenger, g)
         work.lam_i[g] = _variation(spec, state, work, leader, g) if leader != NONE else 0.0
@@ -104,7 +104,7 @@ def _variation(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
 
 @kernel
 def _displaced(spec: Spec, state: State, work: Work, k: int) -> None:
-    """Mass 1 for every cell that the alternative in lam_k moves, 0 for the others."""
+    """Write mass 1 for every cell that the alternative in lam_k moves, 0 for the others."""
     for g in range(spec.phi.shape[0]):
         moved = abs(work.lam_k[g] - work.mean[g, k])
         work.lam_k[g] = 1.0 if moved > ROUNDING * _scale(spec, state, work, k, g) else 0.0
@@ -112,7 +112,7 @@ def _displaced(spec: Spec, state: State, work: Work, k: int) -> None:
 
 @kernel
 def _scale(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
-    """The size of a step in a cell's mean that matters: its noise, its mean, or 1 in a domain of its own."""
+    """Return the size of a relevant change of a cell's mean: its noise, its mean, or 1."""
     if spec.code == GAUSSIAN:
         return math.sqrt(dispersion(spec, state, work.pooled[0], g, k))
     return work.mean[g, k] if spec.code == EXPONENTIAL else 1.0
