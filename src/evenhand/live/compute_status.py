@@ -1,6 +1,7 @@
 """Compute the status of an experiment from a view of it.
 
-Its health compares the allocation with the intended one, and names cells left behind and tickets forgotten.
+The health part compares the allocation with the intended one and lists cells with too few samples and tickets
+that are open too long.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from evenhand.procedure.state import (
 
 
 class Forecast(Protocol):
-    """How many more samples it may take, as `judge.forecast_statement` states it."""
+    """A forecast of the remaining samples, as `judge.forecast_statement` states it."""
 
     def summary(self, samples: int | None = None) -> str: ...
 
@@ -85,7 +86,7 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
 
 
 def _notes(view: View, computed: bool) -> list[str]:
-    """What everybody must know before relying on the evidence."""
+    """Return the warnings that apply to the evidence."""
     found = []
     if is_unproven(view.protocol.problem, view.protocol.procedure):
         found.append(sentences.UNPROVEN)
@@ -97,7 +98,7 @@ def _notes(view: View, computed: bool) -> list[str]:
 
 
 def _decides_by_newer_bounds(view: View) -> bool:
-    """Would the data decide by the bounds of this version, where the experiment goes on by earlier ones?"""
+    """Return whether the newest evidence bounds would decide, if earlier ones are in use."""
     spec = view.protocol.spec
     if spec.evidence == EVIDENCE_VERSION or spec.stopping != CERTIFIED or not has_looked(view):
         return False
@@ -106,37 +107,37 @@ def _decides_by_newer_bounds(view: View) -> bool:
 
 
 def state_word(view: View) -> str:
-    """running, paused, decided, exhausted or closed."""
+    """Return "running", "paused", "decided", "exhausted" or "closed"."""
     if view.stop is not None:
         return view.stop.why
     return "closed" if view.closed else "paused" if view.paused else "running"
 
 
 def _no_forecast(decided: bool) -> dict[str, Any]:
-    """The keys of a forecast where none was asked for: a decision needs no more samples."""
+    """Return the forecast fields without a forecast; after a decision `more` is 0."""
     more = dict.fromkeys(CHANCES, 0 if decided else None)
     return {"more": more, "horizon": None, "unfinished": None, "forecast": None}
 
 
 def has_looked(view: View) -> bool:
-    """Has the stopping rule looked at the data yet? It does when the start is over."""
+    """Return whether the stopping rule has been evaluated; it is after the initial samples."""
     return bool(view.state.level[NEEDED] != 0.0)
 
 
 def _line_ahead(view: View) -> float:
-    """What the evidence will have to reach at the first look, where that is known before."""
+    """Return the threshold at the first evaluation of the stopping rule; inf if unknown."""
     spec = view.protocol.spec
     return threshold(spec) if spec.stopping == CERTIFIED else math.inf
 
 
 def _with_corrections(view: View) -> Corrected:
-    """What the rule would see now: the decision stands, but outcomes were corrected since."""
+    """Return the stopping rule's result now, if outcomes were corrected after the decision."""
     state = _looked_at_again(view, view.protocol.spec)
     return Corrected(_leader(view, state), finite(state.level[EVIDENCE]), finite(state.level[NEEDED]))
 
 
 def _looked_at_again(view: View, spec: Spec) -> State:
-    """A copy of the state after the stopping rule has looked at the data as they are."""
+    """Return a copy of the state after evaluating the stopping rule on the current data."""
     tables: list[Any] = [np.array(part) for part in view.state]
     state = State(*tables)
     state.clock[STOPPED] = RUNNING
@@ -145,7 +146,7 @@ def _looked_at_again(view: View, spec: Spec) -> State:
 
 
 def _leader(view: View, state: State) -> str | None:
-    """Who leads by the last look; None before the first, and where nobody seems to meet the requirement."""
+    """Return the leader at the last evaluation; None before it or if no policy qualifies."""
     answer = int(state.clock[ANSWER])
     return None if answer == NONE else view.protocol.problem.policies[answer]
 
@@ -164,12 +165,12 @@ def _rows(view: View) -> tuple[tuple[CellRow, ...], tuple[PolicyRow, ...], bool]
     )
 
 
-_LEAST_SPREAD = 5.0  # below, a cell's draws are too few for the normal law
-_LONG = 30 * 86_400.0  # seconds a ticket without a lease may be out before somebody should look
+_LEAST_SPREAD = 5.0  # below this, a cell has too few draws for the normal approximation
+_LONG = 30 * 86_400.0  # seconds after which an open ticket without a lease needs attention
 
 
 def health_of(view: View, now: float) -> Health:
-    """Return each finding as a number; `well` when none needs attention."""
+    """Return each finding as a number; `well` if none needs attention."""
     ratio = sample_ratio_p_value(view.tally)
     starved = _starved(view)
     limit = view.protocol.lease or _LONG
@@ -188,14 +189,14 @@ def health_of(view: View, now: float) -> Health:
 
 
 def sample_ratio_p_value(tally: Tally) -> float:
-    """How surprising the counts are under the probabilities that cells were drawn with.
+    """Return the p-value of the counts under the probabilities that cells were drawn with.
 
     A draw minus its probability has mean zero given the past, whatever the rule, and variance p (1 - p). The
-    largest deviation counts, times the number of cells looked at.
+    test uses the largest deviation, with a factor for the number of cells tested.
     """
     away = np.abs(tally.drawn - tally.expected)
     if np.any(away[tally.spread == 0.0] > 1e-6 * (1.0 + tally.drawn[tally.spread == 0.0])):
-        return 0.0  # a cell without chance, and yet not drawn as it should be
+        return 0.0  # a cell with probability 0 or 1 whose count contradicts it
     enough = tally.spread >= _LEAST_SPREAD
     if not enough.any():
         return 1.0
@@ -204,7 +205,7 @@ def sample_ratio_p_value(tally: Tally) -> float:
 
 
 def _starved(view: View) -> tuple[ShortCell, ...]:
-    """Cells short of their initial samples when twice as many tickets as those need were handed out."""
+    """Return cells short of initial samples when twice as many tickets as needed were issued."""
     problem, initial = view.protocol.problem, view.protocol.procedure.initial
     groups, policies = view.state.n.shape
     if view.counts["asked"] < 2 * initial * groups * policies:

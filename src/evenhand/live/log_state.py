@@ -1,7 +1,7 @@
-"""LogState: what each event of a log does to the tickets and to the state of an experiment.
+"""LogState: the effect of each event on the tickets and the phase of an experiment.
 
-This is the one interpreter of the log. `projection.Fold` adds checks and the arithmetic of the procedure;
-audits, reports, the dashboard and transfers read logs through it or through this class alone.
+This is the only interpreter of the log. `projection.Fold` adds checks and the arithmetic of the procedure;
+audits, reports, the dashboard and transfers use either class.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from evenhand.live.tickets import Out, TicketsOut
 COUNTED = (
     "asked", "told", "late", "dropped", "expired", "amended", "imported", "refused", "viewed", "clock_back",
 )  # fmt: skip
-Place = tuple[int, int]  # the numbers of a policy and a group; -1 for a group that is not known yet
+Place = tuple[int, int]  # indices of a policy and a group; -1 for a group that is not known yet
 
 
 class LogState:
-    """Tickets, counts and the phase of an experiment after some event; no arithmetic and no checks."""
+    """Tickets, counts and phase of an experiment after an event; no arithmetic, no checks."""
 
     def __init__(self, protocol: Protocol) -> None:
         self.protocol = protocol
-        self.tickets = 0  # number of the latest
+        self.tickets = 0  # number of the latest ticket
         self.out = TicketsOut()
         self.counts = dict.fromkeys(COUNTED, 0)
         self.latest = protocol.at if protocol.format >= 2 else ""  # latest time in the log
@@ -33,7 +33,7 @@ class LogState:
         self.paused = False
         self.closed = False
         self.corrected_after_stop = False
-        self.importing: ev.Imported | None = None  # the last row of an import that is not complete
+        self.importing: ev.Imported | None = None  # last row of an import that is incomplete
         self._effects: dict[type, Callable[[Any], Place | None]] = {
             ev.Asked: self._asked, ev.Told: self._told, ev.Late: self._late, ev.Dropped: self._dropped,
             ev.Expired: self._expired, ev.Imported: self._imported, ev.Amended: self._amended,
@@ -48,19 +48,19 @@ class LogState:
 
     @property
     def why_late(self) -> str:
-        """Return why an outcome that comes now is late, of an experiment that is over."""
+        """Return why an outcome that arrives now is late, for an experiment that is over."""
         return "stopped" if self.stop is not None else "closed"
 
     def apply(self, event: AnyEvent) -> Place | None:
-        """Apply the next event; return the cell that it is about.
+        """Apply the next event; return its cell.
 
-        That is the cell of a ticket that is handed out or given up, and the cell in which an outcome counts.
+        That is the cell of a ticket that is issued or closed, or the cell in which an outcome counts.
         """
         effect = self._effects.get(type(event))
         return None if effect is None else effect(event)
 
     def note_time(self, event: ev.Event) -> None:
-        """Keep the latest time, and count the clock's steps back."""
+        """Update the latest time, and count backward steps of the clock."""
         if event.at > self.latest:
             self.latest = event.at
         if event.back:
@@ -71,7 +71,7 @@ class LogState:
         return k * len(self.protocol.groups) + g
 
     def cell_of(self, event: AnyEvent) -> int | None:
-        """Return where the event's outcome counts, if it has one that does; asked before it is applied."""
+        """Return the cell in which the event's outcome counts, or None; call before `apply`."""
         if isinstance(event, ev.Told) and event.ticket in self.out:
             out = self.out[event.ticket]
             return self.cell(out.policy, self.protocol.groups.get(event.group or "", out.group))

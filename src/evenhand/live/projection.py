@@ -1,19 +1,16 @@
-"""The state as a fold over the events: pure, and the same for going on, opening again and auditing.
+"""The state of an experiment as a fold over its events, and read-only copies of it.
 
-What an event does to tickets and counts is in `log_state`; here are the checks and the arithmetic.
+The fold is pure, and the same code is used for running, reopening and auditing. The effect of an event on
+tickets and counts is in `log_state`; the checks and the arithmetic are here. The rules:
 
-Rules a reader may want to know:
-
-- An event's place in the log is its time. Clocks decide only when an expiry is written, never what it means.
-- A ticket out counts for the allocation; told outcomes alone count for estimates and evidence.
+- Events are ordered by their position in the log. Clocks decide only when an expiry is written.
+- An open ticket counts for the allocation; only recorded outcomes count for estimates and evidence.
 - After an amendment the cell's outcomes are folded again from its first, each with its latest correction, in
-  the order in which they were first told. The rule's memory and what was asked before stay as they were. The
-  stopping rule looks at once.
-- After the stop nothing changes estimates but amendments, and nothing changes the decision.
-- The rows of an import stand one after another, and so do the event with which the stopping rule fires and
-  the event that says so.
-
-What a reader needs of an experiment, copied, so that writing can go on.
+  the order in which they were first recorded. The rule's memory and earlier asks stay as they were. The
+  stopping rule is evaluated at once.
+- After the stop only amendments change estimates, and nothing changes the decision.
+- The rows of an import are consecutive, and so are the event with which the stopping rule fires and the
+  `stopped` event.
 """
 
 from __future__ import annotations
@@ -34,15 +31,15 @@ from evenhand.live.replay_kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TE
 from evenhand.live.sequence_checks import check_follows, stop_is_missing
 from evenhand.procedure.state import State
 
-# the outcomes that count in a cell as of an event, first told first: how an amendment is folded
+# the outcomes that count in a cell as of an event, in the order first recorded; used for amendments
 History = Callable[[int, int], Sequence[float]]
 
-# these are compared with the state after the event before, so no arithmetic may wait
+# these are compared with the state after the previous event, so queued arithmetic is done first
 _NEED_STATE = (ev.Amended, ev.Stopped, ev.BuildChanged, ev.Snapshot)
 
 
 class Fold(LogState):
-    """Everything known after some event: the log's state, checked, and the procedure's arithmetic."""
+    """The checked state of the log after an event, with the procedure's arithmetic."""
 
     def __init__(self, protocol: Protocol, head: Head) -> None:
         super().__init__(protocol)
@@ -61,11 +58,11 @@ class Fold(LogState):
 
     @property
     def must_stop(self) -> bool:
-        """Has the rule fired, with the event that says so still to come?"""
+        """Return whether the rule has fired and the `stopped` event must come next."""
         return self.brain.has_stopped and self.stop is None
 
     def take(self, records: Iterable[Record], history: History) -> None:
-        """Fold these stored events, checking each, and that it follows from those before."""
+        """Fold stored events; check each, and that it follows from those before."""
         for record in records:
             event = decode(record)
             check_event(record, event, self.protocol)
@@ -78,7 +75,7 @@ class Fold(LogState):
         self.flush()
 
     def step(self, record: Record, event: AnyEvent, history: History) -> Place | None:
-        """Fold an event and return the cell that it is about; its arithmetic may wait for `flush`."""
+        """Fold an event and return its cell; its arithmetic may be queued until `flush`."""
         seq = record.seq
         if isinstance(event, _NEED_STATE):
             self.flush()
@@ -93,43 +90,43 @@ class Fold(LogState):
             self.use_build(event.versions, event.format)
         elif isinstance(event, ev.Snapshot):
             self._compare_snapshot(seq, event)
-        self.note_time(event)  # after: a snapshot holds what was known before it
+        self.note_time(event)  # afterwards: a snapshot holds the state before it
         self.head = Head(seq, record.hash)
         return place
 
     def flush(self) -> None:
-        """Do the arithmetic that waits; the first event that does not follow is named."""
+        """Do the queued arithmetic; the error names the first event that does not follow."""
         self.brain.flush()
         if self.must_stop and self.brain.stopped_at < self.head.seq:
             raise stop_is_missing(self.brain.stopped_at + 1)
 
     def note_chosen(self, record: Record, event: ev.Asked) -> None:
-        """Fold an ask whose arithmetic `brain.choose` has done."""
+        """Fold an ask whose arithmetic `Brain.choose` has done."""
         self.note_time(event)
         self.apply(event)
         self.head = Head(record.seq, record.hash)
 
     def note_snapshot(self, record: Record, event: ev.Snapshot) -> None:
-        """Fold a snapshot of this very state."""
+        """Fold a snapshot of this state."""
         self.note_time(event)
         self._passed_snapshot(record.seq)
         self.head = Head(record.seq, record.hash)
 
     def use_build(self, build: Build, format_: int) -> None:
-        """Events from here on were written by this build, in this format."""
+        """Set the build and format of the events from here on."""
         self.build, self.format = build, format_
         self.brain.same_build = build == present_build()
 
     def unit(self, outcome: float) -> float:
-        """An outcome as the kernels see it."""
+        """Return an outcome in the unit scale of the kernels."""
         return (outcome - self._low) / self._width
 
     def sums_with(self, cell: int, outcome: float) -> Sums:
-        """What one more outcome leads to in a cell."""
+        """Return the sums of a cell after one more outcome."""
         return self.sums[cell].plus(self.unit(outcome))
 
     def sums_from(self, outcomes: Iterable[float]) -> Sums:
-        """What these outcomes lead to in a cell."""
+        """Return the sums of a cell with these outcomes."""
         return sums_of(map(self.unit, outcomes))
 
     def _compute_asked(self, seq: int, event: ev.Asked, place: Place) -> None:
@@ -160,7 +157,7 @@ class Fold(LogState):
         self.brain.replace(seq, *place, [self.unit(x) for x in outcomes])
 
     def _use_sums(self, seq: int, event: ev.Told | ev.Imported | ev.Amended, cell: int, sums: Sums) -> None:
-        """Refuse an outcome that leads to other sums than it says; format 1 does not say."""
+        """Store the sums; refuse an event whose digest differs (format 1 has none)."""
         if event.sums != (sums.digest(event.ticket, cell) if self.format >= 2 else None):
             raise Difference(seq, f"has the outcome {event.outcome:g}, and leads to other sums than it says.")
         self.sums[cell] = sums
@@ -177,7 +174,7 @@ class Fold(LogState):
 
 
 class View(NamedTuple):
-    """A fold as of one event."""
+    """A copy of a fold as of one event."""
 
     protocol: Protocol
     head: Head
@@ -185,7 +182,7 @@ class View(NamedTuple):
     tally: Tally
     counts: dict[str, int]
     pending: int
-    oldest: tuple[int, str] | None  # the first handed out of the tickets still out, and when that was
+    oldest: tuple[int, str] | None  # the open ticket that was issued first, and when
     stop: Stopped | None
     paused: bool
     closed: bool
@@ -193,7 +190,7 @@ class View(NamedTuple):
 
 
 def view_of(fold: Fold) -> View:
-    """The fold as it is now."""
+    """Return a view of the fold as it is now."""
     oldest = next(iter(fold.out.items()), None)
     return View(
         protocol=fold.protocol,

@@ -27,7 +27,7 @@ OLDER_EVIDENCE = (
 
 
 def sentence(view: View, status: Status, looked: bool, forecast: str) -> str:
-    """Who leads or won, what is certified and what is open, how far and (`forecast`) how much longer."""
+    """Return the leader or answer, what is certified and open, the progress and the forecast."""
     if view.stop is not None:
         return _end(view, status)
     parts = [_leader(view, status, looked), _progress(status) if looked else "", forecast]
@@ -55,7 +55,7 @@ def _end(view: View, status: Status) -> str:
 
 
 def _correction(status: Status, now: Corrected) -> str:
-    """What the corrections did to a decision that was right to take when it was taken."""
+    """Return the effect of corrections on a decision that was valid when it was made."""
     evidence, needed, leads = now.evidence, now.needed, now.leader or "nobody"
     if not needed or evidence is None:
         return " Outcomes were corrected since."
@@ -78,7 +78,7 @@ def _leader(view: View, status: Status, looked: bool) -> str:
 
 
 def _requirement(view: View, status: Status, leader: str) -> str:
-    """What is certified, refuted and open of the leader's floors, caps or other requirement."""
+    """Return what is certified, refuted and open of the leader's requirement."""
     constraint = view.protocol.problem.constraint
     if isinstance(constraint, (NoConstraint, Penalty)):
         return ""
@@ -98,7 +98,7 @@ def _progress(status: Status) -> str:
 
 
 def counts_sentence(status: Status) -> str:
-    """Return how many outcomes and tickets there are, and the evidence."""
+    """Return the numbers of outcomes and tickets, and the evidence."""
     counts = f"{status.state.capitalize()}: {status.samples:,} outcomes, {status.pending:,} open tickets"
     late = f", {status.late:,} late and not counted" if status.late else ""
     if not status.needed or status.evidence is None:

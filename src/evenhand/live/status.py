@@ -1,4 +1,4 @@
-"""Status: where an experiment stands, as a frozen value.
+"""Status: the current state of an experiment as a frozen value.
 
     status = trial.status()
     status.sentence, status.decided, status.answer, status.samples, status.cells, status.health
@@ -14,14 +14,14 @@ from typing import Any
 
 from evenhand.model.rows import CellRow, PolicyRow
 
-ALERT = 0.001  # a sample-ratio p-value below this is no accident
+ALERT = 0.001  # a sample-ratio p-value below this needs attention
 CHANCES = ("0.5", "0.7", "0.8", "0.9")
-_CELL = ("policy", "group", "n", "mean", "pending", "verdict", "floor", "cap")  # no intervals are computed
+_CELL = ("policy", "group", "n", "mean", "pending", "verdict", "floor", "cap")  # without intervals
 
 
 @dataclass(frozen=True)
 class ShortCell:
-    """A cell that has fewer samples than its initial ones, although many more were handed out."""
+    """A cell with fewer than its initial samples although many more tickets were issued."""
 
     policy: str
     group: str
@@ -30,20 +30,20 @@ class ShortCell:
 
 @dataclass(frozen=True)
 class Health:
-    """Whether the experiment is run as it was meant to be: each finding as a number."""
+    """Whether the experiment runs as designed: each finding as a number."""
 
     well: bool  # nothing needs attention
     sample_ratio_p: float  # p-value of the counts under the probabilities that cells were drawn with
     starved: tuple[ShortCell, ...] = ()
-    oldest_pending: str | None = None  # the ticket that has been out longest
+    oldest_pending: str | None = None  # the ticket that has been open longest
     oldest_pending_seconds: float | None = None
     pending_too_long: bool = False
-    clock_back: int = 0  # times that the clock went back
+    clock_back: int = 0  # backward steps of the clock
 
 
 @dataclass(frozen=True)
 class Corrected:
-    """What the stopping rule would find now: outcomes were corrected after the decision."""
+    """The stopping rule's result after outcomes were corrected following the decision."""
 
     leader: str | None
     evidence: float | None
@@ -52,23 +52,23 @@ class Corrected:
 
 @dataclass(frozen=True)
 class Status:
-    """Where an experiment stands: one sentence, then the numbers.
+    """The status of an experiment: a sentence and the numbers.
 
-    Over HTTP a key without the role analyst gets neither outcomes nor what follows from them before the end:
-    those fields then have the values below.
+    Over HTTP a key without the role analyst gets neither outcomes nor results computed from them before the
+    end: those fields then have their default values.
     """
 
     experiment: str
     state: str  # "running", "paused", "decided", "exhausted" or "closed"
     samples: int
-    pending: int  # tickets out
+    pending: int  # open tickets
     events: int
     head: str  # hash of the last event
     late: int
     counts: Mapping[str, int]  # events by kind
     health: Health
     title: str = ""
-    answer: str | None = None  # None both while undecided and when none meets the requirement: see `decided`
+    answer: str | None = None  # None while undecided and if no policy meets the requirement: see `decided`
     decided: bool = False
     evidence: float | None = None
     needed: float | None = None
@@ -117,7 +117,7 @@ class Status:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Status:
-        """Return the status that `to_dict` wrote; what was left out has its default."""
+        """Return the status that `to_dict` wrote; missing fields get their default."""
         known = {part.name for part in fields(cls)}
         values = {name: value for name, value in table.items() if name in known}
         starved = tuple(ShortCell(**cell) for cell in values["health"]["starved"])

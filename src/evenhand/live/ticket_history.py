@@ -1,7 +1,7 @@
-"""The past of every ticket, in a few bytes each: for audits, and for the outcomes that count in a log.
+"""The history of every ticket of a log, stored compactly, and the outcomes that count.
 
-A running experiment looks a ticket or a cell up in its journal; an audit trusts no lookup and keeps its own
-account.
+A running experiment looks up tickets and cells in its journal; an audit does not rely on lookups and uses
+this history.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from evenhand.live.log_state import LogState, Place
 from evenhand.live.protocol import Protocol
 from evenhand.live.sequence_checks import check_told_group
 
-_OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED = range(1, 6)  # what became of a ticket
+_OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED = range(1, 6)  # states of a ticket
 _GIVEN_UP = {_DROPPED: "dropped", _EXPIRED: "expired"}
 
 
 def corrected(records: Iterable[Record]) -> list[float]:
-    """The outcomes of a cell from its records, first told first."""
+    """Return the outcomes of a cell from its records, in the order first recorded."""
     outcomes: dict[int, float] = {}
     for record in records:
         event = decode(record)
@@ -35,7 +35,7 @@ def corrected(records: Iterable[Record]) -> list[float]:
 
 
 class Counted(NamedTuple):
-    """The outcomes that count, each with its latest correction, first told first."""
+    """The outcomes that count, with their latest corrections, in the order first recorded."""
 
     policy: NDArray[np.int64]
     group: NDArray[np.int64]
@@ -54,15 +54,15 @@ def counted_outcomes(protocol: Protocol, entries: Iterable[ev.LogEntry]) -> Coun
 
 
 class TicketHistory:
-    """What became of each ticket of a log that `state` interprets; grows by some 40 bytes with each."""
+    """The state of each ticket of a log that `state` interprets; about 40 bytes per ticket."""
 
     def __init__(self, state: LogState) -> None:
         self._state = state
         self._problem = state.protocol.problem
         self._status = bytearray(1)  # tickets are numbered from 1
         self._policy, self._group = array("i", [-1]), array("i", [-1])
-        self._latest = array("d", [0.0])  # outcome, with its latest correction
-        self._counted = array("q")  # tickets with outcomes that count, first told first
+        self._latest = array("d", [0.0])  # outcome with its latest correction
+        self._counted = array("q")  # tickets with outcomes that count, in the order first recorded
         self._refused: set[tuple[int, float]] = set()
 
     def counted(self) -> Counted:
@@ -75,14 +75,14 @@ class TicketHistory:
         )
 
     def of(self, cell: int) -> list[float]:
-        """Return the outcomes that count in a cell, first told first."""
+        """Return the outcomes that count in a cell, in the order first recorded."""
         found = self.counted()
         policy, group = divmod(cell, len(self._problem.group_names))
         outcomes: list[float] = found.outcome[(found.policy == policy) & (found.group == group)].tolist()
         return outcomes
 
     def take(self, seq: int, event: ev.AnyEvent, place: Place | None) -> None:
-        """Note an event that is about this cell; refuse it if it contradicts the past of its ticket."""
+        """Apply an event of this cell; refuse it if it contradicts the history of its ticket."""
         if isinstance(event, ev.Late):
             self._tell_late(seq, event)
         elif isinstance(event, ev.Refused):
@@ -128,14 +128,12 @@ class TicketHistory:
     def _refuse(self, seq: int, event: ev.Refused) -> None:
         self._check_latest(seq, event.ticket, event.kept, "refuses another outcome than")
         told_again = (event.ticket, event.outcome)
-        if (
-            told_again in self._refused and event.key is None
-        ):  # a request with a key gets an answer of its own
+        if told_again in self._refused and event.key is None:  # a request with a key gets its own answer
             raise Difference(seq, f"refuses the outcome {event.outcome:g} of ticket {event.ticket} again.")
         self._refused.add(told_again)
 
     def correct(self, seq: int, event: ev.Amended) -> None:
-        """Note a correction, before it is folded: the outcomes of its cell are those with it."""
+        """Apply a correction before it is folded, so that `of` returns the corrected outcomes."""
         self._check_latest(seq, event.ticket, event.old, "corrects")
         policy, group = self._policy[event.ticket], self._group[event.ticket]
         cell = self._problem.policies[policy], self._problem.group_names[group]

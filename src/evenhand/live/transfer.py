@@ -1,4 +1,4 @@
-"""From an export into another storage: SQLite to PostgreSQL and back, event by event, with the same head."""
+"""Transfer of an export into another storage, event by event, with the same head."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from evenhand.live.log_state import LogState
 from evenhand.live.protocol import Protocol
 from evenhand.live.schema import index_of
 
-_AT_ONCE = 5_000  # events handed to the database in one go
+_AT_ONCE = 5_000  # events per insert
 
 
 class Transferred(NamedTuple):
-    """What was transferred."""
+    """The result of a transfer."""
 
     experiment: str
     events: int
@@ -28,9 +28,9 @@ class Transferred(NamedTuple):
 
 
 def transfer(export: Path, address: str) -> Transferred:
-    """Write the log of an export into a journal, made where there is none; all of it or nothing.
+    """Write the log of an export into a journal, created if needed; all of it or nothing.
 
-    The export is audited first: what does not follow is not transferred.
+    The export is audited first; one that fails is not transferred.
     """
     if is_journal(str(export)):
         raise BadInput(f"{export} is a journal; write an export of it first with `evenhand export`.")
@@ -47,7 +47,7 @@ def transfer(export: Path, address: str) -> Transferred:
 
 
 def _write(journal: Journal, source: Export, head: Head) -> None:
-    """Write the whole log; the same log again is no harm."""
+    """Write the whole log; repeating the same log has no effect."""
     if source.experiment in journal.experiments():
         if journal.head(source.experiment) == head:
             return
@@ -67,6 +67,6 @@ def _write(journal: Journal, source: Export, head: Head) -> None:
             if isinstance(event, ev.Snapshot):
                 turn.mark_snapshot()
             if record.seq % _AT_ONCE == 0:
-                turn.flush()  # memory does not grow with the log
+                turn.flush()  # memory use does not grow with the log
         if turn.head != head:
             raise IntegrityFailed("the export changed while it was read; transfer it again.")

@@ -1,10 +1,10 @@
-"""A client of the service: the methods, arguments, results and errors of an `Experiment`, over HTTP.
+"""HTTP client with the methods, arguments, results and errors of an `Experiment`.
 
     trial = connect("http://127.0.0.1:8765", key).open("main")
     while ask := trial.ask():
         trial.tell(ask, outcome=treat(ask.policy, ask.group))
 
-A request that fails on the way is sent again under the same key: it is carried out once.
+A request that fails in transit is sent again with the same key and is carried out once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evenhand.procedure.spec import Procedure
     from evenhand.study import Study
 
-PAGE = 1_000  # events in one answer of the service
+PAGE = 1_000  # events per response of the service
 T = TypeVar("T")
 
 
@@ -41,7 +41,7 @@ def connect(url: str, key: str | None = None) -> Service:
 
 
 class Service:
-    """A running service: create experiments there, or open those that it holds."""
+    """A running service: create or open experiments there."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -80,11 +80,11 @@ class Service:
         return RemoteExperiment(self._connection, name)
 
     def open(self, name: str | None = None) -> RemoteExperiment:
-        """Return an experiment that exists: the one named, or the only one there is."""
+        """Return an existing experiment: the one named, or the only one."""
         if name is None:
             name = self._only_name()
         found = RemoteExperiment(self._connection, name)
-        found._enrolment()  # refuses one that does not exist
+        found._enrolment()  # raises if it does not exist
         return found
 
     def _only_name(self) -> str:
@@ -99,8 +99,8 @@ class Service:
 class RemoteExperiment:
     """One experiment of a service, with the methods of `Experiment`.
 
-    `by` is written down together with the name of the key. The service makes the forecast of a status
-    itself, and leaves out of it what the role of the key may not see.
+    `by` is recorded together with the name of the key. The service computes the forecast of a status itself,
+    and omits from it what the role of the key may not see.
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
@@ -141,7 +141,7 @@ class RemoteExperiment:
         key: str | None = None,
         lease: float | None = None,
     ) -> Ask | list[Ask] | None:
-        """The next ticket, or the next n; none when the experiment has stopped or all its samples are out."""
+        """Return the next ticket, or the next n; none after the stop or if all samples are open."""
         body = {"n": 1 if n is None else n, "group": group, "worker": worker, "lease": lease}
         asks = [Ask(**ask) for ask in self._post("ask", body, key)]
         return asks if n is not None else next(iter(asks), None)
@@ -149,7 +149,7 @@ class RemoteExperiment:
     def tell(
         self, ticket: Ask | str, outcome: float, *, group: str | None = None, key: str | None = None
     ) -> Receipt:
-        """The outcome of a ticket; the same again is no harm, another is refused and written down."""
+        """Record an outcome; the same again has no effect, a different one is refused."""
         return Receipt(**self._post("tell", _outcome(ticket, outcome, group), key))
 
     def tell_all(
@@ -159,7 +159,7 @@ class RemoteExperiment:
         key: str | None = None,
         places: Sequence[str] | None = None,
     ) -> list[Receipt]:
-        """Many outcomes at once, as (ticket, outcome, group): all of them or none."""
+        """Record many outcomes, as (ticket, outcome, group): all of them or none."""
         rows = list(outcomes)
         place_of = "row {}".format if places is None else (lambda n: places[n - 1])
         body = {"outcomes": [_placed(place_of(n), row) for n, row in enumerate(rows, start=1)]}
@@ -167,13 +167,13 @@ class RemoteExperiment:
         return [Receipt(**receipt) for receipt in found]
 
     def drop(self, ticket: Ask | str, reason: str, *, by: str | None = None, key: str | None = None) -> None:
-        """The ticket will have no outcome."""
+        """Drop a ticket: it will have no outcome."""
         self._post("drop", {"ticket": _code(ticket), "reason": reason, "by": by}, key)
 
     def amend(
         self, ticket: Ask | str, outcome: float, *, reason: str, by: str, key: str | None = None
     ) -> Receipt:
-        """Correct an outcome; the old one stays in the log with the reason and who said so."""
+        """Correct an outcome; the old one stays in the log with the reason and the name in `by`."""
         if not isinstance(by, str) or not by.strip():
             raise BadInput(f"by must be some text; it is {by!r}.")
         body = {"ticket": _code(ticket), "outcome": _number(outcome), "reason": reason, "by": by}
@@ -187,32 +187,32 @@ class RemoteExperiment:
         key: str | None = None,
         place_of: Callable[[int], str] = "row {}".format,
     ) -> int:
-        """Outcomes collected before, as (policy, group, outcome); all of them or none."""
+        """Import outcomes collected before, as (policy, group, outcome): all of them or none."""
         sent = [_imported(place_of, n, row) for n, row in enumerate(rows, start=1)]
         body = {"rows": sent, "source": source}
         return int(_named(place_of, lambda: self._post("import", body, key))["imported"])
 
     def pause(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
-        """Hand out nothing until `resume`; outcomes are still taken."""
+        """Issue no tickets until `resume`; outcomes are still accepted."""
         self._post("pause", {"reason": reason, "by": by}, key)
 
     def resume(self, reason: str = "resumed", *, by: str | None = None, key: str | None = None) -> None:
-        """Hand out tickets again."""
+        """Issue tickets again."""
         self._post("resume", {"reason": reason, "by": by}, key)
 
     def finish(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
-        """End the experiment for good, decided or not; outcomes that still come are kept as late."""
+        """End the experiment, decided or not; outcomes that arrive later are stored as late."""
         self._post("finish", {"reason": reason, "by": by}, key)
 
     def status(self, forecast: object = None) -> Status:
-        """Where the experiment stands, as far as the key may see.
+        """Return the current status, as far as the key may see it.
 
-        `forecast` changes nothing: the service makes its own.
+        `forecast` is ignored: the service computes its own.
         """
         return Status.from_dict(self._connection.get(self._path()))
 
     def _enrolment(self) -> Status:
-        """Return the status without outcomes; the service writes down no look at outcomes for it."""
+        """Return the status without outcomes; the service records no view event for it."""
         self._path()
         found = self._connection.get(f"/api/experiments?only={self._name}")
         if not found:
@@ -226,12 +226,12 @@ class RemoteExperiment:
 
     @property
     def head(self) -> Head:
-        """Number and hash of the last event."""
+        """Return the number and hash of the last event."""
         status = self._enrolment()
         return Head(status.events, bytes.fromhex(status.head))
 
     def events(self, after: int = 0) -> Iterator[LogEntry]:
-        """Return the events after this number, page by page, up to the end of the log."""
+        """Yield the events after this number, page by page, up to the end of the log."""
         while True:
             page = self._connection.get(f"{self._path()}/events?after={after}")
             yield from map(LogEntry.from_dict, page)
@@ -240,7 +240,7 @@ class RemoteExperiment:
             after = page[-1]["seq"]
 
     def export(self, path: str | Path) -> Head:
-        """Write the whole log into one file, which an audit accepts alone; return how far it goes."""
+        """Write the whole log into one file that can be audited alone; return its head."""
         from evenhand.live.export import end_of_export
 
         try:
@@ -251,7 +251,7 @@ class RemoteExperiment:
         return end_of_export(Path(path))
 
     def close(self) -> None:
-        """Release this object: it can still be read, and refuses to write. `finish` ends the experiment."""
+        """Release this object: reading still works, writing is refused; `finish` ends the trial."""
         self._is_closed = True
         self._connection.close()
 
@@ -275,7 +275,7 @@ class RemoteExperiment:
 
 
 def _code(ticket: object) -> str:
-    """A ticket as it is sent; what is no ticket is refused as an unknown one."""
+    """Return the ticket code to send; refuse what is not a ticket as an unknown one."""
     code = ticket.ticket if isinstance(ticket, Ask) else ticket
     if not isinstance(code, str) or not 1 <= len(code) <= 200:
         raise NotFound(f"this experiment has no ticket {str(code)[:40]!r}; copy it as `ask` gave it.")
@@ -283,7 +283,7 @@ def _code(ticket: object) -> str:
 
 
 def _number(outcome: object) -> float | bool:
-    """An outcome as it is sent; whether the family has it is for the service to say."""
+    """Return the outcome to send; the service checks whether the family allows it."""
     if isinstance(outcome, (bool, np.bool_)):
         return bool(outcome)
     if not isinstance(outcome, (int, float, np.integer, np.floating)):
@@ -302,7 +302,7 @@ def _outcome(ticket: Ask | str, outcome: float, group: str | None) -> dict[str, 
 
 
 def _placed(place: str, row: Any) -> dict[str, Any]:
-    """An outcome of many; an error names its place."""
+    """Return one outcome of a batch to send; errors name its place."""
     try:
         ticket, outcome, group = row
         return _outcome(ticket, outcome, group)
@@ -323,7 +323,7 @@ def _imported(place_of: Callable[[int], str], number: int, row: Any) -> list[Any
 
 
 def _named(place_of: Callable[[int], str], send: Callable[[], T]) -> T:
-    """Send many rows; where the service refuses one by its number, name it as the caller does."""
+    """Send many rows; replace row numbers in errors by the caller's names."""
     try:
         return send()
     except EvenhandError as problem:

@@ -1,4 +1,4 @@
-"""Requests to a service: one connection per thread, sent again where the way or the storage failed.
+"""HTTP requests to a service: one connection per thread, with retries.
 
 Every POST carries an Idempotency-Key, so that a request that is sent again is carried out once.
 """
@@ -17,11 +17,11 @@ from typing import Any, BinaryIO, TypeVar
 from evenhand import errors
 from evenhand.errors import BadInput, Conflict, EvenhandError, NotFound, StorageFailed
 
-PATIENCE = 30.0  # seconds for which a request is sent again
-FIRST_WAIT, LONGEST_WAIT = 0.1, 1.0  # between two tries; doubled in between
+PATIENCE = 30.0  # seconds for which a request is retried
+FIRST_WAIT, LONGEST_WAIT = 0.1, 1.0  # between two attempts; doubled in between
 DOWNLOAD_SECONDS = 630.0  # the service may take 600 to write an export before it answers
-AGAIN = (429, 502, 503, 504)  # worth sending again, with the same Idempotency-Key
-KINDS: dict[int, type[EvenhandError]] = {  # of refusals that name no kind
+AGAIN = (429, 502, 503, 504)  # retried with the same Idempotency-Key
+KINDS: dict[int, type[EvenhandError]] = {  # error class by HTTP status, if the response names none
     400: BadInput,
     401: BadInput,
     403: BadInput,
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class _Wire(http.client.HTTPConnection):
-    """A connection that is closed when nobody needs it any more."""
+    """A connection that is closed when it is no longer referenced."""
 
     def __del__(self) -> None:
         self.close()
@@ -47,7 +47,7 @@ class _SecureWire(http.client.HTTPSConnection, _Wire):
 
 
 class Connection:
-    """A service's address and the key to it; safe to share between threads."""
+    """A service's address and key; safe to share between threads."""
 
     def __init__(self, url: str, key: str | None, seconds: float = 30.0) -> None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
@@ -66,11 +66,11 @@ class Connection:
         return f"Connection({self.shown_url!r})"
 
     def get(self, path: str) -> Any:
-        """Return the JSON that a route answers."""
+        """Return the JSON response of a route."""
         return self._insist("GET", path, None, {}, _read_json)
 
     def post(self, path: str, body: dict[str, Any], key: str | None = None) -> Any:
-        """Send JSON and return the JSON that is answered; `key` names the request."""
+        """Send JSON and return the JSON response; `key` is the Idempotency-Key."""
         try:
             data = json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError, UnicodeEncodeError) as problem:
@@ -79,7 +79,7 @@ class Connection:
         return self._insist("POST", path, data, headers, _read_json)
 
     def download(self, path: str, file: BinaryIO) -> None:
-        """Write what a route answers into a file, from its present place."""
+        """Write the response of a route into a file, from its current position."""
         start = file.tell()
 
         def read(answer: http.client.HTTPResponse) -> None:
@@ -114,7 +114,7 @@ class Connection:
         more: dict[str, str],
         read: Callable[[http.client.HTTPResponse], T],
     ) -> T:
-        """One request, sent again with the same headers where the connection or the storage failed."""
+        """Send a request; retry with the same headers if connection or storage failed."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"} | more
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -135,14 +135,14 @@ class Connection:
                     ) from None
                 if kept and isinstance(failure, http.client.RemoteDisconnected):
                     kept = False
-                    continue  # a kept connection that the service has closed meanwhile
+                    continue  # the service closed the kept connection in the meantime
             time.sleep(wait)
             wait = min(2.0 * wait, LONGEST_WAIT)
 
     def _send(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str]
     ) -> http.client.HTTPResponse:
-        """One exchange over this thread's connection, which is kept for the next."""
+        """Send one request over this thread's connection, which is kept open."""
         kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
         if kept is None:
             kept = self._kept.connection = self._opened(self._seconds)
@@ -150,7 +150,7 @@ class Connection:
         return kept.getresponse()
 
     def _opened(self, seconds: float) -> http.client.HTTPConnection:
-        """A new connection, on which an answer may take so long to begin."""
+        """Return a new connection with this time limit for the response to begin."""
         kind = _SecureWire if self._parts.scheme == "https" else _Wire
         return kind(self._host, timeout=seconds)
 
@@ -160,14 +160,14 @@ def _read_json(answer: http.client.HTTPResponse) -> Any:
 
 
 def _checked_key(key: object) -> str:
-    """A key that can be sent in a header."""
+    """Return a key that can be sent in a header."""
     if not isinstance(key, str) or not 1 <= len(key) <= 200:
         raise BadInput(f"key must be text of 1 to 200 characters; it is {key!r}.")
     return urllib.parse.quote(key, safe="!\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
 def _error(code: int, answer: bytes) -> EvenhandError:
-    """The error that a local experiment would have raised."""
+    """Return the error that a local experiment would have raised."""
     try:
         refusal = json.loads(answer)
         sentence, kind = refusal["error"], getattr(errors, refusal.get("kind", ""), None)

@@ -1,7 +1,6 @@
-"""What the pages tell of a log beyond its present state: evidence over time, tickets out, outcomes that came
-late.
+"""Reader of a log for the dashboard: evidence over time, tickets, late outcomes.
 
-A ledger reads on from where it was, so that a page costs what is new in the log, not the whole of it.
+A `Ledger` continues from the last event it read, so that a page costs only the new events.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from evenhand.reports.rows import Evidence
 from evenhand.verdicts.evidence_history import retrace
 from evenhand.verdicts.sentences import piece_in_words
 
-MOST_POINTS = 480  # then every second one goes
+MOST_POINTS = 480  # above this, every second point is removed
 AT_ONCE = 20_000  # events read for one page
 LATEST_LATE = 20
 
 
 class Late(NamedTuple):
-    """An outcome that came too late to count."""
+    """An outcome that was too late to count."""
 
     ticket: int
     outcome: float
@@ -39,7 +38,7 @@ class Late(NamedTuple):
 
 
 class Ledger:
-    """One experiment's log, as far as it was read."""
+    """An incremental reader of one experiment's log."""
 
     def __init__(self, protocol: Protocol) -> None:
         self.protocol = protocol
@@ -58,13 +57,13 @@ class Ledger:
         self._waiting: list[tuple[int, int, float]] = []
 
     def read_on(self, journal: Journal, until: int) -> None:
-        """Take in what the log holds up to this event, or a good part of it."""
+        """Read the log up to this event, at most `AT_ONCE` events."""
         if self.seq < until:
             rows = journal.read(self.protocol.experiment, self.seq, min(until, self.seq + AT_ONCE))
             self.take(LogEntry.of(row.record) for row in itertools.islice(rows, AT_ONCE))
 
     def take(self, entries: Iterable[LogEntry]) -> None:
-        """Take in events; an amendment of one taken in before begins the reading anew, with what it says."""
+        """Apply events; a correction of an earlier outcome restarts the reading with it."""
         events = [(entry.seq, entry.event) for entry in entries]
         amended = {e.ticket: e.outcome for _, e in events if isinstance(e, ev.Amended) and e.counted}
         if any(self._corrections.get(ticket) != outcome for ticket, outcome in amended.items()):
@@ -78,7 +77,7 @@ class Ledger:
 
     @property
     def out(self) -> Mapping[int, Out]:
-        """The tickets that are out, oldest first."""
+        """Return the open tickets, oldest first."""
         return self._log.out
 
     def _one(self, event: ev.AnyEvent) -> None:
@@ -89,7 +88,7 @@ class Ledger:
             self.late.append(Late(event.ticket, event.outcome, event.why, event.at))
 
     def _weigh(self) -> None:
-        """Let the stopping rule look again, as it did, at evenly spaced points of the log."""
+        """Evaluate the stopping rule again at evenly spaced points of the log."""
         self._every = max(self._every, -(-len(self._waiting) // MOST_POINTS))
         looks = len(self._waiting) // self._every
         if looks == 0:
@@ -112,7 +111,7 @@ class Ledger:
 
 
 def chart(points: list[Evidence]) -> dict[str, Any]:
-    """Columns for the browser: samples, evidence, needed, and the number of the weakest comparison's name."""
+    """Return columns for the browser: samples, evidence, needed, weakest comparison."""
     names = list(dict.fromkeys(point.weakest for point in points))
     return {
         "samples": [point.samples for point in points],

@@ -1,6 +1,6 @@
-"""What the dashboard shows of one experiment: words, pictures, tables. Made in a helper process.
+"""Content of a dashboard page: texts, figures, tables. Runs in a worker process.
 
-Words first, then the pictures. A blind drawing has enrolment, tickets and health, and no outcomes.
+Blinded content has enrolment, tickets and health, and no outcomes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from evenhand.service.panels import Drawn, Picture, Ticket
 from evenhand.verdicts.forecast_statement import Forecast
 from evenhand.verdicts.judge import judge_state
 
-OLDEST = 10  # tickets out that the page names
+OLDEST = 10  # number of open tickets listed
 
 
 def draw(address: str, view: View, now: float, forecast: Forecast | None, blind: bool) -> Drawn:
-    """The experiment as it is in this view."""
+    """Return the page content for this view."""
     status = status_of(view, now, None if forecast is None else lambda _: forecast)
     ledger = _ledger(address, view)
     ledger.read_on(_journal(address), view.head.seq)
@@ -67,14 +67,14 @@ def draw(address: str, view: View, now: float, forecast: Forecast | None, blind:
     )
 
 
-_ledgers: dict[tuple[str, bytes], Ledger] = {}  # of this helper: what it has read so far
+_ledgers: dict[tuple[str, bytes], Ledger] = {}  # logs read so far by this worker process
 MOST_LEDGERS = 100
 
 
 def _ledger(address: str, view: View) -> Ledger:
     name = (address, view.protocol.hash)
     found = _ledgers.pop(name, None) or Ledger(view.protocol)
-    _ledgers[name] = found  # the latest used is the last
+    _ledgers[name] = found  # least recently used first
     while len(_ledgers) > MOST_LEDGERS:
         _ledgers.pop(next(iter(_ledgers)))
     return found
@@ -86,7 +86,7 @@ def _journal(address: str) -> Journal:
 
 
 def _picture(picture: page_parts.Picture, *widths: int) -> Picture:
-    # our own drawings: names inside them were escaped when they were written
+    # our own SVG: names in it were escaped when it was written
     drawings = [
         Markup(_light(svg(picture.draw(width), f"{picture.name}-{width}", themed=True))) for width in widths
     ]
@@ -95,7 +95,7 @@ def _picture(picture: page_parts.Picture, *widths: int) -> Picture:
 
 
 def _light(drawing: str) -> str:
-    """Without the comments that repeat each text: half the bytes."""
+    """Return the SVG without comments, which halves its size."""
     return re.sub(r"\s*<!--.*?-->", "", drawing, flags=re.DOTALL)
 
 
@@ -105,7 +105,7 @@ def _cell(estimate: CellRow) -> dict[str, Any]:
 
 
 def _cell_name(view: View, out: Out) -> str:
-    """Policy and group of a ticket that is out, as far as they are known."""
+    """Return the policy and group of an open ticket, as far as known."""
     problem = view.protocol.problem
     policy = problem.policies[out.policy]
     return policy if out.group < 0 else f"{policy}, {problem.group_names[out.group]}"

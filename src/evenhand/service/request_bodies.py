@@ -1,4 +1,4 @@
-"""What requests carry: strict forms, so that what is not meant is refused before anything is done."""
+"""Strict types of request bodies: unknown fields and wrong types are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ticket = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 By = Annotated[str, Meta(min_length=1, max_length=100)]
-Outcome = float | bool  # which numbers are outcomes is for the family to say
+Outcome = float | bool  # the family decides which numbers are outcomes
 
 
 class Create(Struct, forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ class Create(Struct, forbid_unknown_fields=True):
 
 
 class AskForm(Struct, forbid_unknown_fields=True):
-    """How many tickets, for whom."""
+    """The number of tickets and the group."""
 
     n: Annotated[int, Meta(ge=1, le=10_000)] = 1
     group: Text | None = None
@@ -48,7 +48,7 @@ class TellForm(Struct, forbid_unknown_fields=True):
 
 
 class TellAllForm(Struct, forbid_unknown_fields=True):
-    """Many outcomes: all of them are taken, or none."""
+    """Many outcomes: all of them are recorded, or none."""
 
     outcomes: Annotated[list[TellForm], Meta(max_length=100_000)]
 
@@ -78,21 +78,21 @@ class AmendForm(Struct, forbid_unknown_fields=True):
 
 
 class FinishForm(Struct, forbid_unknown_fields=True):
-    """The end, decided or not."""
+    """The end of an experiment, decided or not."""
 
     reason: Text = "closed"
     by: By | None = None
 
 
 class PauseForm(Struct, forbid_unknown_fields=True):
-    """Why nothing is handed out for a while."""
+    """The reason for a pause."""
 
     reason: Text
     by: By | None = None
 
 
 class ResumeForm(Struct, forbid_unknown_fields=True):
-    """Why tickets are handed out again."""
+    """The reason for a resumption."""
 
     reason: Text = "resumed"
     by: By | None = None
@@ -106,7 +106,7 @@ class PlanForm(Struct, forbid_unknown_fields=True):
 
 
 class SimulateForm(Struct, forbid_unknown_fields=True):
-    """A study with its truth."""
+    """A study with its true means."""
 
     study: dict[str, Any]
     replications: Annotated[int, Meta(ge=1, le=10_000)] = 500
@@ -114,16 +114,16 @@ class SimulateForm(Struct, forbid_unknown_fields=True):
 
 
 class SaveForm(Struct, forbid_unknown_fields=True):
-    """A study to write down."""
+    """A study to save."""
 
     study: dict[str, Any]
 
 
 class Refusal(Struct):
-    """Why a request was refused: what must hold, what came, what to do."""
+    """Why a request was refused: what must hold, what was received, what to do."""
 
     error: str
-    kind: str | UnsetType = UNSET  # the class of `evenhand.errors` that a local experiment raises
+    kind: str | UnsetType = UNSET  # the class in `evenhand.errors` that a local experiment raises
 
 
 class LogIn(Struct, forbid_unknown_fields=True):
@@ -133,7 +133,7 @@ class LogIn(Struct, forbid_unknown_fields=True):
 
 
 def study_of(table: dict[str, Any]) -> Study:
-    """The study that a request holds; one that is too large, or names files, is refused first."""
+    """Return the study of a request; refuse one that is too large or names files."""
     problem = table.get("problem")
     if isinstance(problem, dict):
         parts = (problem.get("policies"), problem.get("groups"))

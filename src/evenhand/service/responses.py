@@ -1,7 +1,4 @@
-"""Counters and durations in Prometheus' text format.
-
-How the service speaks: errors as sentences, headers on every answer, and which bodies it reads at all.
-"""
+"""Error responses, security headers, body validation and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ experiments = Gauge("evenhand_experiments", "Experiments in the journal", regist
 
 
 def exposition() -> bytes:
-    """Everything counted so far."""
+    """Return all metrics in Prometheus' text format."""
     found: bytes = generate_latest(registry)
     return found
 
@@ -58,7 +55,7 @@ STATUS: tuple[tuple[type[EvenhandError], int], ...] = (
     (BadInput, 422),
 )
 HEADERS = {
-    # drawings carry their colours in style attributes; scripts and style sheets come from our own files only
+    # figures have colours in style attributes; scripts and style sheets come from our own files only
     "Content-Security-Policy": "default-src 'none'; connect-src 'self'; font-src 'self'; "
     "img-src 'self' data:; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -72,17 +69,17 @@ HEADERS = {
 
 
 async def checked_body(request: Asked) -> None:
-    """Refuse a body that is no JSON, JSON that two readers may read differently, and text for a number."""
+    """Refuse a body that is not JSON, is ambiguous JSON, or has text for a number."""
     if request.method != "POST":
         return
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException("a body must be JSON, sent as Content-Type: application/json.", status_code=415)
     body = await request.body()
-    form = request.route_handler.parsed_data_field  # the framework alone would take "1" for 1
+    form = request.route_handler.parsed_data_field  # the framework alone would accept "1" for 1
     annotation = None if form is None else form.annotation
     if len(body) > LONG_BODY:
-        await asyncio.to_thread(_check_json, body, annotation)  # others are answered meanwhile
+        await asyncio.to_thread(_check_json, body, annotation)  # does not block other requests
     else:
         _check_json(body, annotation)
 
@@ -101,7 +98,7 @@ def _check_json(body: bytes, annotation: Any) -> None:
 
 
 class _Ambiguous(ValueError):
-    """JSON that names a field twice, or what only some readers take for JSON."""
+    """JSON with a duplicate field, or with a non-standard value."""
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -116,14 +113,14 @@ def _refused_constant(name: str) -> float:
 
 
 def with_headers(response: Response[Any]) -> Response[Any]:
-    """On every answer."""
+    """Return the response with the security headers."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     return response
 
 
 def refuse_ours(request: Asked, problem: EvenhandError) -> Response[Any]:
-    """What we refuse on purpose, as its sentence."""
+    """Return the response to an error of ours."""
     code = next(status for kind, status in STATUS if isinstance(problem, kind))
     if code >= 500:
         log.error(json.dumps({"event": "failure", "path": request.url.path, "says": str(problem)}))
@@ -136,9 +133,9 @@ def public_kind(problem: EvenhandError) -> str:
 
 
 def refuse_http(request: Asked, problem: HTTPException) -> Response[Any]:
-    """What the framework refuses, as a sentence."""
+    """Return the response to an error of the framework."""
     if problem.status_code == 401 and _wants_page(request):
-        return Redirect("/login")  # a browser without a session is shown where to give its key
+        return Redirect("/login")  # a browser without a session is redirected to the login page
     if isinstance(problem, ValidationException):
         found = problem.extra or ()
         details = "; ".join(
@@ -150,7 +147,7 @@ def refuse_http(request: Asked, problem: HTTPException) -> Response[Any]:
 
 
 def refuse_unexpected(request: Asked, problem: Exception) -> Response[Any]:
-    """Anything else: said in the log, not to the client."""
+    """Return the response to an unexpected error; details go to the log only."""
     line = {"event": "failure", "path": request.url.path, "kind": type(problem).__name__}
     log.error(json.dumps(line), exc_info=problem)
     return _sentence(request, "an unexpected failure; it is in the service's log", 500)

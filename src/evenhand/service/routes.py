@@ -39,7 +39,7 @@ from evenhand.service.request_bodies import (
 from evenhand.service.view_log import Asked, note_view, seen_by
 from evenhand.service.worker_processes import Studio
 
-PAGE = 1_000  # events in one answer
+PAGE = 1_000  # events per response
 BATCH_BYTES = 32_000_000  # of a request with many outcomes
 ID = "^[A-Za-z0-9_-]{1,64}$"
 IdempotencyKey = Annotated[
@@ -68,7 +68,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _by(request: Asked, by: str | None) -> str:
-    """Who does this: the name of the key, after the person that its holder names."""
+    """Return the author of a change: the person in `by`, then the name of the key."""
     name = key_of(request).name
     return name if by is None else f"{by} ({name})"
 
@@ -87,7 +87,7 @@ def _post(path: str | list[str], status_code: int = 200, **more: Any) -> Callabl
 def list_experiments(
     registry: NamedDependency[Registry], limit: Limit = 100, start: Start = 0, only: Only = None
 ) -> list[dict[str, Any]]:
-    """The experiments, newest first, or `only` the one of this id: id, state and enrolment, no outcomes."""
+    """List experiments, newest first, or `only` one: id, state and enrolment, no outcomes."""
     names = registry.names()
     responses.experiments.set(len(names))
     if only is not None:
@@ -102,7 +102,7 @@ def create(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """A new experiment. The study is the study file as JSON; it is frozen from here on."""
+    """Create an experiment from a study file as JSON; the study cannot change afterwards."""
     study, by = study_of(data.study), _by(request, data.by)
     trial, made = registry.create(data.id, study, data.seed, data.lease, by, idempotency_key)
     return {"id": data.id, "head": trial.protocol.hash.hex(), "created": made}
@@ -110,7 +110,7 @@ def create(
 
 @_get("/api/experiments/{name:str}", guards=[role("operator")])
 def status(name: Id, request: Asked, registry: NamedDependency[Registry]) -> dict[str, Any]:
-    """Where an experiment stands; an operator sees enrolment, not outcomes, until it ends."""
+    """Return the status; an operator sees enrolment, not outcomes, until the experiment ends."""
     return seen_by(request, registry.get(name), "status")
 
 
@@ -121,7 +121,7 @@ def ask(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> list[dict[str, Any]]:
-    """The next tickets; none after the stop.
+    """Issue the next tickets; none after the stop.
 
     The same Idempotency-Key or worker gets the same tickets again.
     """
@@ -139,9 +139,9 @@ def tell(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """The outcome of a ticket.
+    """Record the outcome of a ticket.
 
-    The same again is no harm; another value is refused with 409 and written down.
+    Repeating the same value has no effect; another value is refused with 409, and the refusal is recorded.
     """
     trial = registry.get(name)
     try:
@@ -158,7 +158,7 @@ def tell_all(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> list[dict[str, Any]]:
-    """Many outcomes at once: all of them are taken, or none, and the first that cannot be taken is named."""
+    """Record many outcomes: all of them or none; the error names the first invalid one."""
     outcomes = [(one.ticket, one.outcome, one.group) for one in data.outcomes]
     try:
         receipts = registry.get(name).tell_all(outcomes, key=idempotency_key)
@@ -168,7 +168,7 @@ def tell_all(
 
 
 def _blinded_conflict(request: Asked, refusal: Conflict, then: str) -> Conflict:
-    """The refusal; without the outcome that is kept, for a key that may not see outcomes."""
+    """Return the refusal; without the recorded outcome if the key may not see outcomes."""
     if isinstance(refusal, KeyReused) or key_of(request).may("analyst"):
         return refusal
     row = re.match(r"row \d+: ", str(refusal))
@@ -183,7 +183,7 @@ def drop(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """A ticket that will have no outcome."""
+    """Drop a ticket: it will have no outcome."""
     registry.get(name).drop(data.ticket, data.reason, by=_by(request, data.by), key=idempotency_key)
     return {"ticket": data.ticket, "dropped": True}
 
@@ -196,7 +196,7 @@ def amend(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Correct an outcome; the old one stays in the log with the reason and who said so."""
+    """Correct an outcome; the old one stays in the log with the reason and the author."""
     trial, by = registry.get(name), _by(request, data.by)
     return trial.amend(data.ticket, data.outcome, reason=data.reason, by=by, key=idempotency_key)._asdict()
 
@@ -208,7 +208,7 @@ def import_data(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Count outcomes collected before, all of them or none."""
+    """Import outcomes collected before: all of them or none."""
     return {"imported": registry.get(name).import_data(data.rows, source=data.source, key=idempotency_key)}
 
 
@@ -220,7 +220,7 @@ def pause(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Hand out no tickets until `resume`; outcomes are still taken."""
+    """Issue no tickets until `resume`; outcomes are still accepted."""
     registry.get(name).pause(data.reason, by=_by(request, data.by), key=idempotency_key)
     return {"paused": True}
 
@@ -233,7 +233,7 @@ def resume(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Hand out tickets again."""
+    """Issue tickets again."""
     registry.get(name).resume(data.reason, by=_by(request, data.by), key=idempotency_key)
     return {"paused": False}
 
@@ -246,7 +246,7 @@ def finish(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """End the experiment for good; answers how it ended, which does not change any more."""
+    """End the experiment; returns its final result."""
     trial = registry.get(name)
     trial.finish(data.reason, by=_by(request, data.by), key=idempotency_key)
     status = trial.status()
@@ -259,7 +259,7 @@ def finish(
 def events(
     name: Id, request: Asked, registry: NamedDependency[Registry], after: Start = 0
 ) -> list[dict[str, Any]]:
-    """The log after this event, a page at a time; looking at outcomes is itself an event."""
+    """Return a page of the log after this event; viewing outcomes is itself recorded."""
     trial = registry.get(name)
     note_view(request, trial, "events")
     until = min(after + PAGE, trial.head.seq)
@@ -270,7 +270,7 @@ def events(
 def export(
     name: Id, request: Asked, registry: NamedDependency[Registry], studio: NamedDependency[Studio]
 ) -> Stream:
-    """The whole log in one file that `evenhand audit` accepts alone."""
+    """Download the whole log as one file that `evenhand audit` accepts."""
     note_view(request, registry.get(name), "export")
     handle, path = tempfile.mkstemp(prefix="evenhand-export-")
     os.close(handle)
@@ -284,7 +284,7 @@ def export(
 
 
 def _read_once(path: str) -> Iterator[bytes]:
-    """A file's bytes; it is gone when they were read or nobody wants them any more."""
+    """Yield a file's bytes, then delete it, also if the download is aborted."""
     try:
         with open(path, "rb") as file:
             while part := file.read(1 << 16):
@@ -297,7 +297,7 @@ def _read_once(path: str) -> Iterator[bytes]:
 def plan(
     data: JSONBody[PlanForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """What it must cost and where to sample, for the means in the study's truth."""
+    """Return the lower bound on the cost and the allocation for the study's true means."""
     from evenhand.study.planned import plan_of
 
     jobs.refuse_other_request(idempotency_key, "plan", data)
@@ -311,7 +311,7 @@ def plan(
 def simulate(
     data: JSONBody[SimulateForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Begin a simulation; look at /api/simulate/{id} for its progress and result."""
+    """Start a simulation; get its progress and result at /api/simulate/{id}."""
     from evenhand.simulation.simulate import simulate as simulated
 
     jobs.refuse_other_request(idempotency_key, "simulate", data)
@@ -331,20 +331,20 @@ def simulate(
 
 @_get("/api/simulate/{job:str}", guards=[role("operator")])
 def simulation(job: Id, jobs: NamedDependency[Jobs]) -> dict[str, Any]:
-    """A simulation's progress, and its result when it is done."""
+    """Return a simulation's progress, and its result when it is done."""
     return jobs.look(job)
 
 
 @_get("/healthz", security=[{}])
 def healthz(registry: NamedDependency[Registry]) -> dict[str, str]:
-    """Is the service up, and can it read its journal?"""
+    """Return whether the service runs and can read its journal."""
     registry.names()
     return {"status": "ok"}
 
 
 @_get("/metrics", guards=[role("operator")], media_type=MediaType.TEXT)
 def prometheus() -> Response[bytes]:
-    """Counters for Prometheus."""
+    """Return the metrics for Prometheus."""
     return Response(responses.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -69,7 +69,7 @@ def _notes(runs: Runs, ideal: Plan | None) -> tuple[Words, ...]:
     notes = said.wrong_answers(runs)
     if ideal is not None and not said.is_budget(runs):
         least = number(ideal.samples_at_least(runs.study.procedure.delta))
-        notes.append((f"No procedure with this risk can do with fewer than {least} samples on average.",))
+        notes.append((f"Any procedure with this risk needs at least {least} samples on average.",))
     return tuple(notes)
 
 
