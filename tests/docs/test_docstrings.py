@@ -15,7 +15,8 @@ from tests.docs.pages import ROOT
 from tools import reference
 
 RESULTS = ("Plan", "Runs", "Comparison", "Calibration", "Verdict", "Evaluation", "Report")
-ELSEWHERE = ("Experiment", "connect")  # described with the live experiments
+# described with the live experiments
+ELSEWHERE = ("Ask", "CellRow", "Experiment", "LogEntry", "PolicyRow", "Receipt", "Status", "connect")
 ERRORS = [n for n in eh.__all__ if inspect.isclass(getattr(eh, n)) and issubclass(getattr(eh, n), Exception)]
 NAMES = [name for name in eh.__all__ if name not in (*ERRORS, *ELSEWHERE)]
 each_name = pytest.mark.parametrize("name", NAMES)

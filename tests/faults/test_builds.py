@@ -61,7 +61,7 @@ def build_named(version: str) -> Iterator[None]:
 
 def begin(address: str, sampling: str = "exact-tracking") -> None:
     """A run whose weights depend on many logarithms."""
-    problem = eh.Problem("abcde", {"x": 0.5, "y": 0.3, "z": 0.2}, eh.Bernoulli(), eh.Floors(0.2))
+    problem = eh.Problem(list("abcde"), {"x": 0.5, "y": 0.3, "z": 0.2}, eh.Bernoulli(), eh.Floors(0.2))
     create(address, study=problem, procedure=eh.Procedure(sampling, delta=1e-6, initial=2)).close()
 
 

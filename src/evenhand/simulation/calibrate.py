@@ -129,6 +129,8 @@ def calibrate(
         Called as progress(done, replications) when runs finish.
     executor : Executor, optional
         An executor of your own instead of threads.
+    device : {"cpu", "cuda"}
+        Where the runs are computed; "cuda" is an NVIDIA graphics processor.
 
     Returns
     -------

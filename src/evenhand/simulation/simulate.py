@@ -191,6 +191,8 @@ def compare(
         As for `simulate`.
     executor : Executor, optional
         An executor of your own instead of threads.
+    device : {"cpu", "cuda"}
+        Where the runs are computed; "cuda" is an NVIDIA graphics processor.
 
     Returns
     -------
