@@ -114,6 +114,7 @@ def test_an_experiment_opened_again_in_one_process_knows_how_far_the_log_was(
         Experiment.open(trial._journal)  # as the service does with those that were idle
     with Experiment.open(trial._journal) as again:
         assert again.status().samples == 5
+    trial.close()
 
 
 def test_another_experiment_under_the_same_name_is_not_taken_for_the_one_opened(
@@ -274,4 +275,4 @@ def test_an_experiment_opened_again_in_one_process_keeps_its_deadlines(postgres_
     clock.waited += 61
     again.sweep()
     assert again.status().pending == 0
-    again.close()
+    trial.close()
