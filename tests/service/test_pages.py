@@ -56,7 +56,7 @@ def test_an_experiment_opens_with_words_and_has_its_four_pictures(
         assert words in page
     assert "aim " in page  # the intended share beside the real one
     assert "10 samples" in page
-    assert "1 out" in page
+    assert "1 open" in page
     assert page.index('class="lead"') < page.index("<svg")
 
 
