@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -42,6 +44,9 @@ def exposition() -> bytes:
 log = logging.getLogger("evenhand.service")
 Asked = Request[Any, Any, Any]
 LONG_BODY = 100_000  # bytes
+MAX_DEPTH = 100  # of nested objects and lists
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[][{}]")
 
 STATUS: tuple[tuple[type[EvenhandError], int], ...] = (
     (NotFound, 404),
@@ -86,8 +91,10 @@ async def checked_body(request: Asked) -> None:
 
 def _check_json(body: bytes, annotation: Any) -> None:
     try:
+        if _depth(body) > MAX_DEPTH:
+            raise _Ambiguous(f"it is nested more than {MAX_DEPTH} levels deep")
         json.loads(body, object_pairs_hook=_once_each, parse_constant=_refused_constant)
-    except (ValueError, RecursionError) as problem:
+    except ValueError as problem:
         why = str(problem) if isinstance(problem, _Ambiguous) else "it is not"
         raise HTTPException(f"the body must be plain JSON: {why}.", status_code=400) from None
     if annotation is not None:
@@ -97,8 +104,14 @@ def _check_json(body: bytes, annotation: Any) -> None:
             raise HTTPException(f"the body does not fit its form: {problem}", status_code=422) from None
 
 
+def _depth(body: bytes) -> int:
+    """How deeply objects and lists are nested: counted before parsing, which would exhaust the stack."""
+    steps = (1 if bracket in b"[{" else -1 for bracket in _BRACKET.findall(_STRING.sub(b"", body)))
+    return max(accumulate(steps), default=0)
+
+
 class _Ambiguous(ValueError):
-    """JSON with a duplicate field, or with a non-standard value."""
+    """JSON with a duplicate field, a non-standard value, or nested too deeply."""
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
