@@ -2,7 +2,7 @@
 BIN     := .venv/bin
 READY   := .venv/.ready
 WORKERS ?= 2
-# One thread per test worker: results do not depend on it, two workers times all cores would only get in each other's way.
+# One thread per test worker: more threads than cores would be slower, and results do not depend on it.
 PYTEST  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
@@ -11,19 +11,19 @@ PYTEST  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
 
-setup: system $(READY)  ## make .venv with everything pinned by constraints.txt
+setup: system $(READY)  ## create .venv with everything pinned by constraints.txt
 
-system:  ## as root on Debian: the browser and database that some tests want
+system:  ## as root on Debian: install the browser and database that some tests need
 	@tools/system_packages.sh
 
 $(READY): pyproject.toml constraints.txt tools/setup.sh tools/pip_settings.py | system
 	@tools/setup.sh
 	@touch $@
 
-demo: setup  ## the whole story on the stroke trial
+demo: setup  ## plan, simulate, run and report the stroke trial
 	$(BIN)/evenhand demo
 
-test: setup  ## every test that is not slow
+test: setup  ## all tests that are not slow
 	$(PYTEST) -m "not slow"
 
 check: setup  ## format, lint, types, layers, text
@@ -36,25 +36,25 @@ check: setup  ## format, lint, types, layers, text
 slow: setup  ## the long statistical, fault and browser tests
 	$(PYTEST) -m slow
 
-lowest: setup  ## the tests of compiled code with the lowest numba that is allowed
+lowest: setup  ## test the compiled code with the lowest numba version that is allowed
 	@WORKERS=$(WORKERS) tools/lowest_numba.sh
 
-paper: setup  ## every table and figure of the paper beside ours, in out/paper
+paper: setup  ## reproduce the paper's tables and figures, in out/paper
 	$(BIN)/evenhand paper -o out/paper
 
-bench: setup  ## speed against others, measured in one run, as JSON lines
+bench: setup  ## benchmarks against other software, as JSON lines
 	$(BIN)/python -m benchmarks
 
-docs: setup  ## the documentation, in docs/_build/html; a warning is an error
+docs: setup  ## build the documentation in docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-where:  ## where an equation of the paper lives: make where eq=f_mu_opt
+where:  ## find an equation of the paper in the code: make where eq=f_mu_opt
 	@tools/where.sh "$(eq)"
 
-pins: setup  ## resolve constraints.txt anew
+pins: setup  ## update constraints.txt
 	@tools/setup.sh pins
 
-clean:  ## remove everything that was built, .venv included
+clean:  ## remove everything that was built, including .venv
 	rm -rf .venv build dist out docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

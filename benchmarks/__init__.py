@@ -1,1 +1,1 @@
-"""Speed against others, measured in one run: ``make bench``."""
+"""Benchmarks against other software, measured in one run: ``make bench``."""

@@ -1,9 +1,9 @@
-"""Every figure that was promised, against peers, in one run.
+"""Run all benchmarks and compare them with other software and with the targets.
 
     python -m benchmarks [plan] [live] ... [--forget]
 
-JSON lines on standard output as they come, a table on standard error at the end. The run is appended to
-benchmarks/history/runs.jsonl, and the charts beside it are drawn anew, unless it is to be forgotten.
+Prints JSON lines on standard output and a table on standard error at the end. Appends the run to
+benchmarks/history/runs.jsonl and redraws the charts in that folder, unless --forget is given.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ SUBJECTS = tuple(
 
 
 def main() -> None:
-    """Measure, print, remember."""
+    """Run the benchmarks, print the results and add them to the history."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument(
         "subjects", nargs="*", metavar="subject", help=f"of {', '.join(SUBJECTS)}; default: all"
     )
-    parser.add_argument("--forget", action="store_true", help="leave the history as it is")
+    parser.add_argument("--forget", action="store_true", help="do not add the run to the history")
     asked = parser.parse_args()
     if unknown := set(asked.subjects) - set(SUBJECTS):
         parser.error(f"a subject must be one of {', '.join(SUBJECTS)}; got {', '.join(sorted(unknown))}")
-    # one thread for each side, whatever the library; before any is loaded
+    # one thread for every library; must be set before the libraries are loaded
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     rows = []
     for subject in asked.subjects or SUBJECTS:
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def table(rows: list[Row]) -> Table:
-    """What was measured, beside what was promised."""
+    """Return a table of the measured values and the targets."""
     shown = Table("", "ours", "theirs", "", "ratio", "promised", box=None, pad_edge=False)
     for column in (1, 2, 4, 5):
         shown.columns[column].justify = "right"

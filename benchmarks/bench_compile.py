@@ -1,9 +1,9 @@
-"""How long the first command waits for the compiler, and how long every later one waits for its code.
+"""Time of the first commands, which compile kernels, and of later commands, which load them.
 
     python -m benchmarks compile
 
-Times are those of the processors: of the command itself, and of the busiest of its compiling processes, which
-work at the same time. With cores to spare it is what the clock shows.
+A time is the processor time of the command plus that of its busiest compiling process. The compiling
+processes run in parallel, so with enough idle cores this is the elapsed time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.rows import Row, less
 
 SCALING = str(Path(__file__).parents[1] / "examples" / "scaling.toml")
 PLAN, SIMULATE = ("plan", SCALING), ("simulate", SCALING, "--replications", "100")
-LOOK = 0.01  # seconds between looks at what processes have used
+INTERVAL = 0.01  # seconds between readings of the processor times
 
 
 def rows() -> Iterator[Row]:
@@ -36,7 +36,7 @@ def rows() -> Iterator[Row]:
 
 
 def live(folder: str) -> Iterator[Row]:
-    """The commands of an experiment, once their code is there."""
+    """Measure the commands of a live experiment after their kernels are compiled."""
     journal = str(Path(folder, "trial.db"))
     seconds(("new", journal, SCALING, "--seed", "1"), folder)
     for command in (("ask", journal), ("tell", journal, "1", "0.5"), ("status", journal)):
@@ -51,7 +51,7 @@ def least(command: Sequence[str], cache: str, repeats: int = 3) -> float:
 
 
 def seconds(command: Sequence[str], cache: str) -> float:
-    """Processor time of a command and of the busiest of the processes that it started."""
+    """Return the processor time of a command plus that of the busiest process that it started."""
     process = subprocess.Popen(
         [sys.executable, "-m", "evenhand", *command],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"EVENHAND_CACHE": cache},
@@ -65,7 +65,7 @@ def seconds(command: Sequence[str], cache: str) -> float:
                 used[each.pid] = times.user + times.system
         except psutil.NoSuchProcess:
             continue
-        time.sleep(LOOK)
+        time.sleep(INTERVAL)
     if process.returncode not in (0, 3):
         raise RuntimeError(f"evenhand {' '.join(command)} ended with {process.returncode}")
     own_time = used.pop(process.pid)

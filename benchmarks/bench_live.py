@@ -1,11 +1,11 @@
-"""Ask and tell against Optuna's on the same storage, and how a journal bears a million events.
+"""Ask and tell against Optuna on the same storage, and a journal with a million events.
 
     python -m benchmarks live
 
 Both sides store every ask and every tell durably before the next call: SQLite with its full flush, PostgreSQL
 with its defaults. Optuna draws at random, its cheapest sampler; workers are threads of one process on both
-sides. The two take turns, so that both meet the same moods of the disk. Opening and audit are timed on the
-processor: they wait for nobody, and a busy machine would only add.
+sides. The two alternate, so that changes in disk speed affect both. Opening and audit are measured in
+processor time, which does not depend on other load.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.postgres import PostgresServer
 
 POLICIES, GROUPS = ["a", "b", "c", "d"], {"x": 0.7, "y": 0.3}
 WORKERS = (1, 16)
-TURNS, SECONDS = 3, 2.0  # turns of each side, and how long one is
+TURNS, SECONDS = 3, 2.0  # number of turns of each side, and seconds per turn
 SHORT, LONG = 1_000, 1_000_000  # events
 Pair = Callable[[int], None]
 
@@ -52,16 +52,16 @@ def rows() -> Iterator[Row]:
 
 
 def against_optuna(storage: str, ours: str, theirs: str, workers: int) -> Row:
-    """Pairs of ask and tell in a second."""
+    """Compare the pairs of ask and tell per second."""
     study = optuna.create_study(storage=theirs, sampler=optuna.samplers.RandomSampler(seed=1))
     with Experiment.create(ours, problem(), eh.Procedure(delta=1e-9), seed=1) as trial:
-        mine, other = by_turns(lambda worker: our_pair(trial, worker), lambda _: their_pair(study), workers)
+        mine, other = alternate(lambda worker: our_pair(trial, worker), lambda _: their_pair(study), workers)
     name = f"ask + tell, {storage}, {workers} worker{'s' if workers > 1 else ''}, against Optuna"
     return more(name, mine, other, "pairs/s", 10.0)
 
 
 def of_length(short: str, long: str) -> Iterator[Row]:
-    """A journal of a million events beside one of a thousand."""
+    """Compare a journal of a million events with one of a thousand."""
     endless = eh.Procedure(delta=1e-9, max_samples=10**9)
     with (
         Experiment.create(short, problem(), endless, seed=1) as few,
@@ -71,23 +71,25 @@ def of_length(short: str, long: str) -> Iterator[Row]:
         memory = peak_memory()
         grow(many, LONG)
         yield less("peak memory at a million events, against a thousand", peak_memory(), memory, "MB", 0.9)
-        late, early = by_turns(lambda worker: our_pair(many, worker), lambda worker: our_pair(few, worker), 1)
+        late, early = alternate(
+            lambda worker: our_pair(many, worker), lambda worker: our_pair(few, worker), 1
+        )
         yield more("ask + tell at a million events, against a thousand", late, early, "pairs/s", 0.9)
     yield less(
-        "opening a million events, against 10 s", timed(lambda: Experiment.open(long).leave()), 10.0, "s", 1.0
+        "opening a million events, against 10 s", timed(lambda: Experiment.open(long).close()), 10.0, "s", 1.0
     )
     yield less("audit of a million events, against 60 s", timed(lambda: check(long)), 60.0, "s", 1.0)
 
 
-def by_turns(one: Pair, other: Pair, workers: int) -> tuple[float, float]:
-    """The median rate of each, after a turn that does not count."""
+def alternate(one: Pair, other: Pair, workers: int) -> tuple[float, float]:
+    """Return the median rate of each side, after one warm-up turn."""
     rates = [(rate(one, workers), rate(other, workers)) for _ in range(1 + TURNS)][1:]
     first, second = zip(*rates, strict=True)
     return statistics.median(first), statistics.median(second)
 
 
 def rate(pair: Pair, workers: int) -> float:
-    """Pairs in a second, all workers at it."""
+    """Return the pairs per second of all workers together."""
     done, over = [0] * workers, time.perf_counter() + SECONDS
 
     def work(worker: int) -> None:
@@ -125,7 +127,7 @@ def grow(trial: Experiment, events: int) -> None:
 
 
 def outcome(ticket: str) -> int:
-    """Half of them ones, whatever was asked, so that no run ends."""
+    """Return 0 or 1 with equal frequency in every cell, so that no run stops."""
     return int(ticket[1:].partition("-")[0]) * 2654435761 >> 7 & 1
 
 
@@ -150,7 +152,7 @@ def peak_memory() -> float:
 
 @contextmanager
 def postgres() -> Iterator[Iterator[str]]:
-    """Addresses of new databases on a server of our own; none where PostgreSQL is missing."""
+    """Yield addresses of new databases on a temporary server; none if PostgreSQL is missing."""
     try:
         server = PostgresServer(require_postgres())
     except pytest.skip.Exception:

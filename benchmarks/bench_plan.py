@@ -1,11 +1,11 @@
-"""Inner problems against general solvers, and whole plans against the time they may take.
+"""Inner problems against general solvers, and whole plans against time limits.
 
     python -m benchmarks plan
 
-The inner problem is a rival's cheapest way to meet its requirement and pass the best policy, at K = 100 and
-L = 3. Ours is timed for all rivals at once, certificate included. A peer gets its derivatives, and whatever
-does not change from step to step prepared beforehand; SCIP's time is that of its solve alone. Every value a
-peer finds is compared with ours.
+The inner problem is the alternative in which a rival meets its requirement and beats the best policy, at
+K = 100 and L = 3. evenhand is timed for all rivals at once, with the certificate. The other solver gets
+derivatives and everything that can be prepared once; for SCIP only the solve is timed. Every value of the
+other solver is compared with evenhand's.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def rows() -> Iterator[Row]:
 
 
 class Setting(NamedTuple):
-    """Policy 0, the best, and its rivals, in the kernels' form."""
+    """Policy 0 (the best) and its rivals, in the form of the kernels."""
 
     code: int
     r: Region
@@ -69,7 +69,7 @@ class Setting(NamedTuple):
 
 
 def setting(code: int, kind: int, **parts: Any) -> Setting:
-    """Means and weights drawn once and for all; the best policy first."""
+    """Return means and weights drawn with a fixed seed, the best policy first."""
     rng = np.random.default_rng(1)
     shape = (GROUPS, POLICIES)
     mu = rng.normal(size=shape) if code == GAUSSIAN else rng.uniform(0.05, 0.95, shape)
@@ -81,7 +81,7 @@ def setting(code: int, kind: int, **parts: Any) -> Setting:
 
 
 def against_daqp() -> Row:
-    """Gaussian floors: an active-set solver of quadratic programmes, called per rival."""
+    """Compare Gaussian floors with DAQP, an active-set QP solver, called per rival."""
     import daqp
 
     one = setting(GAUSSIAN, regions.BOX, lo=np.zeros((GROUPS, POLICIES)))
@@ -106,7 +106,7 @@ def against_daqp() -> Row:
 
 
 def against_numpy() -> Row:
-    """Gaussian floors: all rivals at once by sorting breakpoints and summing slopes in NumPy."""
+    """Compare Gaussian floors with NumPy, which solves all rivals by sorting breakpoints."""
     one = setting(GAUSSIAN, regions.BOX, lo=np.zeros((GROUPS, POLICIES)))
     found = vectorised(one)
     theirs = seconds(lambda: vectorised(one), 200) / (POLICIES - 1)
@@ -114,14 +114,14 @@ def against_numpy() -> Row:
 
 
 def vectorised(one: Setting) -> Array:
-    """The walk along the pull eta from breakpoint to breakpoint, for all rivals side by side."""
+    """Return the values of all rivals: find eta from breakpoint to breakpoint, vectorised."""
     q, lo, mu, v = one.q[:, None], one.r.lo[:, 1:], one.mu[:, 1:], one.v[:, 1:]
     own = float((one.q**2 / one.v[:, 0]).sum())
     departs = np.maximum((lo - mu) * v / q, 0.0)
     order = np.argsort(departs, axis=0)
     at = np.take_along_axis(departs, order, axis=0)
     slope = own + np.cumsum(np.take_along_axis(q**2 / v, order, axis=0), axis=0)
-    # surplus(eta) at each breakpoint: what is lifted there already, less the gap at eta = 0
+    # surplus(eta) at each breakpoint: the increase up to there minus the gap at eta = 0
     start = one.q @ np.maximum(mu, lo) - float(one.q @ one.mu[:, 0])
     steps = np.diff(at, axis=0, prepend=0.0)
     before = np.vstack([np.full((1, at.shape[1]), own), slope[:-1]])
@@ -136,7 +136,7 @@ def vectorised(one: Setting) -> Array:
 
 
 def against_slsqp() -> Row:
-    """Bernoulli floors: SciPy's sequential quadratic programming from one start, with derivatives."""
+    """Compare Bernoulli floors with SciPy's SLSQP from one start, with derivatives."""
     one = setting(BERNOULLI, regions.BOX, lo=np.full((GROUPS, POLICIES), 0.3))
     rivals = range(1, POLICIES, 5)
 
@@ -157,7 +157,7 @@ def against_slsqp() -> Row:
 
 
 def against_scip() -> Row:
-    """Gaussian penalties: the paper's mixed-integer quadratic programme, solved by SCIP."""
+    """Compare Gaussian penalties with SCIP on the paper's mixed-integer programme."""
     one = setting(GAUSSIAN, regions.PENALTY, lo=np.zeros((GROUPS, POLICIES)), gamma=np.full(GROUPS, 0.5))
     rivals = range(1, POLICIES, 12)
     times, found = [], []
@@ -173,7 +173,7 @@ def against_scip() -> Row:
 
 
 def against_cvxpy() -> Row:
-    """Bernoulli dispersion: a conic solver through its modelling language, as one would write it."""
+    """Compare Bernoulli dispersion with cvxpy and Clarabel."""
     centre = np.eye(GROUPS) - np.full((GROUPS, GROUPS), 1.0 / GROUPS)
     one = setting(BERNOULLI, regions.DISPERSION, quad=centre.T @ centre, limit=0.05)
     rivals = range(1, POLICIES, 20)
@@ -182,21 +182,21 @@ def against_cvxpy() -> Row:
         return conic_value(one.cells(rival), beaten(one.r, one.q, 0, rival))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it warns where its last digits are in doubt
+        warnings.simplefilter("ignore", UserWarning)  # it warns when the solution may be inaccurate
         found = scattered(rivals, map(solve, rivals))
         theirs = seconds(lambda: [solve(rival) for rival in rivals], 1) / len(rivals)
     return compared("bernoulli dispersion, per rival, against cvxpy and Clarabel", one, found, theirs)
 
 
 def scattered(rivals: range, values: Any) -> Array:
-    """Values of some rivals among all, the others not a number."""
+    """Return an array over all rivals with NaN for the rivals that were not solved."""
     table = np.full(POLICIES - 1, math.nan)
     table[[rival - 1 for rival in rivals]] = list(values)
     return table
 
 
 def compared(name: str, one: Setting, found: Any, theirs: float, least: float | None = None) -> Row:
-    """Ours for all rivals in bulk, beside a peer that came to the same values."""
+    """Time evenhand on all rivals and compare the values and times with the other solver's."""
     lower, lam = np.empty(POLICIES), np.empty((2, GROUPS))
     work = np.empty(inner.work_size(GROUPS, 0))
     times = 1 if one.r.kind == regions.DISPERSION else 20
@@ -220,7 +220,7 @@ def solve_repeatedly(
 
 
 def plans() -> Iterator[Row]:
-    """Whole plans: the paper's instances as commands, start-up included; then larger ones."""
+    """Time whole plans: the paper's instances as commands with start-up, then larger ones."""
     for name, title in (("scaling", "scaling"), ("hard", "hard floors"), ("soft", "soft floors")):
         command = [sys.executable, "-m", "evenhand", "plan", str(EXAMPLES / f"{name}.toml"), "--json"]
         run = partial(subprocess.run, command, check=True, capture_output=True)
@@ -228,7 +228,7 @@ def plans() -> Iterator[Row]:
         yield less(f"the paper's {title} instance, command to plan", took, 2.0, "s", 1.0)
     took = max(seconds(partial(planned, 100, 3, 1e-6, seed), 3) for seed in SEEDS)
     yield less("plan of K = 100, L = 3, bernoulli, gap 1e-6", took, 5.0, "s", 1.0)
-    # in a process of its own: what it holds at most is its own
+    # in a separate process, to measure its peak memory
     large = subprocess.run(
         [sys.executable, "-m", "benchmarks.bench_plan"], check=True, capture_output=True, text=True
     )
@@ -238,7 +238,7 @@ def plans() -> Iterator[Row]:
 
 
 def children_seconds() -> float:
-    """What the processes we started have taken of a processor; a plan has one thread."""
+    """Return the processor time of all child processes; a plan has one thread."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -258,7 +258,7 @@ def planned(policies: int, groups: int, gap: float, seed: int) -> eh.Plan:
 
 
 def growth(name: str, shapes: dict[int, tuple[int, int]]) -> Row:
-    """Time of a plan to gap 1e-3 against a size, and the exponent fitted to it; in proportion it is 1."""
+    """Time plans with gap 1e-3 over a size and fit the exponent; linear growth is 1."""
     curve = []
     for size, (policies, groups) in shapes.items():
         times = [seconds(partial(planned, policies, groups, 1e-3, seed), 1) for seed in SEEDS]

@@ -1,9 +1,9 @@
-"""The service over HTTP on this machine, durable: pairs of ask and tell, waiting times, dashboards, start-up.
+"""Throughput, latency and start-up time of the HTTP service on this machine.
 
     python -m benchmarks service
 
-The service runs in processes of its own, as `evenhand serve` does; the sixteen clients are threads of two
-more processes. Optuna has sixteen threads on the same storage, without a network between. They take turns.
+The service runs in separate processes, as `evenhand serve` does; the sixteen clients are threads of two more
+processes. Optuna has sixteen threads on the same storage, without HTTP. The two alternate.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from benchmarks.rows import Row, less, more
 from tests.service.running import ENDLESS, Running, share_of_time
 
 CLIENTS, PROCESSES = 16, 2
-TURNS, SECONDS = 3, 4.0  # turns of each side, and how long one is
-PACE, PACED_SECONDS = 100.0, 15.0  # pairs and polls in a second, for waiting times
-PROMISED = {"SQLite": 300.0, "PostgreSQL": 500.0}  # pairs in a second on a quiet machine with four cores
+TURNS, SECONDS = 3, 4.0  # number of turns of each side, and seconds per turn
+PACE, PACED_SECONDS = 100.0, 15.0  # pairs and polls per second when latency is measured
+TARGET = {
+    "SQLite": 300.0,
+    "PostgreSQL": 500.0,
+}  # target, in pairs per second on an idle machine with four cores
 
 
-class Waited(NamedTuple):
-    """What one process of clients saw."""
+class Latencies(NamedTuple):
+    """Number of pairs and request times of one client process."""
 
     pairs: int
     asks: list[float]  # seconds
@@ -46,33 +49,33 @@ def rows() -> Iterator[Row]:
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        yield from on("SQLite", f"{folder}/ours.db", f"sqlite:///{folder}/theirs.db", folder / "log")
-        yield from waits(f"{folder}/waits.db", folder / "log")
+        yield from throughput("SQLite", f"{folder}/ours.db", f"sqlite:///{folder}/theirs.db", folder / "log")
+        yield from latency(f"{folder}/latency.db", folder / "log")
         with postgres() as databases:
             for ours, theirs in zip(databases, databases, strict=False):
                 theirs = theirs.replace("postgresql://", "postgresql+psycopg://")
-                yield from on("PostgreSQL", ours, theirs, folder / "log")
+                yield from throughput("PostgreSQL", ours, theirs, folder / "log")
                 break
 
 
-def on(storage: str, ours: str, theirs: str, log: Path) -> Iterator[Row]:
-    """Pairs in a second with sixteen clients, against Optuna's and against the figure promised."""
+def throughput(storage: str, ours: str, theirs: str, log: Path) -> Iterator[Row]:
+    """Compare the pairs per second of sixteen clients with Optuna and with the target."""
     study = optuna.create_study(storage=theirs, sampler=optuna.samplers.RandomSampler(seed=1))
     rates = []
-    with Running(ours, log) as service, crowd(service.url) as load:
+    with Running(ours, log) as service, client_pool(service.url) as load:
         for _ in range(TURNS):
             mine = sum(part.pairs for part in load(SECONDS)) / SECONDS
             rates.append((mine, rate(lambda _: their_pair(study), CLIENTS)))
     mine, other = (statistics.median(side) for side in zip(*rates, strict=True))
     name = f"ask + tell over HTTP, {storage}, {CLIENTS} clients"
     yield more(f"{name}, against Optuna without HTTP", mine, other, "pairs/s", 10.0)
-    yield more(f"{name}, against {PROMISED[storage]:g}", mine, PROMISED[storage], "pairs/s", 1.0)
+    yield more(f"{name}, against {TARGET[storage]:g}", mine, TARGET[storage], "pairs/s", 1.0)
 
 
-def waits(journal: str, log: Path) -> Iterator[Row]:
-    """How long a client waits at a hundred pairs a second, alone and beside a hundred polls a second."""
+def latency(journal: str, log: Path) -> Iterator[Row]:
+    """Measure latency at 100 pairs per second, without and with 100 dashboard polls per second."""
     begun = time.perf_counter()
-    with Running(journal, log) as service, crowd(service.url) as load:
+    with Running(journal, log) as service, client_pool(service.url) as load:
         yield less("start-up to the first answer, against 2 s", service.came_up - begun, 2.0, "s", 1.0)
         alone = load(PACED_SECONDS, PACE)
         asks = sorted(seconds for part in alone for seconds in part.asks)
@@ -83,31 +86,31 @@ def waits(journal: str, log: Path) -> Iterator[Row]:
         yield less(name, 1e3 * writes_p99(beside), 1e3 * writes_p99(alone), "ms", 0.5)
 
 
-Load = Callable[..., list[Waited]]
+Load = Callable[..., list[Latencies]]
 
 
 @contextmanager
-def crowd(url: str) -> Iterator[Load]:
-    """Sixteen clients in two processes, at it for so long: as fast as they can, or at a pace in all."""
-    eh.connect(url).create("main", ENDLESS, seed=1)
+def client_pool(url: str) -> Iterator[Load]:
+    """Yield a function that runs sixteen clients in two processes, optionally at a given rate."""
+    eh.connect(url).create(eh.Study.from_dict(ENDLESS), seed=1)
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
 
-        def load(seconds: float, pace: float | None = None) -> list[Waited]:
+        def load(seconds: float, pace: float | None = None) -> list[Latencies]:
             each = None if pace is None else pace / CLIENTS
             started = [pool.apply_async(clients, (url, seconds, each)) for _ in range(PROCESSES)]
             return [part.get() for part in started]
 
-        load(2.0)  # a run-up that does not count
+        load(2.0)  # warm-up
         yield load
 
 
-def clients(url: str, seconds: float, pace: float | None) -> Waited:
-    """This process's clients, each a thread with a connection of its own."""
+def clients(url: str, seconds: float, pace: float | None) -> Latencies:
+    """Run the clients of this process, one thread and connection each."""
     asks: list[float] = []
     tells: list[float] = []
 
     def work(number: int) -> None:
-        trial = eh.connect(url).experiment("main")
+        trial = eh.connect(url).open("main")
         begun = time.perf_counter()
         for pair in range(10**9):
             if pace is not None:
@@ -128,22 +131,22 @@ def clients(url: str, seconds: float, pace: float | None) -> Waited:
         thread.start()
     for thread in threads:
         thread.join()
-    return Waited(len(tells), asks, tells)
+    return Latencies(len(tells), asks, tells)
 
 
 class Polls:
-    """Dashboards that look so many times a second, until the end of the block."""
+    """Poll the dashboard at a given rate until the end of the block."""
 
     def __init__(self, url: str, pace: float) -> None:
         self.done = 0
         self._page = f"{url}/experiments/main/panel"
         self._wait = 4 / pace
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._look) for _ in range(4)]
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._poll) for _ in range(4)]
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         due = time.perf_counter()
-        while not self._over.wait(max(due - time.perf_counter(), 0.0)):
+        while not self._stop.wait(max(due - time.perf_counter(), 0.0)):
             due += self._wait
             with urllib.request.urlopen(self._page, timeout=60) as answer:
                 answer.read()
@@ -155,11 +158,11 @@ class Polls:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._stop.set()
         for thread in self._threads:
             thread.join()
 
 
-def writes_p99(parts: list[Waited]) -> float:
-    """Of asks and tells together."""
+def writes_p99(parts: list[Latencies]) -> float:
+    """Return the 99th percentile of asks and tells together."""
     return share_of_time(sorted(seconds for part in parts for seconds in (*part.asks, *part.tells)), 0.99)

@@ -1,10 +1,9 @@
-"""Simulated replications per second against what was promised and what the paper's own runs took.
+"""Simulated replications per second against the targets and the run times of the paper.
 
     python -m benchmarks simulate
 
-Two threads share the work. Times are those of the processors, so a rate is what two cores to themselves
-would give: on a machine with nothing else to do, the same as by the wall clock. The commit before kernels
-were specialised runs beside this one, in turns.
+Two threads share the work. Rates are computed from processor time, so they are the rates of two idle cores.
+The commit before kernels were specialised is measured in the same run; the two alternate.
 """
 
 from __future__ import annotations
@@ -26,27 +25,31 @@ from evenhand.study import load
 
 EXAMPLES = ROOT / "examples"
 WORKERS, SEED = 2, 7
-TURNS = 3  # of each of two trees
+TURNS = 3  # measurements of each of the two trees
 # how many times faster than the earlier commit it must be
 RATIOS = {"scaling": 1.8, "scaling, certified": 1.5, "soft": 1.5, "hundred": 1.5}
-MANY = (1_000, 4_000, 16_000)  # replications of the curve
-CROWD, STEPS = 100_000, 2_000  # policies, and samples beyond the initial ones
-PAPER = {"scaling": 1 / 60, "hundred": 1 / 540, "soft": 1 / 2460}  # replications per second, as it reports
+SIZES = (1_000, 4_000, 16_000)  # numbers of replications for the growth curve
+MANY_POLICIES, STEPS = 100_000, 2_000  # STEPS: samples after the initial ones
+PAPER = {
+    "scaling": 1 / 60,
+    "hundred": 1 / 540,
+    "soft": 1 / 2460,
+}  # replications per second, from the run times in the paper
 
 
 def rows() -> Iterator[Row]:
-    found, before = in_turns()
-    yield from promised("the paper's scaling instance", found["scaling"], 2_000.0, "scaling")
-    yield from promised("the paper's soft instance", found["soft"], 500.0, "soft")
-    yield from promised("100 policies, 12,000 samples in tens", found["hundred"], 50.0, "hundred")
+    found, before = rates_of_both()
+    yield from against_target("the paper's scaling instance", found["scaling"], 2_000.0, "scaling")
+    yield from against_target("the paper's soft instance", found["soft"], 500.0, "soft")
+    yield from against_target("100 policies, 12,000 samples in tens", found["hundred"], 50.0, "hundred")
     for name, least in RATIOS.items():
         yield more(f"{name}, against commit {COMMIT}", found[name], before[name], "runs/s", least)
-    yield from crowd()
-    yield from burden()
+    yield from many_policies()
+    yield from growth()
 
 
 def instances() -> Iterator[tuple[str, eh.Problem, Any, eh.Procedure, int]]:
-    """What is measured: name, problem, means, procedure and replications."""
+    """Yield the measured instances: name, problem, means, procedure and replications."""
     scaling, soft = load(EXAMPLES / "scaling.toml"), load(EXAMPLES / "soft.toml")
     quick = eh.Procedure(stopping="stylised", delta=0.05)
     yield "scaling", scaling.problem, scaling.means(), quick, 4_000
@@ -58,8 +61,8 @@ def instances() -> Iterator[tuple[str, eh.Problem, Any, eh.Procedure, int]]:
     yield "hundred", of_size(100), means, budget, 50
 
 
-def in_turns() -> tuple[dict[str, float], dict[str, float]]:
-    """The best rates of this tree and of the earlier one, measured by turns."""
+def rates_of_both() -> tuple[dict[str, float], dict[str, float]]:
+    """Return the best rates of this tree and of the earlier one; the two are measured alternately."""
     found: tuple[dict[str, float], dict[str, float]] = ({}, {})
     with worktree() as tree:
         for _ in range(TURNS):
@@ -69,8 +72,8 @@ def in_turns() -> tuple[dict[str, float], dict[str, float]]:
     return found
 
 
-def rates() -> dict[str, float]:
-    """Replications per second of two cores, after some that do not count."""
+def measure_rates() -> dict[str, float]:
+    """Return the replications per second of two cores by instance, after a warm-up."""
     found = {}
     for name, problem, means, procedure, replications in instances():
         simulated(problem, means, procedure, 2)
@@ -80,33 +83,33 @@ def rates() -> dict[str, float]:
     return found
 
 
-def promised(name: str, ours: float, least: float, paper: str) -> Iterator[Row]:
-    """Beside the promise, and beside the paper's own time for one replication."""
+def against_target(name: str, ours: float, least: float, paper: str) -> Iterator[Row]:
+    """Compare with the target and with the paper's time for one replication."""
     yield more(f"{name}, two cores", ours, least, "runs/s", 1.0)
     yield more(f"{name}, against the paper's own runs", ours, PAPER[paper], "runs/s")
 
 
-def crowd() -> Iterator[Row]:
-    """One step among 100,000 policies: time, and what it holds at most."""
-    step, held = child("crowd", CROWD)
+def many_policies() -> Iterator[Row]:
+    """Measure time and peak memory of one step with 100,000 policies."""
+    step, held = child("steps", MANY_POLICIES)
     yield less("one step among 100,000 policies, 3 groups", step * 1e3, 0.3, "ms", 1.0)
     yield less("memory of those steps, everything loaded", held, 1.0, "GB", 1.0)
 
 
-def burden() -> Iterator[Row]:
-    """Time over the number of replications, and what a replication more adds to the peak of memory."""
-    found = {many: child("runs", many) for many in MANY}
-    curve = tuple((float(many), took) for many, (took, _) in found.items())
+def growth() -> Iterator[Row]:
+    """Measure time over the number of replications, and the memory of one more replication."""
+    found = {size: child("runs", size) for size in SIZES}
+    curve = tuple((float(size), took) for size, (took, _) in found.items())
     size, took = np.log(np.array(curve)).T
     exponent = float(np.polyfit(size, took, 1)[0])
     yield Row("simulation time over replications", exponent, 1.0, "exponent", 1.0 / exponent, curve=curve)
-    # a row holds an answer, a stopping time, the counts of 15 cells, and little else
-    added = (found[MANY[-1]][1] - found[MANY[0]][1]) / (MANY[-1] - MANY[0]) * 1024**2
+    # a row mainly has an answer, a stopping time and the counts of 15 cells
+    added = (found[SIZES[-1]][1] - found[SIZES[0]][1]) / (SIZES[-1] - SIZES[0]) * 1024**2
     yield less("memory that one more replication takes", max(added, 0.01), 1.0, "kB", 1.0)
 
 
 def child(what: str, size: int) -> tuple[float, float]:
-    """Seconds and GB of a run in a process of its own: what it holds at most is its own."""
+    """Return seconds and peak memory (GB) of a run in a separate process."""
     command = [sys.executable, "-m", "benchmarks.bench_simulate", what, str(size)]
     took, held = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return took, held
@@ -117,13 +120,13 @@ def simulated(problem: eh.Problem, means: Any, procedure: eh.Procedure, replicat
 
 
 def of_size(policies: int) -> eh.Problem:
-    """So many policies under the paper's model of a hundred: outcomes with a standard deviation of 1."""
+    """Return a problem with this many policies and Gaussian outcomes with sd 1."""
     groups = {"group 1": 0.3, "group 2": 0.3, "group 3": 0.4}
     return eh.Problem([f"policy {k}" for k in range(policies)], groups, eh.Gaussian(1.0), eh.Floors(0.3))
 
 
 def one_step(policies: int) -> float:
-    """Seconds per sample once every cell has its first: the time of longer runs less that of shorter ones."""
+    """Return the seconds per sample after the initial samples, from a long and a short run."""
     means = np.random.default_rng(SEED).uniform(0.2, 0.9, (policies, 3))
     first, times = 3 * policies, []
     for more_samples in (1, 1 + STEPS):
@@ -135,12 +138,12 @@ def one_step(policies: int) -> float:
 
 
 def peak() -> float:
-    """The most memory this process has held, in GB."""
+    """Return the peak memory of this process, in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 
 
 def runs(replications: int) -> float:
-    """Seconds for so many replications of the scaling instance."""
+    """Return the seconds for this many replications of the scaling instance."""
     study, procedure = load(EXAMPLES / "scaling.toml"), eh.Procedure(stopping="stylised", delta=0.05)
     begun = time.process_time()
     simulated(study.problem, study.means(), procedure, replications)
@@ -149,8 +152,8 @@ def runs(replications: int) -> float:
 
 if __name__ == "__main__":
     if sys.argv[1] == "rates":
-        print(json.dumps(rates()))
+        print(json.dumps(measure_rates()))
     else:
-        action = {"crowd": one_step, "runs": runs}[sys.argv[1]]
-        action(1_000)  # loaded and warm
+        action = {"steps": one_step, "runs": runs}[sys.argv[1]]
+        action(1_000)  # warm-up
         print(json.dumps([action(int(sys.argv[2])), peak()]))

@@ -1,4 +1,4 @@
-"""An earlier commit of evenhand in a worktree of its own, to be measured beside this one."""
+"""Check out an earlier commit of evenhand in a separate worktree, to compare its speed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-COMMIT = "62a5ef4"  # the last one whose kernels were not specialised
+COMMIT = "62a5ef4"  # the last commit without specialised kernels
 
 
 @contextmanager
 def worktree(commit: str = COMMIT) -> Iterator[Path]:
-    """The files of a commit, removed afterwards."""
+    """Check out a commit in a temporary worktree and remove it afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "tree")
         _git("worktree", "add", "--quiet", "--detach", str(place), commit)
@@ -27,7 +27,7 @@ def worktree(commit: str = COMMIT) -> Iterator[Path]:
 
 
 def output(module: str, *arguments: str, tree: Path = ROOT) -> str:
-    """What a module of these benchmarks prints, run with the evenhand of a tree."""
+    """Return the output of a benchmark module that is run with the evenhand of this tree."""
     settings = {"PYTHONPATH": os.pathsep.join((str(tree / "src"), str(ROOT)))}
     if tree != ROOT:
         settings["EVENHAND_CACHE"] = str(tree / "cache")

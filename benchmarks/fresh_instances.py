@@ -1,10 +1,10 @@
-"""Sampling rules side by side on random instances that nobody looked at before.
+"""Compare the sampling rules on random instances that were not used for tuning.
 
     python -m benchmarks.fresh_instances [--instances 50] [--replications 200] [--stopping stylised]
 
 The instances, the rules and all settings below were fixed before the first run. Instance j is drawn by
 NumPy's default generator with seed FIRST_SEED + j; a draw is kept when its characteristic time lies in TIMES,
-so that no instance is trivial and none runs for hours. All rules see the same outcomes (common random
+so that no instance is trivial and none runs for hours. All rules get the same outcomes (common random
 numbers). Prints one JSON line per instance and rule, then the table of docs/sampling.md.
 """
 
@@ -47,7 +47,7 @@ RULES: dict[str, str | eh.TrackAndStop] = {
 
 
 class Instance(NamedTuple):
-    """A problem, its truth, and what it must cost."""
+    """A problem, its true means and its characteristic time."""
 
     seed: int
     problem: eh.Problem
@@ -56,7 +56,7 @@ class Instance(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One rule on one instance."""
+    """The result of one rule on one instance."""
 
     seed: int
     rule: str
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def draw(seed: int) -> Instance:
-    """Two to four groups, four to eight policies, half of them binary; drawn again until in TIMES."""
+    """Draw an instance with 2 to 4 groups and 4 to 8 policies; repeat until T* is in TIMES."""
     rng = np.random.default_rng(seed)
     while True:
         policies, groups = int(rng.integers(4, 9)), int(rng.integers(2, 5))
@@ -109,7 +109,7 @@ def draw(seed: int) -> Instance:
 
 
 def measure(instance: Instance, replications: int, stopping: str) -> Iterator[Result]:
-    """All rules on one instance, on common random numbers."""
+    """Simulate all rules on one instance, on common random numbers."""
     truth = Truth(means=tuple(map(tuple, instance.means.tolist())))
     studies = {
         name: eh.Study(
@@ -129,7 +129,7 @@ def measure(instance: Instance, replications: int, stopping: str) -> Iterator[Re
 
 
 def table(results: list[Result]) -> list[str]:
-    """A row per rule: samples against the reference, wins and losses beyond two standard errors, errors."""
+    """Return a row per rule: samples relative to the reference, wins, losses and errors."""
     reference = {r.seed: r for r in results if r.rule == REFERENCE}
     lines = [
         "| rule | samples / ts-ids | worst | best | better on | worse on | wrong | unstopped |",

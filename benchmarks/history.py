@@ -1,4 +1,4 @@
-"""What earlier runs measured: appended to a file, drawn as charts."""
+"""Keep the results of benchmark runs in a file and draw charts of them."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from evenhand.reports.figures.style import (
 )
 from evenhand.reports.figures.style import number as written
 
-HOME = Path(__file__).parent / "history"
-RUNS = HOME / "runs.jsonl"
+FOLDER = Path(__file__).parent / "history"
+RUNS = FOLDER / "runs.jsonl"
 LINE, TOP, FOOT, NAME, VALUE = 22.0, 30.0, 44.0, 380.0, 90.0
 
 
 def keep(rows: Sequence[Row]) -> list[Path]:
-    """Append a run to the history and draw the charts anew; the files written."""
-    HOME.mkdir(exist_ok=True)
+    """Append a run to the history, redraw the charts and return the files written."""
+    FOLDER.mkdir(exist_ok=True)
     run = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
         "python": platform.python_version(),
         "cores": os.cpu_count(),
-        # what a line on the terminal has, and the points of a curve
+        # the JSON line of the row, and the points of its curve
         "rows": [json.loads(row.line()) | ({"curve": row.curve} if row.curve else {}) for row in rows],
     }
     with RUNS.open("a") as file:
@@ -54,13 +54,13 @@ def keep(rows: Sequence[Row]) -> list[Path]:
     runs = [json.loads(line) for line in RUNS.read_text().splitlines()]
     for name, canvas in (("promises", promises(runs)), ("growth", growth(runs))):
         if canvas is not None:
-            (HOME / f"{name}.svg").write_text(svg(canvas, name))
-            files.append(HOME / f"{name}.svg")
+            (FOLDER / f"{name}.svg").write_text(svg(canvas, name))
+            files.append(FOLDER / f"{name}.svg")
     return files
 
 
 def promises(runs: Sequence[dict[str, Any]]) -> Canvas | None:
-    """A line per promise: how many times over it is kept, newest run in colour, earlier ones in grey."""
+    """Draw a line per target: ratio to the target, newest run in colour, earlier runs in grey."""
     latest = {row["name"]: row for run in runs for row in run["rows"] if row["least"]}
     if not latest:
         return None
@@ -71,7 +71,7 @@ def promises(runs: Sequence[dict[str, Any]]) -> Canvas | None:
     every = [margin for margins in found.values() for margin in margins]
     across = Scale(min(*every, -0.5), max(*every, 0.5), NAME + 16.0, WIDE - VALUE - 16.0)
     bottom = TOP + LINE * (len(latest) - 0.5)
-    canvas.text(across.at(0.0), 12, "as promised", colour=GREY, size=SMALL, anchor="center")
+    canvas.text(across.at(0.0), 12, "target", colour=GREY, size=SMALL, anchor="center")
     canvas.line([across.at(0.0)] * 2, [TOP - LINE / 2, bottom], ORANGE, 1.4)
     for power in range(math.ceil(across.low), math.floor(across.high) + 1):
         label = f"{10.0**power:,g}x"
@@ -90,7 +90,7 @@ def promises(runs: Sequence[dict[str, Any]]) -> Canvas | None:
 
 
 def growth(runs: Sequence[dict[str, Any]]) -> Canvas | None:
-    """Time against size, each curve as it was measured last, both logarithmic, with the exponents fitted."""
+    """Draw time against size for the latest curves on log scales, with fitted exponents."""
     drawn = list({row["name"]: row for run in runs for row in run["rows"] if row.get("curve")}.values())
     if not drawn:
         return None
@@ -114,7 +114,7 @@ def growth(runs: Sequence[dict[str, Any]]) -> Canvas | None:
         )
         canvas.line(xs, ys, colour, 2.0, dashes)
         canvas.line([left, left + 26], [y, y], colour, 2.2, dashes)
-        canvas.text(left + 34, y, f"{row['name']}: grows like its power {row['ours']:.2f}", size=SMALL)
+        canvas.text(left + 34, y, f"{row['name']}: exponent {row['ours']:.2f}", size=SMALL)
     return canvas
 
 
@@ -123,8 +123,12 @@ def _margin(row: dict[str, Any]) -> float:
 
 
 def _commit() -> str | None:
-    """The checkout's commit, where there is one."""
+    """Return the commit of the checkout, or None."""
     found = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HOME.parent, check=False
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=FOLDER.parent,
+        check=False,
     )
     return found.stdout.strip() or None

@@ -1,4 +1,4 @@
-"""One figure of a benchmark: ours beside theirs, and the ratio that was promised."""
+"""One result of a benchmark: evenhand's value, the reference value and the target ratio."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """Theirs is a peer's in the same run, or the figure promised; the ratio says how many times better."""
+    """`theirs` is another program's value or the target; a larger `ratio` is better."""
 
     name: str
     ours: float
     theirs: float
     unit: str
     ratio: float
-    least: float | None = None  # the ratio promised
-    curve: tuple[tuple[float, float], ...] = ()  # for a growth: size and seconds
+    least: float | None = None  # the target ratio
+    curve: tuple[tuple[float, float], ...] = ()  # (size, seconds) of a growth curve
 
     @property
     def kept(self) -> bool | None:
-        """Is the promise kept? None where there is none."""
+        """Return whether the target is met; None without a target."""
         return None if self.least is None else self.ratio >= self.least
 
     def line(self) -> str:
-        """As JSON, numbers to four digits."""
+        """Return the row as JSON, numbers with four digits."""
         return json.dumps({name: _rounded(value) for name, value in asdict(self).items() if name != "curve"})
 
 
 def less(name: str, ours: float, theirs: float, unit: str, least: float | None = None) -> Row:
-    """A figure that is better when smaller: a time, a size."""
+    """Return a row for a value that is better when smaller: a time, a size."""
     return Row(name, ours, theirs, unit, theirs / ours, least)
 
 
 def more(name: str, ours: float, theirs: float, unit: str, least: float | None = None) -> Row:
-    """A figure that is better when larger: a rate."""
+    """Return a row for a value that is better when larger: a rate."""
     return Row(name, ours, theirs, unit, ours / theirs, least)
 
 
 def seconds(
     action: Callable[[], object], repeats: int = 5, clock: Callable[[], float] = time.process_time
 ) -> float:
-    """The least time of an action on its processor, after one run that does not count.
+    """Return the smallest processor time of an action, after one warm-up run.
 
-    What else runs on a machine only adds to a time, and to the longer of two times more often.
+    The minimum is used because other load on the machine can only increase a time.
     """
     action()
     times = []

@@ -1,9 +1,9 @@
-"""The rows of the paper that are near a line, over many seeds: mean samples and errors against the published.
+"""Mean samples and errors over many seeds, for some rows of the paper.
 
     python -m benchmarks.seeds [--seeds 16] [--replications 3000]
 
-Prints the table of docs/paper.md. The last rows have a lower risk than the paper's: what evenhand needs to be
-as often right as printed.
+Prints the table in docs/paper.md. The last rows have a lower risk than in the paper: the risk at which
+evenhand is as often right as published.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import evenhand as eh
-from evenhand.cli.paper import paper_room
+from evenhand.cli.paper import paper_module
 
 
 class Row(NamedTuple):
-    """One comparison: an instance, what the paper prints for it, and the risk that evenhand runs at."""
+    """One comparison: an instance, the published numbers, and the risk that evenhand runs at."""
 
     label: str
     instance: tuple[eh.Problem, Any]
@@ -29,12 +29,12 @@ class Row(NamedTuple):
 
 
 def main() -> None:
-    """Run all of them and print."""
+    """Run all rows and print the table."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--seeds", type=int, default=16)
     asked.add_argument("--replications", type=int, default=3000)
     chosen = asked.parse_args()
-    paper_room()
+    paper_module()
     heads = (
         "row",
         "risk",
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def rows() -> list[Row]:
-    """Both ends of (a), all of (c), and two rows of (c) at the risk where they are as right as printed."""
+    """Return both ends of (a), all of (c), and two rows of (c) at a lower risk."""
     from evenhand.paper import instances, published
 
     found = []
@@ -68,10 +68,10 @@ def rows() -> list[Row]:
 
 
 def compared(row: Row, seeds: int, replications: int) -> str:
-    """A line of the table."""
-    from evenhand.paper import contestants, published
+    """Return a line of the table."""
+    from evenhand.paper import methods, published
 
-    procedure = contestants.fixed_confidence(row.risk)[contestants.DEFAULT]
+    procedure = methods.fixed_confidence(row.risk)[methods.DEFAULT]
     runs = [eh.simulate(*row.instance, procedure, replications, seed=seed) for seed in range(1, seeds + 1)]
     samples = np.concatenate([run.samples for run in runs])
     errors = sum(int((~run.correct).sum()) for run in runs)
@@ -80,10 +80,10 @@ def compared(row: Row, seeds: int, replications: int) -> str:
         f"{row.risk:g}",
         f"{row.samples:,}",
         f"{samples.mean():,.1f}",
-        contestants.against(samples, row.samples, row.error),
+        methods.against(samples, row.samples, row.error),
         f"{errors * published.REPLICATIONS / len(samples):.1f}",
-        f"at most {contestants.errors_printed(row.share)}",
-        f"{contestants.less_right(errors, len(samples), row.share):.3f}",
+        f"at most {methods.errors_printed(row.share)}",
+        f"{methods.less_right(errors, len(samples), row.share):.3f}",
     )
     return f"| {' | '.join(cells)} |"
 

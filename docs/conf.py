@@ -1,4 +1,4 @@
-"""How the documentation is built: `make docs`."""
+"""Configuration of Sphinx for `make docs`."""
 
 import sys
 from importlib.metadata import version as installed_version
@@ -14,7 +14,7 @@ from tools import reference
 
 project = "evenhand"
 author = "the evenhand authors"
-copyright = author  # noqa: A001 - Sphinx asks for this name
+copyright = author  # noqa: A001 - Sphinx requires this name
 version = release = installed_version("evenhand")
 
 extensions = ["myst_parser", "sphinx.ext.mathjax"]
@@ -36,7 +36,7 @@ PAGES = {
 
 
 class FromCode(SphinxDirective):
-    """`{from-code} commands`: a reference page, written from the code while the documentation is built."""
+    """`{from-code} commands`: insert a reference page that is generated from the code."""
 
     required_arguments = 1
 

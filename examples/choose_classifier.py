@@ -1,8 +1,8 @@
-"""Choose a classifier with a floor on every group's accuracy, labelling as few cases as it takes.
+"""Choose a classifier with a floor on the accuracy in every group, using few labels.
 
-Four models are fitted; a pool of cases waits, of two sites. Checking a prediction costs a label, so evenhand
-asks for the labels that settle the question: which model has the best accuracy among those that reach 72% at
-both sites?
+There are four fitted models and a pool of unlabelled cases from two sites. Checking a prediction costs a
+label. evenhand chooses which cases to label, and stops when it has certified the model with the best accuracy
+among those that reach 72% at both sites.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FEATURES = ["age", "dose", "marker"]
 
 
 def cases(count: int, seed: int) -> pl.DataFrame:
-    """Patients of two sites. At the small site the marker means the opposite."""
+    """Return patients of two sites; at the smaller site the marker has the opposite effect."""
     rng = np.random.default_rng(seed)
     site = np.where(rng.random(count) < 0.75, "north", "south")
     age, dose, marker = rng.normal(size=(3, count))
@@ -34,7 +34,7 @@ def main() -> eh.Verdict:
     candidates = {
         "all features": LogisticRegression().fit(x, y),
         "shallow tree": DecisionTreeClassifier(max_depth=2, random_state=0).fit(x, y),
-        "always the commonest": DummyClassifier().fit(x, y),
+        "most frequent class": DummyClassifier().fit(x, y),
         "age and dose": _OnlySome(LogisticRegression().fit(x[["age", "dose"]], y), ["age", "dose"]),
     }
     result = eh.evaluate(
@@ -46,7 +46,7 @@ def main() -> eh.Verdict:
 
 
 class _OnlySome:
-    """A model that looks at some of the features."""
+    """A model that uses only some of the features."""
 
     def __init__(self, model: LogisticRegression, columns: list[str]) -> None:
         self.model, self.columns = model, columns

@@ -1,8 +1,8 @@
-"""A convex requirement of your own: the length of the vector of shortfalls below a target must stay small.
+"""A custom convex requirement: the norm of the shortfalls below a target is limited.
 
-No constraint of the study file says that, so it is written for cvxpy: `build` gives the conditions on a
-policy's vector of group means, `contains` says whether a vector meets them. Plans work as for any other
-requirement; the compiled procedures refuse it.
+No constraint of the study file expresses this, so it is written for cvxpy: `build` returns the conditions on
+a policy's vector of group means, `contains` returns whether a vector meets them. Plans work as for any other
+requirement; simulations and live experiments refuse it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEANS = [[0.70, 0.60, 0.55], [0.90, 0.80, -0.10], [0.45, 0.40, 0.50]]
 
 
 def build(m: Any) -> list[Any]:
-    """The shortfalls' Euclidean norm is at most this."""
+    """Return the condition that the Euclidean norm of the shortfalls is at most ALLOWED."""
     return [cp.norm(cp.pos(TARGET - m), 2) <= ALLOWED]
 
 
@@ -34,7 +34,7 @@ def main() -> eh.Plan:
     plan = eh.plan(problem, MEANS, gap=1e-2)
     print(f"{plan.answer} would be chosen; {', '.join(plan.feasible)} meet the requirement.")
     print(f"T* lies in [{plan.time_low:.3f}, {plan.time_high:.3f}].")
-    print(f"No procedure of risk 5% needs fewer than {plan.samples_at_least(0.05):.0f} samples on average.")
+    print(f"No procedure with risk 5% needs fewer than {plan.samples_at_least(0.05):.0f} samples on average.")
     return plan
 
 

@@ -1,8 +1,8 @@
-"""The four-fifths rule for screening rules: a requirement on a ratio, judged on decisions already made.
+"""The four-fifths rule for screening rules: a ratio requirement, judged on existing data.
 
 Each rule screened applicants of two groups; an outcome is 1 if the applicant was invited and the panel
-agreed. A rule meets the requirement if the worse-served group's rate is at least 80% of the better-served
-group's.
+agreed. A rule meets the requirement if the lower success rate of the two groups is at least 80% of the higher
+rate.
 """
 
 from __future__ import annotations

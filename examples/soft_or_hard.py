@@ -1,8 +1,8 @@
-"""Soft against hard: what a floor excludes, a penalty only prices.
+"""Hard floors and soft penalties: a floor excludes a policy, a penalty lowers its score.
 
-The paper's ten policies, with a hard floor of 0.2 in every group and with a penalty that grows. A small
-penalty leaves the tempting policy in front; from some price on the answer is the hard floor's. In between
-the question is dear, because two answers are nearly equally good.
+The paper's ten policies, with a hard floor of 0.2 in every group and with increasing penalties. With a small
+penalty the policy that misses its floor still wins; with a large penalty the answer is that of the hard
+floor. In between many samples are needed, because two answers are nearly equally good.
 """
 
 from __future__ import annotations

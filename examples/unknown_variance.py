@@ -1,7 +1,8 @@
-"""Measurements whose spread nobody knows: what it costs not to know, and what a wrong guess does.
+"""Gaussian outcomes with unknown variance: its cost, and the cost of a wrong assumption.
 
-Three ways to run the same study: the standard deviation known (1), believed to be 0.4, and not
-known at all. The second is quick because it is wrong: its guarantee is gone. The third keeps the guarantee.
+Three ways to run the same study: the standard deviation is known (1), assumed to be 0.4, or unknown. The
+second stops early because its assumption is wrong, and its guarantee does not hold. The third keeps the
+guarantee.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def main() -> dict[str, eh.Runs]:
     )
     studies = {
         "known": known,
-        "guessed too small": replace(known, problem=replace_family(known, eh.Gaussian(0.4))),
+        "assumed too small": replace(known, problem=replace_family(known, eh.Gaussian(0.4))),
         "unknown": replace(known, problem=replace_family(known, eh.GaussianUnknown())),
     }
     found = eh.compare(studies, replications=REPLICATIONS, seed=2).runs

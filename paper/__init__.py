@@ -1,6 +1,6 @@
-"""The paper, reproduced and set beside evenhand: one module per table or figure, one page for all.
+"""Reproduce the paper's experiments and compare them with evenhand, one module each.
 
-The folder stands beside the package in a checkout and is installed as `evenhand.paper`.
+In a checkout this is the folder `paper`; it is installed as `evenhand.paper`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenhand.paper import (
     three_treatments,
     trial_data,
 )
-from evenhand.paper.contestants import Setting, took
+from evenhand.paper.methods import Setting, run_times
 
 from evenhand.errors import BadInput, nearest
 from evenhand.reports.captioned_figures import save_picture
@@ -34,12 +34,12 @@ EXPERIMENTS: dict[str, Any] = {
     "c": hard_and_soft,
     "ist": stroke_trial,
 }
-__all__ = ["EXPERIMENTS", "Setting", "chosen", "run", "steps", "took", "trial_data"]
-TITLE = "The paper beside evenhand"
+__all__ = ["EXPERIMENTS", "Setting", "chosen", "run", "run_times", "steps", "trial_data"]
+TITLE = "The paper compared with evenhand"
 
 
 def chosen(only: str | None) -> list[str]:
-    """The experiments to run, in order: all of them, or those named `a,b,ist`."""
+    """Return the names of the experiments to run: all, or those in `only`, such as `a,b,ist`."""
     if only is None:
         return list(EXPERIMENTS)
     names = [name.strip() for name in only.split(",") if name.strip()]
@@ -52,13 +52,13 @@ def chosen(only: str | None) -> list[str]:
 
 
 def steps(names: Sequence[str]) -> int:
-    """How many ticks these experiments make."""
+    """Return how many times `run` calls `on_done` for these experiments."""
     return sum(EXPERIMENTS[name].STEPS for name in names)
 
 
-def run(names: Sequence[str], setting: Setting, out: Path, tick: Callable[[str], None]) -> list[Section]:
+def run(names: Sequence[str], setting: Setting, out: Path, on_done: Callable[[str], None]) -> list[Section]:
     """Run the experiments and write results.json, figures/ and index.html."""
-    sections = [EXPERIMENTS[name].section(setting, tick) for name in names]
+    sections = [EXPERIMENTS[name].section(setting, on_done) for name in names]
     figures = out / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     for section in sections:

@@ -1,4 +1,4 @@
-"""(a) Samples against the risk delta: table:exp_a_results, fig:exp_a_scaling, fig:exp_a_heatmap."""
+"""(a) Samples against the risk: table:exp_a_results, fig:exp_a_scaling, fig:exp_a_heatmap."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from evenhand.paper import contestants, instances, published
-from evenhand.paper.contestants import Setting
-from evenhand.paper.curves import Axes, Point, curves
-from evenhand.paper.heat import allocation_pictures
+from evenhand.paper import instances, methods, published
+from evenhand.paper.allocation_heat_maps import allocation_pictures
+from evenhand.paper.line_chart import Axes, Point, curves
+from evenhand.paper.methods import Setting
 
 from evenhand.reports.page_parts import Picture, Section, Strong, Table, table
 from evenhand.simulation.runs import Runs, standard_error
@@ -18,16 +18,20 @@ from evenhand.theory.plan import plan
 STEPS = len(published.DELTA_SCALING) * 4
 
 
-def section(setting: Setting, tick: Callable[[str], None]) -> Section:
-    """Ten risks, four contestants."""
+def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
+    """Run ten risks with four procedures."""
     problem, means = instances.scaling()
     found: dict[float, dict[str, Runs]] = {}
     for delta in published.DELTA_SCALING:
-        found[delta] = contestants.run(
-            problem, means, contestants.fixed_confidence(delta), setting, partial(_named, tick, delta)
+        found[delta] = methods.run(
+            problem,
+            means,
+            methods.fixed_confidence(delta),
+            setting,
+            partial(_named, on_done, delta),
         )
     planned = plan(problem, means)
-    ratio = found[0.0005][contestants.DEFAULT].samples.mean() / published.DELTA_SCALING[0.0005][0]
+    ratio = found[0.0005][methods.DEFAULT].samples.mean() / published.DELTA_SCALING[0.0005][0]
     return Section(
         "runs",
         "(a) Samples against the risk",
@@ -38,7 +42,7 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
         ),
         notes=(
             (f"T* is {planned.time_low:.3f}, certified; the paper prints {published.SCALING_TIME}.",),
-            ("The certified column keeps its error below the risk by proof, which no other column does.",),
+            ("Only the certified column has a proof that its error is at most the risk.",),
         ),
         pictures=(
             *_panels(found, list(found[0.2]), planned.time_low),
@@ -48,42 +52,42 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
         numbers={
             "time": [planned.time_low, planned.time_high],
             "risks": {
-                f"{d:g}": {n: contestants.numbers(r) for n, r in runs.items()} for d, runs in found.items()
+                f"{d:g}": {n: methods.numbers(r) for n, r in runs.items()} for d, runs in found.items()
             },
         },
     )
 
 
 def _tables(found: dict[float, dict[str, Runs]]) -> tuple[Table, ...]:
-    """Samples and share correct, a row per risk."""
-    names, heads = list(found[0.2]), contestants.headings(found[0.2])
+    """Return the tables of samples and share correct, one row per risk."""
+    names, heads = list(found[0.2]), methods.headings(found[0.2])
     rows, right = [], []
     for delta, (samples, error, _, correct) in published.DELTA_SCALING.items():
         runs, label = found[delta], f"{delta:g}"
-        means = [contestants.mean_and_error(runs[n]) for n in names]
-        ours = runs[contestants.DEFAULT]
-        ratio = contestants.against(ours.samples, samples, error)
+        means = [methods.mean_and_error(runs[n]) for n in names]
+        ours = runs[methods.DEFAULT]
+        ratio = methods.against(ours.samples, samples, error)
         rows.append([label, f"{samples} ± {error}", *means, ratio])
-        shares = [contestants.share(runs[n].correct) for n in names]
+        shares = [methods.share(runs[n].correct) for n in names]
         printed = f"{correct:.4f}"
-        less = contestants.less_right(int((~ours.correct).sum()), ours.replications, printed)
+        less = methods.less_right(int((~ours.correct).sum()), ours.replications, printed)
         right.append([label, printed, *shares, f"{less:.3f}"])
     return (
         table("Mean samples ± standard error", ["risk", "published", *heads, "evenhand / published"], rows),
         table(
-            contestants.RIGHT,
-            ["risk", "published", *heads, contestants.LESS_RIGHT],
+            methods.RIGHT,
+            ["risk", "published", *heads, methods.LESS_RIGHT],
             right,
         ),
     )
 
 
-def _named(tick: Callable[[str], None], delta: float, name: str) -> None:
-    tick(f"(a) risk {delta:g}: {name}")
+def _named(on_done: Callable[[str], None], delta: float, name: str) -> None:
+    on_done(f"(a) risk {delta:g}: {name}")
 
 
 def _panels(found: dict[float, dict[str, Runs]], names: list[str], time: float) -> tuple[Picture, ...]:
-    """Both panels of fig:exp_a_scaling."""
+    """Return both panels of fig:exp_a_scaling."""
     points = [
         Point("published", d, p[0], p[0] - 2 * p[1], p[0] + 2 * p[1])
         for d, p in published.DELTA_SCALING.items()
@@ -109,14 +113,14 @@ def _panels(found: dict[float, dict[str, Runs]], names: list[str], time: float) 
         Picture(
             "scaling-ratio",
             "Samples per nat",
-            "Every curve falls towards T* as the risk falls.",
+            "All curves approach T* as the risk decreases.",
             partial(curves, nats, left),
             behind,
         ),
         Picture(
             "scaling-line",
             "Samples against ln(1/risk)",
-            "Samples grow in proportion to ln(1/risk).",
+            "The number of samples is proportional to ln(1/risk).",
             partial(curves, lines, right),
             behind,
         ),

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 THIRDS = {"group 1": 1 / 3, "group 2": 1 / 3, "group 3": 1 / 3}
 
-# table:ist_cells_appendix: (policy, group) -> (patients, of them well after 14 days)
+# table:ist_cells_appendix: (policy, group) -> (patients, patients with a good outcome after 14 days)
 STROKE_COUNTS = {
     "Aspirin only": ((3470, 3097), (1388, 1170)),
     "Heparin only": ((3484, 3049), (1371, 1094)),
@@ -35,7 +35,7 @@ def scaling(gap: float = 0.6) -> tuple[Problem, Array]:
 
 
 def hard_and_soft(gamma: float | None) -> tuple[Problem, Array]:
-    """table:extension_instance with a hard floor, or with a penalty gamma for falling short of it."""
+    """table:extension_instance with a hard floor, or with a penalty gamma for a shortfall."""
     means = [
         [0.55, 0.60, 0.50], [0.35, 0.40, 0.30], [0.30, 0.35, 0.25], [0.05, 1.05, 1.00], [0.00, 0.80, 0.75],
         [0.05, 0.40, 0.35], [0.00, 0.35, 0.30], [0.10, 0.30, 0.25], [0.25, 0.30, 0.20], [0.20, 0.25, 0.25],
@@ -45,13 +45,16 @@ def hard_and_soft(gamma: float | None) -> tuple[Problem, Array]:
 
 
 def three_treatments(epsilon: float) -> tuple[Problem, Array]:
-    """tab:example_2: B fails its second group by epsilon, C is best overall and fails it by far."""
+    """tab:example_2: B fails group 2 by epsilon; C is best overall and fails group 2 by far."""
     problem = Problem(("A", "B", "C"), {"group 1": 0.5, "group 2": 0.5}, Gaussian(1.0), Floors(0.0))
     return problem, np.array([[1.0, 1.0], [1.0, -epsilon], [4.0, -1.0]])
 
 
 def stroke_trial() -> tuple[Problem, Array]:
-    """table:ist_means: the share of patients alive, without another stroke or major bleed, after 14 days."""
+    """table:ist_means: shares of patients with a good outcome after 14 days.
+
+    The outcome is good without death, another stroke or major bleeding.
+    """
     means = np.array([[well / n for n, well in groups] for groups in STROKE_COUNTS.values()])
     return Problem(tuple(STROKE_COUNTS), STROKE_GROUPS, Bernoulli(), Floors(STROKE_FLOOR)), means
 
@@ -65,10 +68,10 @@ def operational_scale(policies: int, family: Bernoulli | Gaussian) -> Problem:
 
 
 class OperationalMeans:
-    """Means of the operational-scale instance, drawn anew for each replication by its address.
+    """Means of the operational-scale instance, drawn for each replication.
 
-    The paper gives three ranges and not the share of policies in each: a third here, or those in `mix`, the
-    rest in the third range. Policy 1 is (0.45, 0.45, 0.45).
+    The paper gives three ranges of means but not how many policies have each. Here it is a third each, or the
+    first two shares are in `mix`. Policy 1 is (0.45, 0.45, 0.45).
     """
 
     def __init__(self, policies: int, mix: tuple[float, float] = (1 / 3, 1 / 3)) -> None:
@@ -87,7 +90,7 @@ class OperationalMeans:
 
 
 def _range(kind: int, group: int) -> tuple[float, float]:
-    """Suboptimal and feasible; infeasible and good overall; infeasible and poor overall."""
+    """Return the range of means: 0 feasible, 1 infeasible and good, 2 infeasible and poor."""
     if kind == 0:
         return 0.32, 0.42
     if group == 0:

@@ -1,7 +1,6 @@
-"""The paper's own figures, as printed: "Selection of the Best Policy under Fairness Constraints for
-Subpopulations".
+"""The numbers printed in the paper, each with the label of its table, figure or section.
 
-Facts and figures only, each with the label of the table, figure or section it stands in.
+The paper is "Selection of the Best Policy under Fairness Constraints for Subpopulations".
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
-"""(ist) The stroke trial: table:ist_means, table:ist_cells_appendix, table:ist_pcs, fig:ist_allocation."""
+"""(ist) The International Stroke Trial.
+
+Reproduces table:ist_means, table:ist_cells_appendix, table:ist_pcs and fig:ist_allocation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from evenhand.paper import contestants, instances, published, trial_data
-from evenhand.paper.contestants import CONVERGING, DEFAULT, LITERAL, POLICY_LEVEL, UNIFORM, Setting
-from evenhand.paper.heat import allocation_pictures
+from evenhand.paper import instances, methods, published, trial_data
+from evenhand.paper.allocation_heat_maps import allocation_pictures
+from evenhand.paper.methods import CONVERGING, DEFAULT, LITERAL, POLICY_LEVEL, UNIFORM, Setting
 
 from evenhand.reports.captioned_figures import success_picture
 from evenhand.reports.page_parts import Section, Strong, Table, table
@@ -19,25 +22,25 @@ INITIAL = 20
 STEPS = 5
 
 
-def section(setting: Setting, tick: Callable[[str], None]) -> Section:
-    """A budget of 6,000 patients drawn with replacement from the trial's cells."""
+def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
+    """Run a budget of 6,000 patients, drawn with replacement from the trial's cells."""
     problem, means = instances.stroke_trial()
-    procedures = contestants.fixed_budget(BUDGET, batch=1, steps=1, initial=INITIAL)
+    procedures = methods.fixed_budget(BUDGET, batch=1, steps=1, initial=INITIAL)
     checkpoints = list(published.STROKE_TRIAL)
-    found = contestants.run(problem, means, procedures, setting, partial(_named, tick), checkpoints)
+    found = methods.run(problem, means, procedures, setting, partial(_named, on_done), checkpoints)
     planned = plan(problem, means)
     order = (LITERAL, CONVERGING, POLICY_LEVEL, UNIFORM, DEFAULT)
     rows = [
         [
             at,
             *printed,
-            *(contestants.share(found[n].rows.checkpoints[:, number] == found[n].rows.truth) for n in order),
+            *(methods.share(found[n].rows.checkpoints[:, number] == found[n].rows.truth) for n in order),
         ]
         for number, (at, printed) in enumerate(published.STROKE_TRIAL.items())
     ]
     curve = [Success(n, at, *found[n].at_checkpoint(j)) for n in order for j, at in enumerate(checkpoints)]
     rebuilt = () if setting.trial is None else (trial_data.answers(setting.trial),)
-    said = () if setting.trial is None else ((trial_data.words(setting.trial),),)
+    said = () if setting.trial is None else ((trial_data.comparison(setting.trial),),)
     final = found[DEFAULT].at_checkpoint(len(checkpoints) - 1)
     return Section(
         "runs",
@@ -47,7 +50,7 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
             Strong(f"{final.rate:.1%}"),
             f" of runs; the paper prints {published.STROKE_TRIAL[BUDGET][0]:.1%} for its rule.",
         ),
-        notes=((f"T* is {planned.time_low:,.0f}, above the budget: any rule must often be wrong.",), *said),
+        notes=((f"T* is {planned.time_low:,.0f}, above the budget, so every rule is often wrong.",), *said),
         pictures=(
             success_picture(curve, "Share correct by the number of patients"),
             *allocation_pictures(problem, means, {n: found[n] for n in order}, "in the stroke trial"),
@@ -62,13 +65,13 @@ def section(setting: Setting, tick: Callable[[str], None]) -> Section:
                     "T-a-S-CS, published",
                     "T-a-S, published",
                     "uniform, published",
-                    *contestants.headings({n: found[n] for n in order}),
+                    *methods.headings({n: found[n] for n in order}),
                 ],
                 rows,
             ),
         ),
         numbers={"time": [planned.time_low, planned.time_high]}
-        | {name: contestants.numbers(runs) for name, runs in found.items()},
+        | {name: methods.numbers(runs) for name, runs in found.items()},
     )
 
 
@@ -91,5 +94,5 @@ def _cells() -> Table:
     )
 
 
-def _named(tick: Callable[[str], None], name: str) -> None:
-    tick(f"(ist) {name}")
+def _named(on_done: Callable[[str], None], name: str) -> None:
+    on_done(f"(ist) {name}")

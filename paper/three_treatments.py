@@ -1,11 +1,11 @@
-"""example:2: three treatments, where finding the feasible set first would be a waste."""
+"""example:2: three treatments, where finding the feasible set first wastes samples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from evenhand.paper import contestants, instances
-from evenhand.paper.contestants import Setting
+from evenhand.paper import instances, methods
+from evenhand.paper.methods import Setting
 
 from evenhand.procedure.spec import Procedure
 from evenhand.reports.page_parts import Section, Strong, table
@@ -17,47 +17,54 @@ TWO_STAGE = "feasibility first, then best"
 STEPS = 2 * len(EPSILONS)
 
 
-def section(setting: Setting, tick: Callable[[str], None]) -> Section:
-    """Treatment B is infeasible by epsilon but far from best: nobody needs to know whether it is feasible."""
+def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
+    """Run three epsilons: B is infeasible by epsilon, but far from best, so it does not matter."""
     rows, numbers = [], {}
     for epsilon in EPSILONS:
         problem, means = instances.three_treatments(epsilon)
         stylised = Procedure(
-            stopping="stylised", delta=DELTA, initial=contestants.INITIAL, max_samples=contestants.CAP
+            stopping="stylised",
+            delta=DELTA,
+            initial=methods.INITIAL,
+            max_samples=methods.CAP,
         )
         procedures = {
             TWO_STAGE: Procedure(
-                "two-stage", "stylised", DELTA, contestants.INITIAL, max_samples=contestants.CAP
+                "two-stage",
+                "stylised",
+                DELTA,
+                methods.INITIAL,
+                max_samples=methods.CAP,
             ),
-            contestants.DEFAULT: stylised,
+            methods.DEFAULT: stylised,
         }
-        found = contestants.run(
+        found = methods.run(
             problem,
             means,
             procedures,
             setting,
-            lambda name, epsilon=epsilon: tick(f"(example) epsilon {epsilon:g}: {name}"),  # type: ignore[misc]
+            lambda name, epsilon=epsilon: on_done(f"(example) epsilon {epsilon:g}: {name}"),  # type: ignore[misc]
         )
         rows.append(
             [
                 f"{epsilon:g}",
                 plan(problem, means).time_high,
-                *(contestants.mean_and_error(runs) for runs in found.values()),
+                *(methods.mean_and_error(runs) for runs in found.values()),
             ]
         )
-        numbers[f"{epsilon:g}"] = {name: contestants.numbers(runs) for name, runs in found.items()}
+        numbers[f"{epsilon:g}"] = {name: methods.numbers(runs) for name, runs in found.items()}
     return Section(
         "runs",
         "The three treatments of section 2",
         (
-            "Deciding first who is feasible costs ever more as ",
+            "Deciding feasibility first needs more and more samples as ",
             Strong("epsilon"),
-            " shrinks; weighing both questions together does not.",
+            " decreases; deciding both questions together does not.",
         ),
         tables=(
             table(
                 f"Mean samples ± standard error at risk {DELTA:g}",
-                ["epsilon", "T*", TWO_STAGE, contestants.DEFAULT],
+                ["epsilon", "T*", TWO_STAGE, methods.DEFAULT],
                 rows,
             ),
         ),

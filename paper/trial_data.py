@@ -1,8 +1,7 @@
-"""The International Stroke Trial from its public file: the eight cells by the paper's definition, and by
-others.
+"""Compute the cells of the International Stroke Trial from its public file.
 
-The release has 112 columns and 19,435 rows (doi:10.7488/ds/104, ODC-By). Only the columns a definition needs
-are read; a definition or cohort whose columns a file lacks is left out and named. In the release TRAN14 is a
+The release has 112 columns and 19,435 rows (doi:10.7488/ds/104, ODC-By). Only the columns that a definition
+needs are read; a definition or cohort with missing columns is skipped and listed. In the release TRAN14 is a
 major non-cerebral bleed and NCB14 any non-cerebral bleed.
 """
 
@@ -22,7 +21,7 @@ from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors
 from evenhand.reports.page_parts import Field, Table, table
 
-# a patient is well after 14 days when none of these happened
+# the outcome of a patient is good if none of these events happened within 14 days
 DEFINITIONS = {
     "paper": ("ID14", "ISC14", "H14", "TRAN14", "NCB14"),
     "any stroke, major bleed": ("ID14", "ISC14", "H14", "NK14", "TRAN14"),
@@ -31,7 +30,7 @@ DEFINITIONS = {
     "ischaemic, haemorrhagic, major bleed": ("ID14", "ISC14", "H14", "TRAN14"),
     "alive": ("ID14",),
 }
-# atrial fibrillation was not recorded in the pilot phase, whose 984 patients can be told by that
+# atrial fibrillation was not recorded for the 984 patients of the pilot phase
 COHORTS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, str]], bool]]] = {
     "all": ((), lambda row: True),
     "main phase": (("RATRIAL",), lambda row: row["RATRIAL"].strip() != ""),
@@ -44,7 +43,7 @@ Cells = dict[str, tuple[tuple[int, int], tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Trial:
-    """Cells by (definition, cohort), and what the file could not say."""
+    """Cells by (definition, cohort), and the combinations that the file has no columns for."""
 
     cells: dict[tuple[str, str], Cells]
     missing: tuple[str, ...]
@@ -59,14 +58,14 @@ def load(path: str | Path) -> Trial:
         for definition, events in DEFINITIONS.items():
             lacking = sorted((set(needed) | set(events)) - columns)
             if lacking:
-                missing.append(f"{definition} ({cohort}) for want of {' and '.join(lacking)}")
+                missing.append(f"{definition} ({cohort}), no column {' and '.join(lacking)}")
             else:
                 cells[definition, cohort] = _count(members, events)
     return Trial(cells, tuple(missing))
 
 
 def differences(trial: Trial) -> list[str]:
-    """Where the file's cells by the paper's definition differ from the eight counts shipped with evenhand."""
+    """Return the cells whose counts, by the paper's definition, differ from those in evenhand."""
     found = trial.cells["paper", "all"]
     return [
         f"{policy}, {group}: the file has {well} of {n}, the shipped counts {shipped[1]} of {shipped[0]}"
@@ -78,16 +77,16 @@ def differences(trial: Trial) -> list[str]:
     ]
 
 
-def words(trial: Trial) -> str:
-    """Does the file agree with the shipped counts, and what could it not say?"""
+def comparison(trial: Trial) -> str:
+    """Return a sentence: does the file agree with the shipped counts, and what was skipped?"""
     differing = differences(trial)
     agrees = "; ".join(differing) if differing else "The trial's file gives the eight shipped counts exactly"
-    left_out = f" Left out: {'; '.join(trial.missing)}." if trial.missing else ""
+    left_out = f" Skipped: {'; '.join(trial.missing)}." if trial.missing else ""
     return f"{agrees}.{left_out}"
 
 
 def answers(trial: Trial) -> Table:
-    """Which policy each definition makes the best feasible one: the answer depends on what counts as well."""
+    """Return a table of the answer under each definition of a good outcome."""
     rows: list[list[Field]] = []
     for (definition, cohort), cells in trial.cells.items():
         means = [[well / n for n, well in groups] for groups in cells.values()]
@@ -124,7 +123,7 @@ def _rows(path: Path) -> tuple[list[dict[str, str]], set[str]]:
 
 
 def _count(rows: list[dict[str, str]], events: tuple[str, ...]) -> Cells:
-    """Patients, and those well, by policy and age. Heparin is RXHEP in L, M or H; the pilot's H included."""
+    """Count patients and good outcomes by policy and age; heparin is RXHEP in L, M or H."""
     counts = {policy: [[0, 0], [0, 0]] for policy in instances.STROKE_COUNTS}
     for row in rows:
         aspirin, heparin = row["RXASP"].strip() == "Y", row["RXHEP"].strip() in ("L", "M", "H")

@@ -21,7 +21,7 @@ import click
 import pytest
 
 from evenhand.cli.main import group, main
-from evenhand.cli.paper import paper_room
+from evenhand.cli.paper import paper_module
 
 ROOT = Path(__file__).parents[1]
 INDEX = ROOT / "docs" / "equations.md"
@@ -188,7 +188,7 @@ def parsed(command: str) -> click.Context:
 
 @pytest.fixture(scope="module")
 def room() -> Any:
-    return paper_room()
+    return paper_module()
 
 
 @pytest.mark.parametrize("command", sorted({row.command for row in made()}))
@@ -250,7 +250,7 @@ def test_every_statement_says_whether_it_holds_and_why_not() -> None:
 def test_every_subject_has_a_sentence_that_names_a_place() -> None:
     for row in subjects():
         assert row.where.endswith("."), row
-        assert "`" in row.where or "](" in row.where or row.where == "No code rests on them.", row
+        assert "`" in row.where or "](" in row.where or row.where == "No code depends on them.", row
 
 
 def test_make_where_finds_labels_with_a_function_and_labels_without_one() -> None:

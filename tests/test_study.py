@@ -120,7 +120,7 @@ def test_shares_that_sum_to_one_only_nearly_still_read_back_equal() -> None:
         (("[problem]", "[problem"), "is not valid TOML"),
         (('family = { name = "bernoulli" }', ""), "[problem] needs family"),
         (("means =", 'lag = -1\nmeans ='), "lag must be a whole number of samples"),
-        (("means =", 'dropout = 1.0\nmeans ='), "dropout must be a chance"),
+        (("means =", 'dropout = 1.0\nmeans ='), "dropout must be a probability"),
         (("means =", 'lag = 100000000\nmeans ='), "lag must be a whole number of samples, 0 to 10000000"),
         (("[0.6, 0.7]", f"[1{400 * '0'}, 0.7]"), "means must hold numbers up to 1e+100"),
         (('name = "bernoulli"', 'name = ["bernoulli"]'), "family name must be one of"),
@@ -179,8 +179,8 @@ CELLS = "policy,group,n,successes\nold,young,10,6\nold,old age,10,7\nnew,young,5
         (("10,6", "10,16"), "line 2: n must be at least 1 and successes must lie between 0 and n"),
         (("10,6", "10,6.5"), "line 2: successes must be a whole number"),
         (("10,6", "ten,6"), "line 2: n must be a finite number"),
-        (("10,6", "10"), "line 2: a line needs as many fields as the first"),
-        (("new,young", "old,young"), "line 4: every cell may come once; 'old' in 'young' comes twice"),
+        (("10,6", "10"), "line 2: a line needs as many fields as the header"),
+        (("new,young", "old,young"), "line 4: every cell must occur once; 'old' in 'young' occurs twice"),
     ],
 )
 def test_a_wrong_file_of_cells_is_refused_at_its_line(

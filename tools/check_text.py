@@ -1,4 +1,4 @@
-"""Refuse text that has no place here: paths of one machine, registry addresses, open notes, lock files."""
+"""Check all files for local paths, registry addresses, open notes and lock files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# Written in pieces so that this file passes its own check.
+# The patterns are split so that this file passes its own check.
 REFUSED = {
-    "a path of one machine": re.compile(r"(?<![\w.])/(?:" + "|".join(["work", "root", "home"]) + r")/"),
+    "a local path": re.compile(r"(?<![\w.])/(?:" + "|".join(["work", "root", "home"]) + r")/"),
     "the address of a package registry": re.compile(
         r"\b(?:"
         + "|".join(["pypi", "pythonhosted", "anaconda", "npmjs", "jsdelivr", "unpkg"])
@@ -23,12 +23,12 @@ REFUSED_FILES = ("uv.lock",)
 
 def main() -> int:
     faults = [fault for name in files() for fault in faults_of(name)]
-    print("\n".join(faults) or "text: nothing to refuse")
+    print("\n".join(faults) or "text: no forbidden text")
     return 1 if faults else 0
 
 
 def files() -> list[str]:
-    """What is tracked, and what would be added next."""
+    """Return the tracked files and the untracked files that git does not ignore."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return sorted(name for name in listing.split("\0") if name and Path(name).is_file())
@@ -38,9 +38,8 @@ def faults_of(name: str) -> Iterator[str]:
     if Path(name).name in REFUSED_FILES:
         yield f"{name}: lock files hold registry addresses; keep them out of the repository"
     content = Path(name).read_bytes()
-    if (
-        b"\0" not in content and "vendor" not in Path(name).parts
-    ):  # vendored files stay as their authors wrote them
+    # vendored files are not changed, and binary files are not text
+    if b"\0" not in content and "vendor" not in Path(name).parts:
         yield from faults_in(name, content.decode("utf-8"))
 
 

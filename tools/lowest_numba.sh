@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Run the tests of compiled code with the lowest numba that pyproject.toml allows, and what it depends on.
-# Everyday tests run with the highest one, which constraints.txt pins. Both are compared with plain Python.
+# Run the tests of compiled code with the lowest numba version that pyproject.toml allows, and its dependencies.
+# All other test runs use the version in constraints.txt. Both are compared with plain Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

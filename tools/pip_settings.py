@@ -1,6 +1,7 @@
-"""Print pip's own settings as the shell variables that uv understands, because uv does not read pip's files.
+"""Print pip's settings as shell variables for uv.
 
-Nothing is printed where pip has no settings, and a variable that is already set stays as it is.
+They are needed because uv does not read pip's configuration files. Prints nothing if pip has no settings. A
+variable that is already set is not changed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import shlex
 import subprocess
 import sys
 
-# pip's name -> uv's name and what stands between several values
+# pip's name -> (uv's name, separator of several values)
 UV_NAME = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
@@ -19,7 +20,7 @@ UV_NAME = {
     "trusted-host": ("UV_INSECURE_HOST", " "),
     "cert": ("SSL_CERT_FILE", " "),
 }
-STRONGEST_LAST = ("global", "install", ":env:")
+BY_PRECEDENCE = ("global", "install", ":env:")
 
 
 def main() -> None:
@@ -27,11 +28,13 @@ def main() -> None:
         variable, separator = UV_NAME[name]
         export(variable, separator.join(value.split()))
         if name == "extra-index-url":
-            export("UV_INDEX_STRATEGY", "unsafe-best-match")  # as pip does: the newest version from any index
+            export(
+                "UV_INDEX_STRATEGY", "unsafe-best-match"
+            )  # like pip: take the newest version from any index
 
 
 def pip_settings() -> dict[str, str]:
-    """The settings that concern where packages come from, by pip's precedence."""
+    """Return pip's settings for package sources; later sections of BY_PRECEDENCE win."""
     listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
     ).stdout
@@ -39,9 +42,9 @@ def pip_settings() -> dict[str, str]:
     for line in listing.splitlines():
         key, _, value = line.partition("=")
         section, _, name = key.rpartition(".")
-        if name in UV_NAME and section in STRONGEST_LAST:
+        if name in UV_NAME and section in BY_PRECEDENCE:
             found.setdefault(name, {})[section] = ast.literal_eval(value)
-    return {name: by_section[max(by_section, key=STRONGEST_LAST.index)] for name, by_section in found.items()}
+    return {name: by_section[max(by_section, key=BY_PRECEDENCE.index)] for name, by_section in found.items()}
 
 
 def export(variable: str, value: str) -> None:

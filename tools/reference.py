@@ -1,6 +1,6 @@
-"""The reference pages, written from the code: commands, HTTP, events, Python. Each function returns Markdown.
+"""Generate the reference pages from the code: commands, HTTP, events, Python.
 
-docs/conf.py puts them into the documentation; nothing of it is copied by hand.
+Each public function returns Markdown, which docs/conf.py includes in the documentation.
 """
 
 from __future__ import annotations
@@ -16,12 +16,20 @@ import click
 
 import evenhand as eh
 
-VALUES = {"integer": "N", "integer range": "N", "float": "X", "path": "PATH"}  # what an option takes
-WITH_MEMBERS = ("Problem", "Study", "Plan", "Runs", "Experiment", "Verdict", "Report")
+VALUES = {
+    "integer": "N",
+    "integer range": "N",
+    "float": "X",
+    "path": "PATH",
+}  # type of an option -> placeholder in its description
+WITH_MEMBERS = (
+    "Problem", "Study", "Truth", "Plan", "Runs", "Comparison", "Calibration", "Experiment", "Status",
+    "LogEntry", "Verdict", "CellRow", "Evaluation", "Report",
+)  # fmt: skip
 
 
 def commands() -> str:
-    """Every command: what it does, how it is called, its arguments and options."""
+    """Return every command with its usage, description and options."""
     from evenhand.cli.main import group
 
     context = click.Context(group, info_name="evenhand", **group.context_settings)
@@ -34,7 +42,7 @@ def commands() -> str:
 
 
 def http() -> str:
-    """Every route: who may call it, what it takes."""
+    """Return every route with its required role and parameters."""
     from evenhand.service.app import Settings, create_app
 
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +62,7 @@ def http() -> str:
 
 
 def events() -> str:
-    """Every kind of event and what it carries."""
+    """Return every kind of event with its fields."""
     from evenhand.live.events import AnyEvent, Event
 
     parts = ["Every event carries:", "", *_fields(Event)]
@@ -64,9 +72,9 @@ def events() -> str:
 
 
 def python() -> str:
-    """Every public name: how it is called and what it is."""
+    """Return every public name with its signature and docstring."""
     parts = []
-    for title, chosen in _rooms().items():
+    for title, chosen in _public_names().items():
         parts += [f"## {title}", ""]
         for name in chosen:
             parts += _name(name, getattr(eh, name))
@@ -111,7 +119,7 @@ def _option(option: click.Option) -> tuple[str, str]:
 
 
 def _prose(help_text: str) -> str:
-    """A command's help as Markdown: what stands after \\b keeps its lines."""
+    """Return a command's help as Markdown; a block that starts with \\b keeps its line breaks."""
     blocks = re.split(r"\n\s*\n", inspect.cleandoc(help_text))
     return "\n\n".join(
         f"```text\n{block.lstrip(chr(8)).strip(chr(10))}\n```" if block.startswith("\b") else block
@@ -139,7 +147,7 @@ def _route(
 
 
 def _kind(schema: dict[str, Any], required: bool) -> str:
-    """A schema in a few words: integer, 1 to 1000; default 1."""
+    """Describe a schema briefly: integer, 1 to 1000; 1 unless given."""
     kinds = [one["type"] for one in schema.get("oneOf", [schema]) if one.get("type") not in (None, "null")]
     words = " or ".join(kinds) or "anything"
     least, most = schema.get("minimum"), schema.get("maximum")
@@ -153,7 +161,7 @@ def _kind(schema: dict[str, Any], required: bool) -> str:
 
 
 def _role(handler: Any) -> str | None:
-    """The role that a route's guard asks for."""
+    """Return the role that a route's guard requires."""
     for guard in handler.guards or ():
         found = inspect.getclosurevars(guard).nonlocals.get("needed")
         if isinstance(found, str):
@@ -162,44 +170,97 @@ def _role(handler: Any) -> str | None:
 
 
 def _fields(kind: type) -> list[str]:
-    """An event's own fields, with the comments that stand beside them in the source."""
+    """Return a table of an event's fields, with the comments from the source."""
     line = re.compile(r"    (\w+): ([^=#]+?)(?: = ([^#]+?))?(?:  # (.*))?$")
     found = [line.match(text) for text in inspect.getsource(kind).splitlines()]
     rows = [(f"`{m[1]}`", f"`{m[2]}`", m[4] or "") for m in found if m]
     return _table(("field", "type", ""), rows) if rows else []
 
 
-def _rooms() -> dict[str, list[str]]:
+def _public_names() -> dict[str, list[str]]:
+    """Return the public names of each section of the Python page."""
     titles = {
-        "Problem": ("model.problem", "model.guardrails", "study"),
+        "Problem and study": ("model.problem", "model.guardrails", "study"),
         "Outcome families": ("model.families",),
         "Requirements": ("model.requirements",),
         "Procedures": ("procedure.spec",),
         "Plans": ("theory.plan",),
-        "Simulations": ("simulation.simulate", "simulation.runs"),
-        "Live experiments": ("live.experiment", "service.client"),
-        "Verdicts and evaluation": ("verdicts.judge", "evaluation.evaluate"),
+        "Simulations": ("simulation.simulate", "simulation.runs", "simulation.calibrate"),
+        "Live experiments": (
+            "live.experiment",
+            "live.tickets",
+            "live.status",
+            "live.events",
+            "service.client",
+        ),
+        "Verdicts and evaluation": ("verdicts.judge", "model.rows", "evaluation.evaluate"),
         "Reports": ("reports.document",),
         "Errors": ("errors",),
     }
-    return {title: [name for home in homes for name in eh._HOMES[home]] for title, homes in titles.items()}
+    return {
+        title: [name for module in modules for name in eh._HOMES[module]] for title, modules in titles.items()
+    }
 
 
 def _name(name: str, found: Any) -> list[str]:
     doc = inspect.getdoc(found) or ""
-    parts = [f"### `{name}`", "", "```python", f"{name}{_signature(found)}", "```", "", _plain(doc), ""]
+    parts = [f"### `{name}`", "", "```python", f"{name}{_signature(found)}", "```", "", *_markdown(doc), ""]
     if name in WITH_MEMBERS:
         rows = [
-            (f"`{member}{_signature(value)}`", _plain(inspect.getdoc(value) or ""))
-            for member, value in vars(found).items()
+            (f"`{member}{_signature(value)}`", _plain(_summary(inspect.getdoc(value) or "")))
+            for member, value in _members(found).items()
             if not member.startswith("_") and (callable(value) or isinstance(value, (classmethod, property)))
         ]
         parts += _table(("member", ""), [row for row in rows if row[1]])
     return parts
 
 
+def _members(found: type) -> dict[str, Any]:
+    """The members of a class, with those that all results share."""
+    from evenhand.result import Result
+
+    shared = vars(Result) if issubclass(found, Result) else {}
+    return {**vars(found), **{name: value for name, value in shared.items() if name not in vars(found)}}
+
+
+def _markdown(doc: str) -> list[str]:
+    """A numpydoc docstring as Markdown: a list of parameters, examples as code."""
+    parts, title, body = [], "", []  # type: ignore[var-annotated]
+    lines = doc.splitlines()
+    for number, line in enumerate(lines):
+        rule = lines[number + 1] if number + 1 < len(lines) else ""
+        if rule and set(rule) == {"-"}:
+            parts += _section(title, body)
+            title, body = line, []
+        elif not (line and set(line) == {"-"} and title):
+            body.append(line)
+    return [*parts, *_section(title, body)]
+
+
+def _section(title: str, body: list[str]) -> list[str]:
+    text = "\n".join(body).strip("\n")
+    if not title:
+        return [paragraph + "\n" for paragraph in map(_plain, re.split(r"\n\s*\n", text)) if paragraph]
+    if title == "Examples":
+        return ["Examples:", "", "```pycon", text, "```", ""]
+    entries = re.split(r"\n(?=\S)", text)
+    return [f"{title}:", "", *(f"- {_entry(entry)}" for entry in entries), ""]
+
+
+def _entry(entry: str) -> str:
+    """A parameter, or what is returned or raised: its name and kind, then what it is."""
+    head, _, rest = entry.partition("\n")
+    name, _, kind = head.partition(" : ")
+    return f"`{name}`{f' ({kind})' if kind else ''}: {_plain(rest)}".replace("{", "(").replace("}", ")")
+
+
+def _summary(doc: str) -> str:
+    """The part of a docstring before its first section."""
+    return re.split(r"\n\n\w+\n---", doc)[0]
+
+
 def _signature(found: Any) -> str:
-    """How it is called, without types: those are in the editor."""
+    """Return the signature without type annotations."""
     if isinstance(found, property):
         return ""
     if inspect.isclass(found) and issubclass(found, Exception):

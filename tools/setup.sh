@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Make .venv and install evenhand into it, editable, with every extra, pinned by constraints.txt.
-# `setup.sh pins` resolves the pins anew instead.
+# Create .venv and install evenhand into it, editable, with every extra, pinned by constraints.txt.
+# `setup.sh pins` updates the pins instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

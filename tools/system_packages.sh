@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# As root on Debian, install what pip cannot bring: a browser and a database for the tests. Anywhere else, and on
-# any failure, say nothing is fatal: the tests that need them skip with a reason (and fail where CI=true).
+# As root on Debian, install what pip cannot install: a browser and a database for the tests. On other systems, and
+# if the installation fails, exit with 0: the tests that need them are skipped with a reason (and fail if CI=true).
 set -euo pipefail
 
 missing=()
@@ -15,4 +15,4 @@ fi
 echo "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
-    echo "could not install ${missing[*]}; the tests that need them will say so" >&2
+    echo "could not install ${missing[*]}; the tests that need them will be skipped" >&2

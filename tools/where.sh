@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Where a label of the paper lives: the functions or experiments that carry it, and its rows in the index.
+# Print where a label of the paper is used: the functions or experiments that name it, and its rows in the index.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ refuse() {
 
 label=${1##*:}
 label=${label# }  # some labels of the paper have a space after their colon
-[ -n "$label" ] || refuse "say which equation: make where eq=f_mu_opt"
+[ -n "$label" ] || refuse "name an equation: make where eq=f_mu_opt"
 # In Python only a tag counts (eq:f_mu_opt); the bare name may also be a variable. Proofs and sections have none.
 grep -rnwE --include='*.py' "[a-z]+: ?$label" src paper || true
 grep -nHE "^\| \`[a-z]+: ?$label\`" docs/equations.md || refuse "docs/equations.md does not list $label"

@@ -1,10 +1,11 @@
-"""evenhand chooses one policy for everyone, with a requirement met in every group and a stated error risk.
+"""Choose one policy for everyone, with a requirement in every group and a stated risk.
 
     import evenhand as eh
 
-Nouns: Problem, Plan, Procedure, Runs, Experiment, Verdict, Report. Verbs: plan, simulate, compare, calibrate,
-judge, evaluate, assert_meets, report, connect. Everything is frozen; nothing changes its argument. Names
-load on first use.
+Values: Problem, Procedure, Study, Truth, families and requirements. Functions: plan, simulate, compare,
+calibrate, judge, evaluate, assert_meets, report, load, connect. Results: Plan, Runs, Comparison, Calibration,
+Verdict, Evaluation, Experiment, Report. Values and results cannot be changed; no function changes its
+argument. Names load on first use.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.errors import Conflict as Conflict
     from evenhand.errors import EvenhandError as EvenhandError
     from evenhand.errors import IntegrityFailed as IntegrityFailed
+    from evenhand.errors import KeyReused as KeyReused
     from evenhand.errors import NotComputed as NotComputed
     from evenhand.errors import NotFound as NotFound
     from evenhand.errors import StorageFailed as StorageFailed
     from evenhand.errors import Undecidable as Undecidable
+    from evenhand.evaluation.evaluate import Evaluation as Evaluation
     from evenhand.evaluation.evaluate import assert_meets as assert_meets
     from evenhand.evaluation.evaluate import evaluate as evaluate
+    from evenhand.live.events import LogEntry as LogEntry
     from evenhand.live.experiment import Experiment as Experiment
+    from evenhand.live.status import Status as Status
+    from evenhand.live.tickets import Ask as Ask
+    from evenhand.live.tickets import Receipt as Receipt
     from evenhand.model.families import Bernoulli as Bernoulli
     from evenhand.model.families import Binomial as Binomial
     from evenhand.model.families import Bounded as Bounded
@@ -47,6 +54,8 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.model.requirements import Polyhedron as Polyhedron
     from evenhand.model.requirements import Quota as Quota
     from evenhand.model.requirements import Ratio as Ratio
+    from evenhand.model.rows import CellRow as CellRow
+    from evenhand.model.rows import PolicyRow as PolicyRow
     from evenhand.procedure.spec import Budget as Budget
     from evenhand.procedure.spec import Calibrated as Calibrated
     from evenhand.procedure.spec import Procedure as Procedure
@@ -54,11 +63,15 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.reports.document import Report as Report
     from evenhand.reports.document import report as report
     from evenhand.service.client import connect as connect
+    from evenhand.simulation.calibrate import Calibration as Calibration
     from evenhand.simulation.runs import Runs as Runs
+    from evenhand.simulation.simulate import Comparison as Comparison
     from evenhand.simulation.simulate import calibrate as calibrate
     from evenhand.simulation.simulate import compare as compare
     from evenhand.simulation.simulate import simulate as simulate
     from evenhand.study import Study as Study
+    from evenhand.study import Truth as Truth
+    from evenhand.study import load as load
     from evenhand.theory.plan import Plan as Plan
     from evenhand.theory.plan import plan as plan
     from evenhand.verdicts.judge import Verdict as Verdict
@@ -76,19 +89,24 @@ _HOMES = {
     ),
     "model.guardrails": ("Guardrail",),
     "model.problem": ("Problem",),
+    "model.rows": ("CellRow", "PolicyRow"),
     "theory.plan": ("Plan", "plan"),
     "procedure.spec": ("Budget", "Calibrated", "Procedure", "TrackAndStop"),
-    "study": ("Study",),
-    "simulation.simulate": ("calibrate", "compare", "simulate"),
+    "study": ("Study", "Truth", "load"),
+    "simulation.simulate": ("Comparison", "calibrate", "compare", "simulate"),
+    "simulation.calibrate": ("Calibration",),
     "simulation.runs": ("Runs",),
     "live.experiment": ("Experiment",),
+    "live.status": ("Status",),
+    "live.tickets": ("Ask", "Receipt"),
+    "live.events": ("LogEntry",),
     "verdicts.judge": ("Verdict", "judge"),
-    "evaluation.evaluate": ("assert_meets", "evaluate"),
+    "evaluation.evaluate": ("Evaluation", "assert_meets", "evaluate"),
     "reports.document": ("Report", "report"),
     "service.client": ("connect",),
     "errors": (
         "BadInput", "Closed", "CompilationFailed", "Conflict", "EvenhandError", "IntegrityFailed",
-        "NotComputed", "NotFound", "StorageFailed", "Undecidable",
+        "KeyReused", "NotComputed", "NotFound", "StorageFailed", "Undecidable",
     ),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

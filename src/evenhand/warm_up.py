@@ -1,4 +1,4 @@
-"""Load the kernels that a command calls, or compile them, by using the command's function once."""
+"""Compile the kernels, or load them from the cache, by calling the public functions once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL = Problem(NAMES, GROUPS, Bernoulli(), Floors(0.3))
 
 
 def common_problems() -> Iterator[Problem]:
-    """Every unit family with floors, and every kind of requirement with coins."""
+    """Yield problems with every family and floors, and with every requirement and Bernoulli outcomes."""
     families: list[Family] = [Gaussian(0.5), GaussianUnknown(), Poisson(), Exponential(), Bounded()]
     requirements: list[Constraint] = [
         NoConstraint(), Caps(0.9), Gap(0.4), Quota(0.3, 1), Dispersion(0.1), Penalty(0.3, 1.0),
@@ -45,7 +45,7 @@ def common_problems() -> Iterator[Problem]:
 
 
 def load_kernels(problem: Problem) -> None:
-    """Planning, simulation and judging, with the default procedure."""
+    """Compile or load what plan, simulate and judge call with the default procedure."""
     from evenhand.simulation.simulate import simulate
     from evenhand.theory.plan import plan
     from evenhand.verdicts.judge import judge
@@ -62,7 +62,7 @@ def load_kernels(problem: Problem) -> None:
 
 
 def load_live_kernels(problem: Problem = SMALL) -> None:
-    """A small experiment in memory, from asking to status."""
+    """Compile or load what a live experiment calls, by running a small one in memory."""
     from evenhand.live.experiment import Experiment
 
     with Experiment.create(":memory:", problem, Procedure(initial=1), seed=1) as trial:
@@ -74,12 +74,12 @@ def load_live_kernels(problem: Problem = SMALL) -> None:
 
 
 def _outcome(problem: Problem, number: int) -> float:
-    """Something that may come of a sample."""
+    """Return a valid outcome of the problem's family."""
     return 1.0 if number % 2 or problem.family.open_below else 0.0
 
 
 def are_compiled() -> bool:
-    """Has somebody warmed up? Then the smallest simulation is in the cache."""
+    """Return whether the simulation of `SMALL` is in the cache, which `evenhand warmup` puts there."""
     from evenhand.compile.calling import is_compiled
     from evenhand.simulation.engine import run_block
     from evenhand.simulation.shards import arguments_of, prepare

@@ -1,4 +1,4 @@
-"""`evenhand plan` and the frame of the command line: keys, exit codes, one sentence for bad input."""
+"""`evenhand plan` and the command line itself: keys, exit codes, messages for bad input."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run: Run, tmp_path:
 
 
 def test_sensitivity_adds_its_tables(run: Run) -> None:
-    assert "Samples at least, by risk" in run("plan", STROKE, "--sensitivity")[1]
+    assert "Lower bound on samples, by risk" in run("plan", STROKE, "--sensitivity")[1]
     plan = json.loads(run("plan", STROKE, "--sensitivity", "--json")[1])
     assert len(plan["sensitivity"]["requirement"]) == 4
 
@@ -113,7 +113,7 @@ def test_the_heat_map_is_written_as_a_figure(run: Run, tmp_path: Path, name: str
     code, out, _ = run("plan", STROKE, "--figure", str(tmp_path / name))
     content = (tmp_path / name).read_bytes()
     assert code == 0
-    assert f"The heat map is in {tmp_path / name}." in out
+    assert f"Written: {tmp_path / name}" in out
     assert content.startswith(b"\x89PNG") if name.endswith("png") else b"<svg" in content
 
 

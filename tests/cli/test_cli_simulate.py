@@ -1,4 +1,4 @@
-"""`evenhand simulate`, `compare`, `calibrate`, `sweep`: keys, exit codes, traces, pictures, numbers."""
+"""`evenhand simulate`, `compare`, `calibrate`, `sweep`: keys, exit codes, traces, figures."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def test_runs_that_reached_no_answer_are_not_told_as_if_they_had(run: Run, tmp_p
     capped = write(tmp_path / "capped.toml", max_samples=40, delta=1e-6)
     code, out, _ = run("simulate", capped, "--replications", "20")
     assert code == 0
-    assert out.startswith("The answer, or who led where none was reached, was right in")
+    assert out.startswith("The answer (or the leader of an undecided run) was right in")
     assert "had decided by" not in out
-    assert "100.0% were still undecided at 40 samples" in out
+    assert "100.0% were undecided at 40 samples" in out
     code, out, _ = run("compare", capped, "--sampling", "uniform", "--replications", "20")
     assert code == 0
-    assert "Runs that reached no decision count at their end." in out
+    assert "Undecided runs count with all their samples." in out
     assert out.count("never") == 2
     assert "undecided" in out
 
@@ -100,7 +100,7 @@ def test_people_read_a_sentence_first_and_the_next_command_last(run: Run, study:
     assert code == 0
     lines = out.strip().splitlines()
     assert lines[0].startswith("The answer was right in")
-    assert "the risk asked for is 10.00%" in out
+    assert "the allowed risk is 10.00%" in out
     assert "Where samples go" in out
     assert "\x1b" not in out
     assert lines[-1].startswith("Next: evenhand simulate")
@@ -139,7 +139,7 @@ def test_the_evidence_of_one_run_is_drawn_to_a_file(run: Run, study: str, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--checkpoints", "30,x"), "checkpoints are whole numbers"),
+        (("--checkpoints", "30,x"), "checkpoints must be whole numbers"),
         (("--checkpoints", "0"), "checkpoints must be whole numbers"),
         (("--replications", "0"), "0 is not in the range"),
         (("--figure", "picture.gif"), "must end in .svg or .png"),

@@ -1,4 +1,4 @@
-"""The demo's story: told to its end, on a study small enough for a test."""
+"""The demo runs to its end on a study small enough for a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from selenium import webdriver
 
 import evenhand as eh
-from evenhand.cli.demo import tell_story
+from evenhand.cli.demo import run_demo
 from evenhand.cli.main import main
 from evenhand.study import Study, Truth
 
@@ -23,18 +23,18 @@ EASY = Study(
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What was told, and the page."""
-    told = io.StringIO()
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Return the printed text and the path of the report."""
+    printed = io.StringIO()
     folder = tmp_path_factory.mktemp("demo")
-    page = tell_story(Console(file=told, width=110), EASY, folder, patients=240, replications=10)
-    return told.getvalue(), page
+    page = run_demo(Console(file=printed, width=110), EASY, folder, patients=240, replications=10)
+    return printed.getvalue(), page
 
 
-def test_the_story_ends_with_a_certified_answer_and_a_page(story: tuple[str, Path]) -> None:
-    said, page = story
-    assert "tempting has the best overall mean, and falls short in few." in said
-    assert "Of those that do not, plain is the best." in said
+def test_the_demo_ends_with_a_certified_answer_and_a_page(demo: tuple[str, Path]) -> None:
+    said, page = demo
+    assert "tempting has the best overall mean, but fails in few." in said
+    assert "Of the policies that do not, plain is the best." in said
     assert "plain is the answer: certified at risk 5%" in said
     text = page.read_text(encoding="utf-8")
     for title in ("The experiment", "Procedures side by side", "The plan"):
@@ -43,11 +43,11 @@ def test_the_story_ends_with_a_certified_answer_and_a_page(story: tuple[str, Pat
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_its_page_opens_without_a_request_or_an_error(
-    story: tuple[str, Path], browser: webdriver.Chrome, width: int
+    demo: tuple[str, Path], browser: webdriver.Chrome, width: int
 ) -> None:
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.get(story[1].as_uri())
+    browser.get(demo[1].as_uri())
     loaded = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert [name for name in loaded if not name.startswith("data:")] == []
     assert browser.get_log("browser") == []
@@ -72,6 +72,6 @@ def test_the_demo_on_the_stroke_trial_runs_to_its_end_twice(
     for _ in range(2):  # the second finds what the first left, and begins again
         assert main(["demo", "-o", str(tmp_path / "demo")]) == 0
         said = capsys.readouterr().out
-        assert "Neither has the best overall mean, and falls short in 80 and over." in said
+        assert "Neither has the best overall mean, but fails in 80 and over." in said
         assert "Aspirin only is the answer: certified at risk 5%" in said
         assert f"Open {tmp_path / 'demo' / 'report.html'}" in said

@@ -1,4 +1,4 @@
-"""An install without the packages of the extras: what it can still do, and what it says of the rest."""
+"""An installation without extras: what works, and the messages for what is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 import evenhand as eh
 from evenhand.cli import extras
-from evenhand.cli.demo import tell_story
+from evenhand.cli.demo import run_demo
 from evenhand.cli.main import group, main
 from evenhand.study import Study, Truth
 
@@ -25,12 +25,14 @@ def base_install(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_tells_the_first_half_and_what_the_second_needs(tmp_path: Path) -> None:
     problem = eh.Problem(["plain", "poor"], {"many": 0.8, "few": 0.2}, eh.Bernoulli(), eh.Floors(0.6))
     study = Study(problem, eh.Procedure(batch=50), Truth(means=((0.85, 0.85), (0.5, 0.4))))
-    told = io.StringIO()
+    printed = io.StringIO()
     assert (
-        tell_story(Console(file=told, width=110, markup=False), study, tmp_path, patients=100, replications=2)
+        run_demo(
+            Console(file=printed, width=110, markup=False), study, tmp_path, patients=100, replications=2
+        )
         is None
     )
-    assert "install evenhand[live,report]." in told.getvalue()
+    assert "install evenhand[live,report]." in printed.getvalue()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""The pages people read, their code blocks, and how a block is run."""
+"""The documentation pages, their code blocks, and how a block is run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CAPTION = re.compile(r"\A:caption: (?P<name>\S+)\n\n")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its text, its line, and the file it is to be written to."""
+    """A fenced block: its language, its text, its line, and the file to write it to."""
 
     language: str
     text: str
@@ -54,7 +54,7 @@ def name_of(page: Path) -> str:
 
 @dataclass
 class Reader:
-    """Somebody who types what a page says, in a folder with the examples in it."""
+    """Runs the code blocks of a page in a folder with the examples."""
 
     folder: Path
     capsys: pytest.CaptureFixture[str]
@@ -81,13 +81,15 @@ class Reader:
         following = [step[0] for step in steps[1:]] + [""]
         for (command, *expected), then in zip(steps, following, strict=True):
             self.capsys.readouterr()
-            came = self._run(command)
-            # a page that goes on to print the exit code expects another one
-            assert self.code == 0 or then == EXIT_CODE or command == EXIT_CODE, f"{where}: {command}\n{came}"
-            assert printed_in_order(expected, came), f"{where}: {command} printed\n{came}"
+            printed = self._run(command)
+            # if the page prints the exit code next, the code may be non-zero
+            assert self.code == 0 or then == EXIT_CODE or command == EXIT_CODE, (
+                f"{where}: {command}\n{printed}"
+            )
+            assert printed_in_order(expected, printed), f"{where}: {command} printed\n{printed}"
 
     def _run(self, command: str) -> str:
-        """What a command prints. Plain commands of ours run in this process, anything else in a shell."""
+        """Return what a command prints; run evenhand in this process and other commands in a shell."""
         assigned = re.fullmatch(r"(\w+)=\$\((.*)\)", command)
         if assigned is not None:
             self.variables[assigned[1]] = self._shell(assigned[2]).strip()
@@ -114,11 +116,11 @@ class Reader:
         return done.stdout + done.stderr
 
 
-def printed_in_order(expected: list[str], came: str) -> bool:
-    """Do the lines come in this order, `...` standing for anything? Nothing expected: anything will do."""
+def printed_in_order(expected: list[str], printed: str) -> bool:
+    """Return whether the lines match in this order; `...` matches any text, no lines match all."""
     if not any(line.strip() for line in expected):
         return True
     parts = [re.escape(line.rstrip()).replace(re.escape("..."), ".*") for line in expected]
-    lines = "\n".join(line.rstrip() for line in came.strip().split("\n"))
+    lines = "\n".join(line.rstrip() for line in printed.strip().split("\n"))
     pattern = r"\n".join(parts)
     return re.fullmatch(pattern, lines, re.S) is not None

@@ -6,7 +6,6 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -27,21 +26,21 @@ def example(name: str) -> ModuleType:
 
 
 def test_a_trial_with_arrivals_and_lag_decides_and_keeps_what_comes_late() -> None:
-    status: dict[str, Any] = example("clinical_trial").main()
-    assert (status["answer"], status["decided"]) == ("new", True)
-    assert status["late"] > 0
-    assert status["pending"] == 0
+    status = example("clinical_trial").main()
+    assert (status.answer, status.decided) == ("new", True)
+    assert status.late > 0
+    assert status.pending == 0
 
 
 def test_a_test_whose_traffic_cannot_be_steered_refuses_the_page_that_fails_on_phones() -> None:
-    status: dict[str, Any] = example("ab_test").main()
-    assert status["answer"] == "one column"
+    status = example("ab_test").main()
+    assert status.answer == "one column"
 
 
 def test_a_simulator_is_optimised_with_no_kind_of_store_losing_money() -> None:
-    status: dict[str, Any] = example("inventory").main()
-    assert status["answer"] == "order up to 22"
-    verdicts = {policy["policy"]: policy["verdict"] for policy in status["policies"]}
+    status = example("inventory").main()
+    assert status.answer == "order up to 22"
+    verdicts = {policy.policy: policy.verdict for policy in status.policies}
     assert verdicts["order up to 35"] == "failed"  # the best overall mean
 
 
@@ -61,7 +60,7 @@ def test_a_penalty_prices_what_a_floor_excludes() -> None:
 def test_not_knowing_the_variance_costs_samples() -> None:
     runs = example("unknown_variance").main()
     means = {name: found.samples.mean() for name, found in runs.items()}
-    assert means["guessed too small"] < means["known"] < means["unknown"]
+    assert means["assumed too small"] < means["known"] < means["unknown"]
     assert runs["unknown"].wrong.mean() <= 0.05
 
 

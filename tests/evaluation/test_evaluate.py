@@ -108,12 +108,14 @@ def test_evaluating_everything_gives_the_pools_own_means_and_says_so() -> None:
     assert result.words()[0].startswith("one is the answer (everything was evaluated): ")
 
 
-def test_a_census_finds_who_falls_short() -> None:
-    from evenhand.evaluation.pool import census
+def test_an_exact_verdict_finds_who_falls_short() -> None:
+    from evenhand.evaluation.pool import exact_verdict
 
     problem = eh.Problem(["one", "two"], {"a": 0.75, "b": 0.25}, eh.Bernoulli(), eh.Floors(0.8))
     frame = pl.DataFrame({"policy": ["one"], "group": ["a"], "n": [1], "successes": [1]})
-    told = census(judge(problem, frame, replications=0), np.array([[9, 3], [7, 3]]), np.full((2, 2), 10.0))
+    told = exact_verdict(
+        judge(problem, frame, replications=0), np.array([[9, 3], [7, 3]]), np.full((2, 2), 10.0)
+    )
     assert [c.verdict for c in told.cells] == ["met", "failed", "failed", "failed"]
     assert [p.verdict for p in told.policies] == ["failed", "failed"]
     assert told.decided

@@ -17,9 +17,9 @@ from typing import Any
 
 from evenhand.errors import EvenhandError
 from evenhand.live import fault_points
-from evenhand.live.ask_and_tell import Ask
 from evenhand.live.experiment import Experiment
 from evenhand.live.protocol import Protocol
+from evenhand.live.tickets import Ask
 from tests.live.world import SetClock, even
 
 context = multiprocessing.get_context("forkserver")
@@ -95,7 +95,7 @@ def busy(pipe: Connection, address: str, workers: int, prefix: str) -> None:
             called = time.monotonic()
             ask = trial.ask(worker=name)
             if ask is None:  # stopped, or all samples are in others' hands
-                report("stopped" if trial.status()["decided"] else "waiting", called, time.monotonic())
+                report("stopped" if trial.status().decided else "waiting", called, time.monotonic())
                 return
             report("asked", called, time.monotonic(), ask, name)
             called = time.monotonic()

@@ -56,7 +56,7 @@ def fork_and_leave(pipe: Connection, address: str) -> None:
     child = os.fork()
     if child == 0:
         signal.pause()
-    trial.leave()
+    trial.close()
     pipe.send(child)
     pipe.recv()
     os.kill(child, signal.SIGKILL)
@@ -65,14 +65,14 @@ def fork_and_leave(pipe: Connection, address: str) -> None:
 
 def _what_a_child_can_do(trial: Experiment, address: str) -> str:
     found = []
-    for call in (trial.ask, trial.status, lambda: list(trial.events()), trial.leave):
+    for call in (trial.ask, trial.status, lambda: list(trial.events()), trial.close):
         try:
             call()
             found.append("done")
         except EvenhandError as refusal:
             found.append(f"{type(refusal).__name__}: {refusal}")
     try:
-        Experiment.open(address).leave()
+        Experiment.open(address).close()
         found.append("opened")
     except EvenhandError as refusal:
         found.append(str(refusal))

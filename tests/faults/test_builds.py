@@ -22,7 +22,7 @@ from evenhand.live.experiment import Experiment
 from evenhand.live.protocol import Protocol
 from evenhand.live.transfer import transfer
 from tests.live.forgeries import write_chain
-from tests.live.world import START, SetClock, create, endless, even, kinds, play
+from tests.live.world import START, SetClock, create, endless, even, kinds, play, records
 
 ROOT = Path(__file__).parents[2]
 # glibc without the code that it has for newer processors: other last digits of logarithms and exponentials
@@ -61,8 +61,8 @@ def build_named(version: str) -> Iterator[None]:
 
 def begin(address: str, sampling: str = "exact-tracking") -> None:
     """A run whose weights depend on many logarithms."""
-    problem = eh.Problem("abcde", {"x": 0.5, "y": 0.3, "z": 0.2}, eh.Bernoulli(), eh.Floors(0.2))
-    create(address, study=problem, procedure=eh.Procedure(sampling, delta=1e-6, initial=2)).leave()
+    problem = eh.Problem(list("abcde"), {"x": 0.5, "y": 0.3, "z": 0.2}, eh.Bernoulli(), eh.Floors(0.2))
+    create(address, study=problem, procedure=eh.Procedure(sampling, delta=1e-6, initial=2)).close()
 
 
 def go_on(address: str, seed: int, pairs: int = 60) -> None:
@@ -104,7 +104,7 @@ def test_a_log_continued_by_code_for_another_processor_is_identical_on_both(tmp_
 
 def test_the_change_of_build_is_written_once_before_the_first_event_of_the_new_one(tmp_path: Path) -> None:
     address = str(tmp_path / "t.db")
-    create(address, study=endless(), lease=60).leave()
+    create(address, study=endless(), lease=60).close()
     with build_named("2"):
         with Experiment.open(address, write=False) as trial:
             trial.status()
@@ -125,7 +125,7 @@ def test_the_change_of_build_is_written_once_before_the_first_event_of_the_new_o
 
 
 def test_processes_of_different_builds_take_turns_on_one_database(postgres_url: str) -> None:
-    create(postgres_url, study=endless()).leave()
+    create(postgres_url, study=endless()).close()
     with Experiment.open(postgres_url) as one, Experiment.open(postgres_url) as other:
         for _ in range(4):
             play(one, 2, even)
@@ -162,7 +162,7 @@ def test_whoever_goes_on_goes_on_from_the_digits_of_the_snapshot_and_so_does_the
         begin(address)
         go_on(address, 1, pairs=15)
     with Experiment.open(address, write=False) as trial:
-        events = [json.loads(row.record.body) for row in trial.events()]
+        events = [json.loads(record.body) for record in records(trial)]
     assert [event["kind"] for event in events].count("snapshot") == 1
     there = copy.deepcopy(events)
     for event in there:

@@ -52,7 +52,7 @@ def check_whole(address: str, pairs: int) -> None:
 
 def crowd_at_one_writer(address: str, gate: str, processes: int, pairs: int, lose_every: int) -> float:
     """Client processes that call one writing process, as they would through the service."""
-    create(address, study=endless()).leave()
+    create(address, study=endless()).close()
     server = Life(host, address, gate)
     assert server.pipe.recv() == "ready"
     begun = time.monotonic()
@@ -69,7 +69,7 @@ def crowd_at_one_writer(address: str, gate: str, processes: int, pairs: int, los
 
 def crowd_of_writers(address: str, processes: int, pairs: int) -> float:
     """Processes that each write to one shared database."""
-    create(address, study=endless()).leave()
+    create(address, study=endless()).close()
     lives = [Life(pairs_alone, address, f"w{i}", pairs) for i in range(processes)]
     for life in lives:
         assert life.pipe.recv() == "ready"
@@ -184,9 +184,9 @@ def test_nothing_is_handed_out_after_the_stop_with_sixteen_workers_in_flight(tmp
         status = trial.status()
     stop = names.index("Stopped")
     assert set(names[stop + 1 :]) <= {"Late"}
-    assert status["decided"]
-    assert status["samples"] == names.count("Told") == names[:stop].count("Told")
-    assert status["pending"] == 0
+    assert status.decided
+    assert status.samples == names.count("Told") == names[:stop].count("Told")
+    assert status.pending == 0
     assert audit(str(tmp_path / "t.db")).identical
 
 
@@ -204,15 +204,15 @@ def test_when_half_the_workers_die_their_tickets_come_back_and_none_is_out_for_e
     clock.waited += 31
     trial.sweep()
     status = trial.status()
-    assert status["pending"] == 0
-    assert status["counts"]["expired"] == 150
-    assert status["samples"] == 150
-    assert sum(cell["n"] for cell in status["cells"]) == 150
-    assert all(cell["pending"] == 0 for cell in status["cells"])
+    assert status.pending == 0
+    assert status.counts["expired"] == 150
+    assert status.samples == 150
+    assert sum(cell.n for cell in status.cells) == 150
+    assert all(cell.pending == 0 for cell in status.cells)
     # the dead took every second ticket whatever its cell, so half of what was handed out is told
-    for cell in status["cells"]:
-        assert abs(cell["n"] - handed[cell["policy"], cell["group"]] / 2) <= 6 * max(cell["n"], 1) ** 0.5
-    assert status["health"]["sample_ratio_p"] > 1e-6
+    for cell in status.cells:
+        assert abs(cell.n - handed[cell.policy, cell.group] / 2) <= 6 * max(cell.n, 1) ** 0.5
+    assert status.health.sample_ratio_p > 1e-6
 
 
 def test_a_starved_start_is_made_up_for_when_its_tickets_expire() -> None:

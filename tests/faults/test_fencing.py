@@ -15,10 +15,10 @@ import pytest
 
 from evenhand.errors import IntegrityFailed
 from evenhand.live import postgres
-from evenhand.live.ask_and_tell import Receipt
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
+from evenhand.live.tickets import Receipt
 from tests.conftest import require_postgres
 from tests.faults.lives import Life
 from tests.faults.stopped_lives import LEASE, LOCK_WAIT, stop_inside_a_turn
@@ -42,7 +42,7 @@ def restore(url: str, file: Path) -> None:
 def test_a_writer_over_a_database_that_went_back_is_refused_and_starts_over(
     postgres_url: str, tmp_path: Path, first_call: str
 ) -> None:
-    create(postgres_url, study=endless()).leave()
+    create(postgres_url, study=endless()).close()
     with Experiment.open(postgres_url) as trial:
         play(trial, 5, even)
         old = str(trial.head)
@@ -53,11 +53,11 @@ def test_a_writer_over_a_database_that_went_back_is_refused_and_starts_over(
             trial.ask() if first_call == "write" else trial.status()
         assert str(trial.head) == old  # nothing was written over it
         assert len(play(trial, 10, even)) == 10
-        assert trial.status()["samples"] == 15
+        assert trial.status().samples == 15
     found = audit(postgres_url, head=old)
     assert found.identical, found.first_difference
     with Experiment.open(postgres_url) as again:
-        assert again.status()["samples"] == 15
+        assert again.status().samples == 15
 
 
 @pytest.mark.parametrize("first_call", ["write", "read"])
@@ -65,7 +65,7 @@ def test_a_writer_over_a_log_that_went_back_and_grew_again_is_refused(
     postgres_url: str, tmp_path: Path, first_call: str
 ) -> None:
     """The new log is longer than what the writer knows: only its hashes differ."""
-    create(postgres_url, study=endless()).leave()
+    create(postgres_url, study=endless()).close()
     with Experiment.open(postgres_url) as trial:
         play(trial, 3, even)
         dump(postgres_url, tmp_path / "old")
@@ -75,7 +75,7 @@ def test_a_writer_over_a_log_that_went_back_and_grew_again_is_refused(
             play(other, 10, lambda ask: 1 - even(ask))
         with pytest.raises(IntegrityFailed, match="went back to an older state"):
             trial.ask() if first_call == "write" else trial.status()
-        assert trial.status()["samples"] == 13
+        assert trial.status().samples == 13
         assert len(play(trial, 5, even)) == 5
     assert audit(postgres_url).identical
 
@@ -85,7 +85,7 @@ def test_a_database_dropped_and_made_again_from_a_dump_is_noticed(
 ) -> None:
     """Every connection is cut, so the writer reads the log from its start: it still knows what it wrote."""
     url = postgres_server.create_database("dropped")
-    create(url, study=endless(), lease=60).leave()
+    create(url, study=endless(), lease=60).close()
     with Experiment.open(url) as trial:
         play(trial, 5, even)
         dump(url, tmp_path / "old")
@@ -113,13 +113,14 @@ def test_an_experiment_opened_again_in_one_process_knows_how_far_the_log_was(
     with pytest.raises(IntegrityFailed, match="went back to an older state"):
         Experiment.open(trial._journal)  # as the service does with those that were idle
     with Experiment.open(trial._journal) as again:
-        assert again.status()["samples"] == 5
+        assert again.status().samples == 5
+    trial.close()
 
 
 def test_another_experiment_under_the_same_name_is_not_taken_for_the_one_opened(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    create(postgres_url, study=endless(), seed=1).leave()
+    create(postgres_url, study=endless(), seed=1).close()
     dump(postgres_url, tmp_path / "other")
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute("DELETE FROM evenhand_events")
@@ -156,7 +157,7 @@ def test_others_go_on_when_a_writer_is_stopped_inside_its_turn_and_it_is_fenced(
 ) -> None:
     monkeypatch.setattr(postgres, "LEASE", LEASE)
     monkeypatch.setattr(postgres, "LOCK_WAIT", LOCK_WAIT)
-    create(postgres_url, study=endless()).leave()
+    create(postgres_url, study=endless()).close()
     life = Life(stop_inside_a_turn, postgres_url, place, rows)
     pid = life.process.pid
     assert pid is not None
@@ -188,7 +189,7 @@ def test_a_writer_that_is_at_work_for_long_is_waited_for(
 ) -> None:
     monkeypatch.setattr(postgres, "LEASE", LEASE)
     monkeypatch.setattr(postgres, "LOCK_WAIT", LOCK_WAIT)
-    create(postgres_url, study=endless()).leave()
+    create(postgres_url, study=endless()).close()
     journal = open_journal(postgres_url)
     with Experiment.open(postgres_url, patience=0.1) as trial:
         asked: list[Any] = []
@@ -229,23 +230,23 @@ def test_leases_keep_to_the_steady_clock_through_a_leap_and_a_reconnect(
         trial.ask(1)
         cut_connections(postgres_url)
         trial.sweep()  # over a new connection, from a log read again
-        assert trial.status()["pending"] == 3
+        assert trial.status().pending == 3
         clock.waited += 39
         trial.sweep()
-        assert trial.status()["pending"] == 3
+        assert trial.status().pending == 3
         clock.waited += 2
         trial.sweep()
-        assert trial.status()["pending"] == 1
+        assert trial.status().pending == 1
         clock.waited += 20
         trial.sweep()
-        assert trial.status()["pending"] == 0
+        assert trial.status().pending == 0
     assert audit(postgres_url).identical
 
 
 def test_a_ticket_first_seen_after_a_leap_and_a_reconnect_has_not_run_out(postgres_url: str) -> None:
     """Another process hands it out while this one is cut off: no more time has passed than by our clock."""
     clock, other_clock = SetClock(), SetClock()
-    create(postgres_url, study=endless(), lease=60, clock=clock).leave()
+    create(postgres_url, study=endless(), lease=60, clock=clock).close()
     with (
         Experiment.open(postgres_url, clock=clock) as trial,
         Experiment.open(postgres_url, clock=other_clock) as other,
@@ -256,10 +257,10 @@ def test_a_ticket_first_seen_after_a_leap_and_a_reconnect_has_not_run_out(postgr
         clock.waited += 10
         cut_connections(postgres_url)
         trial.sweep()
-        assert trial.status()["pending"] == 2
+        assert trial.status().pending == 2
         clock.waited += 51
         trial.sweep()
-        assert trial.status()["pending"] == 0
+        assert trial.status().pending == 0
 
 
 def test_an_experiment_opened_again_in_one_process_keeps_its_deadlines(postgres_url: str) -> None:
@@ -270,8 +271,8 @@ def test_an_experiment_opened_again_in_one_process_keeps_its_deadlines(postgres_
     clock.wall += 365 * 86_400.0
     again = Experiment.open(trial._journal, clock=clock)
     again.sweep()
-    assert again.status()["pending"] == 1
+    assert again.status().pending == 1
     clock.waited += 61
     again.sweep()
-    assert again.status()["pending"] == 0
-    again.leave()
+    assert again.status().pending == 0
+    trial.close()

@@ -13,11 +13,10 @@ import pytest
 
 import evenhand as eh
 from evenhand.live import events as ev
-from evenhand.live.ask_and_tell import Ask
 from evenhand.live.audit import audit
-from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment
 from evenhand.live.protocol import Protocol
+from evenhand.live.tickets import Ask
 from tests.faults.lives import SNAPSHOT_EVERY, Life, answer, busy, hold, serve
 from tests.live.world import SetClock, coin, create, endless
 
@@ -55,7 +54,7 @@ def plan(most: int) -> Iterator[tuple[str, dict[str, Any]]]:
                 "amend",
                 {"ticket": told[0], "outcome": number % 2, "reason": "r", "by": "b", "key": f"k{number}"},
             )
-    yield "close", {"reason": "the end"}
+    yield "finish", {"reason": "the end"}
 
 
 def uninterrupted(address: str, most: int) -> tuple[list[Any], str]:
@@ -73,7 +72,7 @@ def uninterrupted(address: str, most: int) -> tuple[list[Any], str]:
 
 def interrupted(address: str, most: int, place: int) -> tuple[list[Any], int]:
     """The same calls to a process killed at this place of every call, begun again and asked again."""
-    create(address, clock=SetClock(step=0.0), procedure=eh.Procedure(initial=1)).leave()
+    create(address, clock=SetClock(step=0.0), procedure=eh.Procedure(initial=1)).close()
     answers, steps, kills = [], plan(most), 0
     life = _begin(address)
     call = next(steps)
@@ -142,7 +141,7 @@ def test_a_whole_run_killed_at_every_step_stops_at_the_same_sample_with_the_same
 
 def kill_at_random(address: str, kills: int, workers: int) -> None:
     """What was acknowledged is in the log once, in an order that agrees with the callers' clocks."""
-    create(address, study=endless(), clock=None).leave()
+    create(address, study=endless(), clock=None).close()
     start_the_fork_server(address)
     luck, heard, waits = random.Random(11), [], []
     for number in range(kills):
@@ -177,11 +176,11 @@ def start_the_fork_server(address: str) -> None:
 def compare(trial: Experiment, heard: list[tuple[Any, ...]]) -> tuple[int, int, int]:
     """How many were acknowledged and are not in the log, are in it twice, or stand in an impossible order."""
     places: dict[tuple[str, str], list[int]] = {}
-    for row in trial.events():
-        event = decode(row.record)
+    for entry in trial.events():
+        event = entry.event
         if isinstance(event, (ev.Asked, ev.Told)):
             key = type(event).__name__.lower(), str(event.ticket)
-            places.setdefault(key, []).append(row.record.seq)
+            places.setdefault(key, []).append(entry.seq)
             if isinstance(event, ev.Asked):
                 places.setdefault(("cell", str(event.ticket)), []).append(hash((event.policy, event.group)))
     lost, spans = 0, []
@@ -223,7 +222,7 @@ def test_the_order_checker_finds_what_is_out_of_order() -> None:
 
 
 def test_a_killed_asker_asking_again_gets_its_ticket_back(address: str) -> None:
-    create(address, study=endless()).leave()
+    create(address, study=endless()).close()
     life = _begin(address)
     life.pipe.send(("ask", {"worker": "w"}))
     ask = life.pipe.recv()

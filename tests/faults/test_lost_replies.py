@@ -10,11 +10,10 @@ import pytest
 
 from evenhand.errors import Conflict
 from evenhand.live import events as ev
-from evenhand.live.ask_and_tell import Ask
 from evenhand.live.audit import audit
-from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
+from evenhand.live.tickets import Ask
 from tests.faults.proxy import LossyProxy
 from tests.live.world import create, endless, kinds, log, problem
 
@@ -41,7 +40,7 @@ CALLS: dict[str, tuple[Callable[[Experiment, list[Ask], list[Ask]], Any], list[s
     "amend": (lambda t, out, told: t.amend(told[0], 0, reason="r", by="b"), ["amended"]),
     "drop": (lambda t, out, told: t.drop(out[0], "lost"), ["dropped"]),
     "pause": (lambda t, out, told: t.pause("visit"), ["paused"]),
-    "close": (lambda t, out, told: t.close(), ["closed"]),
+    "close": (lambda t, out, told: t.finish("done"), ["closed"]),
     "tell": (lambda t, out, told: t.tell(out[0], 1), ["told"]),
     "tell all": (
         lambda t, out, told: t.tell_all([(out[0], 1, None), (told[0], 1, None)]),
@@ -57,7 +56,7 @@ def test_a_call_whose_reply_is_lost_is_carried_out_once(
     postgres_url: str, proxy: LossyProxy, name: str
 ) -> None:
     call, expected = CALLS[name]
-    create(postgres_url, study=endless()).leave()
+    create(postgres_url, study=endless()).close()
     with Experiment.open(proxy.url) as trial:
         out, told = ready(trial)
         trial.ask(worker="w")
@@ -76,7 +75,7 @@ def test_a_correction_is_not_applied_again_over_one_that_came_between(
     postgres_url: str, proxy: LossyProxy
 ) -> None:
     """The reply is lost, another process corrects the correction, and only then the first tries again."""
-    create(postgres_url, study=endless()).leave()
+    create(postgres_url, study=endless()).close()
     with Experiment.open(postgres_url) as other, Experiment.open(proxy.url) as trial:
         _, [first, _] = ready(trial)
         writer = trial._writer
@@ -96,7 +95,7 @@ def test_a_correction_is_not_applied_again_over_one_that_came_between(
 
 
 def test_a_second_outcome_is_refused_and_written_down_once(postgres_url: str, proxy: LossyProxy) -> None:
-    create(postgres_url, study=endless()).leave()
+    create(postgres_url, study=endless()).close()
     with Experiment.open(proxy.url) as trial:
         _, told = ready(trial)
         proxy.lose_next_commit_reply()
@@ -114,6 +113,7 @@ def test_an_experiment_whose_creation_got_no_reply_is_there_once(
         assert proxy.lost == 1
         assert trial.head.seq == 1
         assert journal.experiments() == ["main"]
+    journal.close()  # whoever opened it closes it
 
 
 def test_every_write_to_a_shared_database_carries_a_key_of_its_own(postgres_url: str) -> None:
@@ -123,10 +123,10 @@ def test_every_write_to_a_shared_database_carries_a_key_of_its_own(postgres_url:
             if call is not CALLS["close"][0]:
                 call(trial, out, told)
             trial.resume()
-        trial.close()
+        trial.finish("done")
         parts: dict[str, list[int]] = {}
-        for row in trial.events():
-            event = decode(row.record)
+        for entry in trial.events():
+            event = entry.event
             if isinstance(event, ev.Imported) and event.row > 1:
                 continue  # the first row stands for the import
             assert event.key is not None, event

@@ -84,7 +84,7 @@ def test_last_events_deleted_with_a_head_made_to_fit_are_noticed(
 
 def test_a_log_of_writes_removed_after_a_crash_is_noticed(tmp_path: Path, capsys: Say) -> None:
     address = tmp_path / "t.db"
-    create(str(address), study=endless()).leave()
+    create(str(address), study=endless()).close()
     life = Life(busy, str(address), 2, "w")
     heard = life.heard()
     acknowledged = [next(heard) for _ in range(40)]
@@ -146,7 +146,7 @@ def test_a_damaged_note_of_the_last_event_is_said_in_one_sentence(journal: Path,
 def test_readers_at_work_beside_a_writer_miss_nothing(tmp_path: Path) -> None:
     """The note of the last event is written after the commit; a reader looks at it first."""
     address = str(tmp_path / "t.db")
-    create(address, study=endless()).leave()
+    create(address, study=endless()).close()
     life = Life(busy, address, 4, "w")
     heard = life.heard()
     for _ in range(150):

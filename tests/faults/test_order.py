@@ -12,7 +12,6 @@ from scipy.stats import binom
 import evenhand as eh
 from evenhand.live import events as ev
 from evenhand.live.audit import audit
-from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment
 from evenhand.study.truth import Truth
 from tests.faults.lives import Life, busy
@@ -28,7 +27,7 @@ def histories_with_kills(folder: Path, count: int, pairs: int, kills: int) -> No
     for number in range(count):
         address = str(folder / f"{number}.db")
         budget = eh.Procedure(initial=1, stopping=eh.Budget(pairs))
-        create(address, study=endless(), clock=None, procedure=budget).leave()
+        create(address, study=endless(), clock=None, procedure=budget).close()
         heard: list[tuple[Any, ...]] = []
         for life in range(kills):
             heard += live_until(address, f"life {life} worker ", luck.randint(1, 2 * pairs // kills))
@@ -70,12 +69,12 @@ def violations(address: str, heard: list[tuple[Any, ...]]) -> int:
     """Answers that no single order of the calls explains: the log's is the only one it could be."""
     places: dict[tuple[str, int], int] = {}
     with Experiment.open(address, write=False) as trial:
-        for row in trial.events():
-            event = decode(row.record)
+        for entry in trial.events():
+            event = entry.event
             if isinstance(event, (ev.Asked, ev.Told)):
-                places[type(event).__name__.lower(), event.ticket] = row.record.seq
+                places[type(event).__name__.lower(), event.ticket] = entry.seq
             elif isinstance(event, ev.Stopped):
-                places["stopped", 0] = row.record.seq
+                places["stopped", 0] = entry.seq
     spans, missing = [], 0
     for kind, called, returned, *ask in (word for word in heard if word[0] != "waiting"):
         number = int(ask[0].ticket[1:].partition("-")[0]) if ask else 0
@@ -106,7 +105,7 @@ def test_estimates_depend_on_the_outcomes_told_and_not_on_their_order() -> None:
         asks = trial.ask(300)
         random.Random(shuffle).shuffle(asks)
         trial.tell_all([(ask, even(ask), None) for ask in asks])
-        cells.append([(cell["n"], cell["mean"]) for cell in trial.status()["cells"]])
+        cells.append([(cell.n, cell.mean) for cell in trial.status().cells])
     assert cells[0] == cells[1] == cells[2]
 
 

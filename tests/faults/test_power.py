@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from evenhand.live.audit import audit
-from evenhand.live.events import Asked, Told, decode
+from evenhand.live.events import Asked, Told
 from evenhand.live.experiment import Experiment
 from evenhand.live.tickets import ticket_number
 from tests.live.world import create, endless
@@ -95,7 +95,7 @@ def record(recorder: Path, folder: Path, pairs: int) -> tuple[dict[str, bytes], 
     """The files before, and all steps of a writer's life."""
     disk = folder / "disk"
     disk.mkdir()
-    create(str(disk / "t.db"), study=endless()).leave()
+    create(str(disk / "t.db"), study=endless()).close()
     before = {path.name: path.read_bytes() for path in disk.iterdir()}
     settings = {"LD_PRELOAD": str(recorder), "RECORD_UNDER": str(disk), "RECORD_TO": str(folder / "record")}
     command = [sys.executable, "-m", "tests.faults.recorded_life", disk / "t.db", disk / "acks", str(pairs)]
@@ -113,8 +113,8 @@ def check(files: dict[str, bytearray], folder: Path, acks: list[tuple[str, str]]
     with Experiment.open(str(folder / "t.db")) as trial:
         there = {
             (type(event), event.ticket)
-            for row in trial.events()
-            if isinstance(event := decode(row.record), (Asked, Told))
+            for entry in trial.events()
+            if isinstance(event := entry.event, (Asked, Told))
         }
         for kind, ticket in acks:
             assert ({"asked": Asked, "told": Told}[kind], ticket_number(trial.protocol.hash, ticket)) in there

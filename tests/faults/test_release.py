@@ -47,16 +47,16 @@ def test_nothing_can_be_written_after_the_block_and_all_can_be_read(
     address = files.get(kind) or str(request.getfixturevalue("postgres_url"))
     with create(address, study=endless()) as trial:
         trial.last = one(trial.ask()).ticket  # type: ignore[attr-defined]
-        cells, events = trial.status()["cells"], kinds(trial)
+        cells, events = trial.status().cells, kinds(trial)
     for call in CALLS.values():
         with pytest.raises(StorageFailed, match="was closed; open it again"):
             call(trial)
-        assert (trial.status()["cells"], kinds(trial)) == (cells, events)
-    trial.leave()  # once more is no harm
+        assert (trial.status().cells, kinds(trial)) == (cells, events)
+    trial.close()  # once more is no harm
     if kind != "memory":
         with Experiment.open(address) as again:
             play(again, 2, even)
-        assert trial.status()["samples"] == 2  # what others wrote since is seen
+        assert trial.status().samples == 2  # what others wrote since is seen
         assert trial.head == again.head
 
 
@@ -86,7 +86,7 @@ def test_a_turn_in_another_thread_is_finished_before_the_journal_is_released(tmp
             released.append(journal.is_closed)
 
     def leave() -> None:
-        trial.leave()
+        trial.close()
 
     first = threading.Thread(target=turn)
     first.start()
@@ -100,7 +100,7 @@ def test_a_turn_in_another_thread_is_finished_before_the_journal_is_released(tmp
 
 
 def test_a_forked_process_is_refused_and_harms_nothing(address: str) -> None:
-    create(address, study=endless()).leave()
+    create(address, study=endless()).close()
     life = Life(fork_with_a_journal, address)
     refused = life.pipe.recv().splitlines()
     assert life.pipe.recv().counted
@@ -117,7 +117,7 @@ def test_a_forked_process_is_refused_and_harms_nothing(address: str) -> None:
 
 def test_a_forked_process_does_not_keep_the_journal_locked(tmp_path: Path) -> None:
     address = str(tmp_path / "t.db")
-    create(address, study=endless()).leave()
+    create(address, study=endless()).close()
     life = Life(fork_and_leave, address)
     life.pipe.recv()  # the parent has released it, the child lives on
     with Experiment.open(address) as trial:
@@ -151,7 +151,7 @@ def test_a_file_taken_from_under_a_writer_is_noticed_before_an_acknowledgement(
     for call in (lambda: trial.tell(asks[1], 1), lambda: trial.tell(asks[0], 1), trial.ask):
         with pytest.raises(StorageFailed, match="deleted"):
             call()
-    trial.leave()
+    trial.close()
 
 
 def test_a_file_deleted_during_the_very_turn_is_noticed(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_file_deleted_during_the_very_turn_is_noticed(tmp_path: Path) -> None:
             trial.ask()
     finally:
         fault_points.hook = None
-    trial.leave()
+    trial.close()
 
 
 def test_a_lock_file_put_anew_lets_one_writer_in_and_the_other_notices(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_lock_file_put_anew_lets_one_writer_in_and_the_other_notices(tmp_path:
         play(second, 3, even)
         with pytest.raises(StorageFailed, match="another process may write"):
             first.ask()
-    first.leave()
+    first.close()
     assert audit(str(address)).identical
 
 

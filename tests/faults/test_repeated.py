@@ -101,7 +101,7 @@ def test_when_the_stop_comes_in_the_middle_of_a_batch_the_rest_is_late() -> None
     asks = trial.ask(10)
     play_again = [(ask, coin(ask), None) for ask in asks]
     assert [one.counted for one in trial.tell_all(play_again)] == [True] * 10
-    assert trial.status()["decided"]
+    assert trial.status().decided
 
 
 # ---------------------------------------------------------------- 41: the same key
@@ -127,7 +127,7 @@ def test_a_correction_that_changed_nothing_is_not_applied_later(address: str) ->
         receipt = trial.amend(ask, 1, reason="checked", by="b", key="A1")  # changes nothing
         trial.amend(ask, 0, reason="typo", by="b", key="A2")
         assert trial.amend(ask, 1, reason="checked", by="b", key="A1") == receipt
-        assert trial.status()["cells"][0]["mean"] == 0.0
+        assert trial.status().cells[0].mean == 0.0
         assert [event.outcome for event in log(trial) if isinstance(event, ev.Amended)] == [0.0]
 
 
@@ -193,7 +193,7 @@ def requests(asks: list[Any], told: list[Any]) -> Iterator[tuple[str, dict[str, 
     )
     yield from ((name, {"reason": reason}) for name in ("pause", "resume") for reason in "pq")
     yield from (("view", {"by": who, "what": "all"}) for who in "mn")
-    yield "close", {"reason": "the end"}
+    yield "finish", {"reason": "the end"}
 
 
 def answer(trial: Experiment, name: str, arguments: dict[str, Any], key: str) -> Any:

@@ -51,7 +51,7 @@ def test_a_million_events_are_written_opened_and_audited_in_the_memory_of_a_thou
             rates = [(rate(few), rate(many)) for _ in range(3)]
     # on the processor: what else runs on the machine would only add
     begun = time.process_time()
-    Experiment.open(long).leave()
+    Experiment.open(long).close()
     opened = time.process_time() - begun
     begun = time.process_time()
     found = audit(long)
@@ -88,7 +88,7 @@ def test_a_million_rows_are_imported_in_bounded_memory(
     tmp_path: Path, storage: str, request: pytest.FixtureRequest
 ) -> None:
     address = str(tmp_path / "t.db") if storage == "sqlite" else request.getfixturevalue("postgres_url")
-    create(address, study=endless(), procedure=eh.Procedure(delta=1e-9, max_samples=10**9)).leave()
+    create(address, study=endless(), procedure=eh.Procedure(delta=1e-9, max_samples=10**9)).close()
     with (tmp_path / "rows.csv").open("w") as file:
         file.write("policy,group,outcome\n")
         file.writelines(f"{'abc'[n % 3]},{'xy'[n % 2]},{n * 7919 % 11 % 2}\n" for n in range(EVENTS))

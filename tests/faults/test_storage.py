@@ -35,7 +35,7 @@ def restart_under_load(times: int, workers: int) -> None:
     server.start()
     try:
         address = server.create_database("restarts")
-        create(address, study=endless()).leave()
+        create(address, study=endless()).close()
         life = Life(busy, address, workers, "w")
         heard: list[Any] = []
         listener = threading.Thread(target=lambda: heard.extend(life.heard()))
@@ -102,11 +102,11 @@ def test_a_full_disk_is_said_plainly_and_writing_goes_on_when_there_is_room(smal
         for _ in range(3):
             with pytest.raises(StorageFailed, match="disk is full"):
                 play(trial, 3, even)
-        told = trial.status()["samples"]
+        told = trial.status().samples
         assert told >= acked
         filler.unlink()
         assert len(play(trial, 20, even)) == 20
-        assert trial.status()["samples"] >= told + 20
+        assert trial.status().samples >= told + 20
     assert audit(str(small_disk / "t.db")).identical
     print(f"fault 6: full after {acked} pairs, 0 acknowledged lost, 20 more after space was freed")
 
@@ -116,7 +116,7 @@ def test_a_full_disk_is_said_plainly_and_writing_goes_on_when_there_is_room(smal
 
 def test_a_hot_backup_goes_on_elsewhere_and_an_old_copy_put_back_is_refused(tmp_path: Path) -> None:
     address = tmp_path / "t.db"
-    create(str(address), study=endless()).leave()
+    create(str(address), study=endless()).close()
     life = Life(busy, str(address), 4, "w")
     heard = life.heard()
     for _ in range(30):
@@ -143,7 +143,7 @@ def test_a_hot_backup_goes_on_elsewhere_and_an_old_copy_put_back_is_refused(tmp_
     with pytest.raises(IntegrityFailed, match="older or another copy"):
         Experiment.open(str(address))
     Path(f"{address}.lock").unlink()  # whoever means it can go on
-    Experiment.open(str(address)).leave()
+    Experiment.open(str(address)).close()
 
 
 # ---------------------------------------------------------------- 12: migrations
@@ -173,7 +173,7 @@ def test_a_migration_killed_halfway_leaves_the_old_journal(tmp_path: Path) -> No
 
 def test_a_second_writer_is_refused_at_once_with_the_first_ones_number(tmp_path: Path) -> None:
     address = str(tmp_path / "t.db")
-    create(address).leave()
+    create(address).close()
     life = Life(hold, address)
     assert life.pipe.recv() == "ready"
     begun = time.monotonic()
@@ -184,7 +184,7 @@ def test_a_second_writer_is_refused_at_once_with_the_first_ones_number(tmp_path:
     with pytest.raises(StorageFailed, match="one writer"):
         open_journal(str(tmp_path / "link.db"))
     with Experiment.open(address, write=False) as looker:
-        assert looker.status()["samples"] == 0
+        assert looker.status().samples == 0
     life.kill()
     life.end()
     with Experiment.open(address), pytest.raises(StorageFailed, match="one writer"):
@@ -202,7 +202,7 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(writer_lock, "MOUNTS", mounts)
     with pytest.raises(StorageFailed, match=r"network file system \(nfs4\)"):
         create(str(place / "t.db"))
-    create(str(tmp_path / "near.db")).leave()
+    create(str(tmp_path / "near.db")).close()
 
 
 # ---------------------------------------------------------------- 24: two servers, two clocks
@@ -210,7 +210,7 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_two_servers_ten_minutes_apart_agree_on_one_order(postgres_url: str) -> None:
     one, two = SetClock(START), SetClock(START - 600)
-    create(postgres_url, study=endless(), lease=3600, clock=one).leave()
+    create(postgres_url, study=endless(), lease=3600, clock=one).close()
     with (
         Experiment.open(postgres_url, clock=one) as first,
         Experiment.open(postgres_url, clock=two) as second,
@@ -219,10 +219,10 @@ def test_two_servers_ten_minutes_apart_agree_on_one_order(postgres_url: str) -> 
             for trial in (first, second):
                 ask = trial.ask(1)[0]
                 trial.tell(ask, even(ask))
-        assert first.status()["samples"] == second.status()["samples"] == 20
+        assert first.status().samples == second.status().samples == 20
         assert first.head == second.head
-        assert first.status()["counts"]["clock_back"] == 20
-        assert first.status()["counts"]["expired"] == 0
+        assert first.status().counts["clock_back"] == 20
+        assert first.status().counts["expired"] == 0
     assert audit(postgres_url).identical
 
 

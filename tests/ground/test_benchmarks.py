@@ -29,7 +29,7 @@ def test_a_line_holds_the_names_of_the_contract() -> None:
 
 
 def test_runs_add_up_and_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "HOME", tmp_path)
+    monkeypatch.setattr(history, "FOLDER", tmp_path)
     monkeypatch.setattr(history, "RUNS", tmp_path / "runs.jsonl")
     grows = Row("time over K", 0.7, 1.0, "exponent", 1.4, curve=((10.0, 0.1), (1000.0, 2.5)))
     for _ in range(2):

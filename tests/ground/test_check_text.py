@@ -10,8 +10,8 @@ from tools.check_text import faults_in
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("see /" + "home/ada/notes.txt", "a path of one machine"),
-        ("data = '/" + "root/x.csv'", "a path of one machine"),
+        ("see /" + "home/ada/notes.txt", "a local path"),
+        ("data = '/" + "root/x.csv'", "a local path"),
         ("index = https://" + "pypi" + ".org/simple", "the address of a package registry"),
         ("# TO" + "DO: later", "an open note"),
     ],

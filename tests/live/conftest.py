@@ -31,5 +31,5 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             trial.tell(late[0], 1)
             trial.amend(asks[30], 1 - coin(asks[30]), reason="typo", by="me")
             trial.view("me", "all")
-            trial.close()
+            trial.finish("the end")
         return address

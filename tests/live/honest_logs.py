@@ -14,12 +14,12 @@ import pytest
 import evenhand as eh
 from evenhand.errors import EvenhandError
 from evenhand.live import build
-from evenhand.live.ask_and_tell import Ask
 from evenhand.live.build import present_build
 from evenhand.live.experiment import Experiment
+from evenhand.live.tickets import Ask
 from evenhand.model.families import Family
 from evenhand.study import Study
-from tests.live.world import SetClock
+from tests.live.world import SetClock, records
 
 Table = dict[str, Any]  # one event
 LEASE = 600.0
@@ -61,7 +61,7 @@ def honest_log(
         actions.play(events)
         actions.end()
     with Experiment.open(str(path), write=False) as found:
-        tables = [json.loads(row.record.body) for row in found.events()]
+        tables = [json.loads(record.body) for record in records(found)]
     return Log(family.name, mode, builds, tables)
 
 
@@ -86,12 +86,12 @@ class Actions:
 
     def play(self, events: int) -> None:
         """Whatever comes, until there are so many events."""
-        if self.trial.status()["state"] == "running":
+        if self.trial.status().state == "running":
             self.bring(self.luck.choice([1, 2, 3, 5]))
             self.pause()
         every = [self.ask, self.tell, self.tell, self.drop, self.expire, self.amend, self.again, self.look,
                  self.set_back]  # fmt: skip
-        while self.trial.head.seq < events and self.trial.status()["state"] == "running":
+        while self.trial.head.seq < events and self.trial.status().state == "running":
             self.luck.choice([self.ask, self.tell, self.tell, self.tell, *every])()
 
     def end(self) -> None:
@@ -99,7 +99,7 @@ class Actions:
         for _ in range(3):
             self.tell_late()
         if self.luck.random() < 0.5:
-            self.trial.close("the end", by="sponsor")
+            self.trial.finish("the end", by="sponsor")
             self.tell_late()
         self.amend()
 
@@ -165,7 +165,7 @@ class Actions:
                 self.trial.tell(ask, outcome, group=group if agnostic else None)
 
     def tell_late(self) -> None:
-        if self.trial.status()["state"] != "running":
+        if self.trial.status().state != "running":
             self.tell()
             self.again()
 

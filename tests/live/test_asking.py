@@ -9,8 +9,8 @@ import pytest
 import evenhand as eh
 from evenhand.errors import BadInput, Conflict, KeyReused
 from evenhand.live import events as ev
-from evenhand.live.ask_and_tell import Ask
 from evenhand.live.experiment import Experiment
+from evenhand.live.tickets import Ask
 from evenhand.procedure.spec import SAMPLING
 from tests.live.world import SetClock, coin, create, kinds, log, one, play, problem
 
@@ -71,14 +71,14 @@ def test_no_more_tickets_are_out_than_samples_are_left() -> None:
     asks = trial.ask(50)
     assert len(asks) == 10
     assert trial.ask() is None
-    assert not trial.status()["decided"]
+    assert not trial.status().decided
     trial.drop(asks[9], "lost")
     asks[9] = one(trial.ask())
     for ask in asks:
         trial.tell(ask, coin(ask))
-    assert trial.status()["decided"]
-    assert trial.status()["samples"] == 10
-    assert "budget" in trial.status()["sentence"]
+    assert trial.status().decided
+    assert trial.status().samples == 10
+    assert "budget" in trial.status().sentence
 
 
 def test_units_that_come_by_themselves_bring_their_group() -> None:
@@ -112,8 +112,8 @@ def test_a_lease_runs_out_by_the_steady_clock_and_the_outcome_is_late() -> None:
     assert (trial.tell(short, 1).counted, trial.tell(short, 1).why) == (False, "expired")
     clock.waited += 60
     assert trial.ask(worker="dead") != ask  # the old ticket is given up, so the worker gets another
-    assert trial.status()["pending"] == 1
-    assert trial.status()["counts"]["expired"] == 2
+    assert trial.status().pending == 1
+    assert trial.status().counts["expired"] == 2
 
 
 def test_the_time_that_passed_while_nobody_was_there_counts_for_leases(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_the_time_that_passed_while_nobody_was_there_counts_for_leases(tmp_path:
     with Experiment.open(address, clock=later) as trial:
         later.waited += 29
         trial.sweep()
-        assert trial.status()["pending"] == 2
+        assert trial.status().pending == 2
         later.waited += 2
         trial.sweep()
-        assert trial.status()["pending"] == 0
+        assert trial.status().pending == 0
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_a_clock_that_jumps_changes_no_decision_and_a_step_back_is_flagged(jump:
     clock.wall += jump
     again += play(jumping, 10)
     assert again == [Ask(b.ticket, a.policy, a.group) for a, b in zip(asks, again, strict=True)]
-    assert jumping.status()["counts"]["expired"] == 0
+    assert jumping.status().counts["expired"] == 0
     flagged = [event for event in log(jumping) if event.back]
     assert bool(flagged) == (jump < 0)
     assert all(event.back == pytest.approx(-jump, abs=0.1) for event in flagged[:1])
-    assert jumping.status()["health"]["clock_back"] == len(flagged)
+    assert jumping.status().health.clock_back == len(flagged)

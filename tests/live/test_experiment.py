@@ -15,10 +15,10 @@ def test_a_run_ends_by_itself_with_an_answer() -> None:
     trial = create()
     asks = play(trial)
     status = trial.status()
-    assert status["decided"]
-    assert status["answer"] == "a"
-    assert status["samples"] == len(asks)
-    assert status["evidence"] >= status["needed"]
+    assert status.decided
+    assert status.answer == "a"
+    assert status.samples == len(asks)
+    assert status.evidence >= status.needed
     assert kinds(trial)[-2:] == ["told", "stopped"]
 
 
@@ -36,13 +36,11 @@ def test_after_the_stop_nothing_is_handed_out_and_late_outcomes_are_kept_and_mar
         trial.tell(pending[0], 0)
     trial.drop(pending[1], "gone")
     after = trial.status()
-    assert after["late"] == 1
-    assert after["pending"] == 3
-    same = ("answer", "decided", "samples", "evidence", "cells")
-    assert {key: after[key] for key in same if key != "cells"} == {
-        key: before[key] for key in same if key != "cells"
-    }
-    assert [cell["n"] for cell in after["cells"]] == [cell["n"] for cell in before["cells"]]
+    assert after.late == 1
+    assert after.pending == 3
+    same = ("answer", "decided", "samples", "evidence")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+    assert [cell.n for cell in after.cells] == [cell.n for cell in before.cells]
     with pytest.raises(Closed):
         trial.import_data([("a", "x", 1)])
 
@@ -60,22 +58,22 @@ def test_a_group_that_never_comes_does_not_keep_an_experiment_running_for_ever(s
         ask = one(trial.ask(group="x"))
         trial.tell(ask, 1)
     status = trial.status()
-    assert (status["state"], status["answer"], status["decided"]) == ("exhausted", None, False)
-    assert status["sentence"] == "All 9 samples are used and nothing is decided; no policy leads."
+    assert (status.state, status.answer, status.decided) == ("exhausted", None, False)
+    assert status.sentence == "All 9 samples are used and nothing is decided; no policy leads."
     assert trial.ask(group="y") is None
 
 
 def test_an_import_that_uses_all_samples_and_leaves_a_cell_empty_ends_the_experiment() -> None:
     trial = create(procedure=eh.Procedure(initial=1, max_samples=6))
     trial.import_data([("a", "x", 1)] * 6)
-    assert trial.status()["state"] == "exhausted"
+    assert trial.status().state == "exhausted"
     assert trial.ask() is None
 
 
 def test_a_cap_below_the_budget_ends_without_a_decision() -> None:
     trial = create(procedure=eh.Procedure(stopping=eh.Budget(40), initial=1, max_samples=20))
     assert len(play(trial)) == 20
-    assert (trial.status()["state"], trial.status()["answer"]) == ("exhausted", None)
+    assert (trial.status().state, trial.status().answer) == ("exhausted", None)
 
 
 def test_a_paused_experiment_takes_outcomes_and_hands_out_nothing() -> None:
@@ -86,7 +84,7 @@ def test_a_paused_experiment_takes_outcomes_and_hands_out_nothing() -> None:
     with pytest.raises(Closed, match="paused"):
         trial.ask()
     assert trial.tell(ask, 1).counted
-    assert trial.status()["state"] == "paused"
+    assert trial.status().state == "paused"
     trial.resume()
     assert trial.ask() is not None
     assert kinds(trial) == ["created", "asked", "paused", "told", "resumed", "asked"]
@@ -95,8 +93,8 @@ def test_a_paused_experiment_takes_outcomes_and_hands_out_nothing() -> None:
 def test_a_closed_experiment_is_over() -> None:
     trial = create()
     ask = one(trial.ask())
-    trial.close("funding ended", by="sponsor")
-    trial.close("again")
+    trial.finish("funding ended", by="sponsor")
+    trial.finish("again")
     for call in (
         trial.ask,
         lambda: trial.pause("p"),
@@ -106,8 +104,8 @@ def test_a_closed_experiment_is_over() -> None:
         with pytest.raises(Closed):
             call()
     assert trial.tell(ask, 1).why == "closed"
-    assert trial.status()["state"] == "closed"
-    assert not trial.status()["decided"]
+    assert trial.status().state == "closed"
+    assert not trial.status().decided
     assert kinds(trial) == ["created", "asked", "closed", "late"]
 
 
@@ -115,7 +113,7 @@ def test_a_run_that_uses_all_its_samples_is_exhausted_and_undecided() -> None:
     trial = create(procedure=eh.Procedure(max_samples=20), study=problem())
     play(trial, outcome=lambda ask: int(ask.ticket[1:].partition("-")[0]) % 2)
     status = trial.status()
-    assert (status["state"], status["decided"], status["answer"], status["samples"]) == (
+    assert (status.state, status.decided, status.answer, status.samples) == (
         "exhausted",
         False,
         None,
@@ -132,8 +130,8 @@ def test_data_collected_before_counts_and_can_decide() -> None:
         for i in range(100)
     ]
     assert trial.import_data(rows) == 600
-    assert trial.status()["decided"]
-    assert trial.status()["samples"] == 600
+    assert trial.status().decided
+    assert trial.status().samples == 600
     with pytest.raises(BadInput, match=r"row 2: there is no policy 'z'"):
         create().import_data([("a", "x", 1), ("z", "x", 1)])
     with pytest.raises(BadInput, match="at least one"):

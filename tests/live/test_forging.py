@@ -18,7 +18,7 @@ from evenhand.live.hash_chain import canonical, extend, genesis
 from evenhand.live.protocol import Protocol
 from tests.live.forgeries import FORGERIES, forgeries, write_chain
 from tests.live.honest_logs import FAMILIES, Log, honest_log
-from tests.live.world import create, play
+from tests.live.world import create, play, records
 
 MODES = ("active", "proportional", "agnostic")
 
@@ -113,7 +113,7 @@ def test_an_import_cut_short_is_named_at_its_last_row(tmp_path: Path) -> None:
     with create(str(tmp_path / "t.db")) as trial:
         trial.import_data([("a", "x", 1)] * 1000)
         play(trial, 3)
-        events = [json.loads(row.record.body) for row in trial.events()]
+        events = [json.loads(record.body) for record in records(trial)]
     alone = [*events[:2], *events[1001:]]
     found = audit(str(write_chain(tmp_path / "f.jsonl", alone)))
     assert found.first_different_event == 2
@@ -172,7 +172,7 @@ def test_whatever_stands_in_an_event_the_audit_reports_and_does_not_fail(tmp_pat
 )  # fmt: skip
 def test_bytes_that_no_writer_writes_are_named(tmp_path: Path, body: bytes) -> None:
     with create(str(tmp_path / "t.db")) as trial:
-        events = [json.loads(row.record.body) for row in trial.events()]
+        events = [json.loads(record.body) for record in records(trial)]
     found = audit(str(write_chain(tmp_path / "f.jsonl", [*events, body])))
     assert found.first_different_event == 2
 
@@ -182,7 +182,7 @@ def test_a_journal_forged_in_place_is_not_opened_for_writing(tmp_path: Path) -> 
     address = tmp_path / "t.db"
     with create(str(address)) as trial:
         play(trial, 10)
-        bodies = [row.record.body for row in trial.events()]
+        bodies = [record.body for record in records(trial)]
     place = next(i for i, body in enumerate(bodies) if b'"kind":"told"' in body and i > 10)
     bodies[place] = bodies[place].replace(b'"outcome":1.0', b'"outcome":7.0').replace(b"0.0,", b"7.0,")
     with closing(sqlite3.connect(address)) as database:

@@ -15,9 +15,8 @@ from evenhand.live import events as ev
 from evenhand.live import importing
 from evenhand.live.audit import audit
 from evenhand.live.events import decode, encode
-from evenhand.live.experiment import Experiment
 from evenhand.live.outcomes import LARGEST, checked_outcome, first_bad
-from tests.live.world import SetClock, create, kinds
+from tests.live.world import SetClock, create, kinds, records
 
 NAMES = ['plain "quoted"', "back\\slash", "Größe é", "tab\there", "データ", "\u2028line"]
 ODD = (0.1, 1e-7, 1e16, 123456789.123456789, 5e-324, -1.5, 0.0, 1e22, 3.0)
@@ -34,7 +33,7 @@ def test_the_bytes_of_an_import_are_canonical_also_with_a_clock_that_went_back()
     trial.import_data(rows, source='a "b" \\ é.csv', key="one")
     clock.wall -= 3600
     trial.import_data(rows, source="two.csv")
-    imported = [row.record for row in trial.events() if b'"kind":"imported"' in row.record.body]
+    imported = [record for record in records(trial) if b'"kind":"imported"' in record.body]
     assert len(imported) == 2 * len(rows)
     for record in imported:
         assert record.body == encode(decode(record))
@@ -53,13 +52,9 @@ def test_an_import_of_any_size_is_one_act_and_audits(tmp_path: Path, size: int) 
         trial.tell(ask, 1)
         numbers = [event.row for event in map(decode, records(trial)) if isinstance(event, ev.Imported)]
         assert numbers == list(range(1, size + 1))
-        assert trial.status()["samples"] == size + 1
+        assert trial.status().samples == size + 1
     found = audit(address)
     assert found.identical, found.first_difference
-
-
-def records(trial: Experiment) -> list[Any]:
-    return [row.record for row in trial.events()]
 
 
 def test_the_first_bad_row_is_named_however_far_down_and_whatever_is_wrong_after_it() -> None:
@@ -72,7 +67,7 @@ def test_the_first_bad_row_is_named_however_far_down_and_whatever_is_wrong_after
         (("z", "x", 1.0), "no policy 'z'"),
         (("a", "z", 1.0), "no group 'z'"),
         (("a", "x", "1"), "not a number"),
-        (("a", "x", True), "not a number"),
+        (("a", "x", None), "not a number"),
         (("a", "x"), "must be"),
         ((["a"], "x", 1.0), "must be"),
         (7, "must be"),
@@ -101,7 +96,7 @@ def test_a_file_is_read_line_by_line_and_the_first_bad_line_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address, file = str(tmp_path / "t.db"), tmp_path / "data.csv"
-    create(address).leave()
+    create(address).close()
     for lines, said in (
         (["a,x,1", "a,x,7", "z,x,1"], "line 3: outcomes must be 0 or 1"),
         (["a,x,1", "a,x,one"], "line 3: outcomes must be 0 or 1; 'one' is not a number"),
@@ -122,7 +117,7 @@ def test_the_same_content_under_another_name_counts_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address, file = str(tmp_path / "t.db"), tmp_path / "data.csv"
-    create(address).leave()
+    create(address).close()
     file.write_text("policy,group,outcome\na,x,1\nb,y,0\n")
     assert main(["import", address, str(file)]) == 0
     file.rename(tmp_path / "renamed.csv")

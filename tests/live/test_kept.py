@@ -51,10 +51,12 @@ def test_a_kept_journal_says_what_it_said_when_it_was_written(kept: Path, copy: 
         status = trial.status()
     close = ("evidence", "needed")
     expected = facts(kept)
-    assert {name: status[name] for name in expected if name not in close} == {
+    assert {name: getattr(status, name) for name in expected if name not in close} == {
         name: value for name, value in expected.items() if name not in close
     }
-    assert {name: status[name] for name in close} == pytest.approx({name: expected[name] for name in close})
+    assert {name: getattr(status, name) for name in close} == pytest.approx(
+        {name: expected[name] for name in close}
+    )
 
 
 def test_every_decision_of_a_kept_journal_and_of_its_export_is_derived_again(kept: Path, copy: str) -> None:
@@ -67,7 +69,7 @@ def test_every_decision_of_a_kept_journal_and_of_its_export_is_derived_again(kep
 
 def test_a_kept_journal_goes_on(kept: Path, copy: str) -> None:
     with Experiment.open(copy, clock=SetClock()) as trial:
-        if trial.status()["state"] == "running":
+        if trial.status().state == "running":
             group = "x" if trial.protocol.problem.mode == "proportional" else None
             trial.tell(trial.ask(1, group=group)[0], 1.0)
         else:

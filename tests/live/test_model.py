@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import evenhand as eh
 from evenhand.errors import BadInput, Closed, Conflict
-from evenhand.live.ask_and_tell import Ask
 from evenhand.live.experiment import Experiment
 from evenhand.live.hash_chain import verified
 from evenhand.live.journal import open_journal
@@ -21,7 +20,8 @@ from evenhand.live.loading import load_protocol
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
 from evenhand.live.ticket_history import corrected
-from tests.live.world import SetClock, create, endless
+from evenhand.live.tickets import Ask
+from tests.live.world import SetClock, create, endless, records
 
 LEASE = 50.0
 POLICIES, GROUPS = "abc", "xy"
@@ -199,7 +199,7 @@ class Machine(RuleBasedStateMachine):
         self.model.expire()
         self.model.events += not self.model.closed
         self.model.closed = True
-        self.trial.close()
+        self.trial.finish("done")
 
     @rule()
     def open_again(self) -> None:
@@ -209,17 +209,15 @@ class Machine(RuleBasedStateMachine):
     def agree(self) -> None:
         status = self.trial.status()
         states = [ticket.state for ticket in self.model.tickets]
-        assert status["pending"] == states.count("out")
-        assert status["late"] == states.count("late")
-        assert status["events"] - snapshots(self.trial) == self.model.events
-        found = {
-            (c["policy"], c["group"]): (c["n"], round((c["mean"] or 0) * c["n"])) for c in status["cells"]
-        }
+        assert status.pending == states.count("out")
+        assert status.late == states.count("late")
+        assert status.events - snapshots(self.trial) == self.model.events
+        found = {(c.policy, c.group): (c.n, round((c.mean or 0) * c.n)) for c in status.cells}
         assert found == self.model.cells()
 
     def teardown(self) -> None:
         """The log alone gives the same state again, from its first event."""
-        rows = [row.record for row in self.trial.events()]
+        rows = records(self.trial)
         protocol = load_protocol(self.journal, "main")
         fold = Fold(protocol, self.trial.head._replace(seq=1, hash=rows[0].hash))
         fold.take(
@@ -232,7 +230,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def snapshots(trial: Experiment) -> int:
-    return sum(b'"kind":"snapshot"' in row.record.body for row in trial.events())
+    return sum(b'"kind":"snapshot"' in record.body for record in records(trial))
 
 
 @pytest.fixture(autouse=True)

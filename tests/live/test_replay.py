@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import evenhand as eh
-from evenhand.live.ask_and_tell import Ask
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
+from evenhand.live.tickets import Ask
 from evenhand.model.families import Family
 from evenhand.model.requirements import Constraint
 from evenhand.procedure.spec import SAMPLING, Procedure
@@ -59,13 +59,13 @@ def replay(told: Study, seed: int, most: int) -> None:
             trial.tell(ask, float(trace.outcome[done]), group=names[trace.group[done]])
             done += 1
     status = trial.status()
-    assert status["samples"] == samples
-    assert status["decided"] == bool(rows.stopped[0])
-    if status["decided"]:
+    assert status.samples == samples
+    assert status.decided == bool(rows.stopped[0])
+    if status.decided:
         assert trial.ask() is None if told.problem.mode != "proportional" else True
         answer = int(rows.answer[0])
-        assert status["answer"] == (None if answer < 0 else POLICIES[answer])
-        assert status["evidence"] == rows.evidence[0]
+        assert status.answer == (None if answer < 0 else POLICIES[answer])
+        assert status.evidence == rows.evidence[0]
 
 
 @pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
@@ -112,7 +112,7 @@ def run_wildly(address: str, told: Study, luck: random.Random, events: int) -> N
     trial = Experiment.create(address, told, seed=luck.getrandbits(32), clock=SetClock())
     out: list[tuple[Ask, str]] = []
     done: list[Ask] = []
-    while trial.head.seq < events and trial.status()["state"] == "running":
+    while trial.head.seq < events and trial.status().state == "running":
         group = luck.choice(groups)
         wanted = group if told.problem.mode == "proportional" else None
         asks = trial.ask(luck.randint(1, 9), group=wanted)
@@ -134,9 +134,9 @@ def run_wildly(address: str, told: Study, luck: random.Random, events: int) -> N
         if done and luck.random() < 0.02:
             trial.amend(luck.choice(done), float(luck.random() < 0.5), reason="r", by="b")
         if luck.random() < 0.02:
-            trial.leave()
+            trial.close()
             trial = Experiment.open(address, clock=SetClock())
-    trial.leave()
+    trial.close()
 
 
 def audit_random_studies(folder: Path, studies: int, events: int, seed: int = 17) -> None:

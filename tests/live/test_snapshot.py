@@ -52,7 +52,7 @@ def test_decisions_after_opening_are_those_of_the_run_that_went_on(
     straight = create(study=endless())
     asked = [(ask.policy, ask.group) for ask in play(straight, 60, even)]
     address = str(tmp_path / "t.db")
-    create(address, study=endless()).leave()
+    create(address, study=endless()).close()
     again = []
     for _ in range(12):
         with Experiment.open(address, clock=SetClock()) as trial:
@@ -67,7 +67,7 @@ def test_a_budget_whose_need_is_infinite_survives_a_snapshot(monkeypatch: pytest
     trial = create(journal, procedure=eh.Procedure(initial=1, stopping=eh.Budget(100)))  # type: ignore[arg-type]
     play(trial, 40)
     same(load(journal, "main"), trial._writer._fold)  # type: ignore[arg-type]
-    assert trial.status()["needed"] is None
+    assert trial.status().needed is None
 
 
 def test_a_snapshot_reads_back_after_the_stop_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ def test_the_same_outcome_told_again_is_one_event_and_the_same_receipt() -> None
     receipt = trial.tell(ask, 1)
     assert all(trial.tell(ask, 1) == receipt for _ in range(20))
     assert kinds(trial).count("told") == 1
-    assert trial.status()["samples"] == 1
+    assert trial.status().samples == 1
 
 
 def test_another_outcome_is_refused_and_written_down_and_the_first_counts() -> None:
@@ -27,7 +27,7 @@ def test_another_outcome_is_refused_and_written_down_and_the_first_counts() -> N
         with pytest.raises(Conflict, match="refused and written down"):
             trial.tell(ask, 0)
     assert kinds(trial)[-2:] == ["told", "refused"]  # once: repeating it adds nothing
-    assert trial.status()["cells"][0]["mean"] == 1.0
+    assert trial.status().cells[0].mean == 1.0
 
 
 def test_a_correction_keeps_the_old_value_with_reason_and_name_and_then_both_values_are_known() -> None:
@@ -38,7 +38,7 @@ def test_a_correction_keeps_the_old_value_with_reason_and_name_and_then_both_val
     event = log(trial)[-1]
     assert isinstance(event, ev.Amended)
     assert (event.old, event.outcome, event.reason, event.by) == (1.0, 0.0, "typed the wrong key", "nurse 4")
-    assert trial.status()["cells"][0]["mean"] == 0.0
+    assert trial.status().cells[0].mean == 0.0
     assert trial.amend(ask, 0, reason="again", by="x") == receipt
     assert trial.tell(ask, 1).outcome == 1.0  # a late repetition of the first call
     assert trial.tell(ask, 0).counted
@@ -70,10 +70,10 @@ def test_a_correction_can_end_the_experiment_and_no_correction_undoes_a_decision
     status = trial.status()
     trial.amend(asks[-1], 1 - coin(asks[-1]), reason="wrong patient", by="me")
     after = trial.status()
-    assert after["answer"] == status["answer"]
-    assert after["decided"]
-    assert "corrected since" in after["sentence"]
-    assert after["samples"] == status["samples"]
+    assert after.answer == status.answer
+    assert after.decided
+    assert "corrected since" in after.sentence
+    assert after.samples == status.samples
 
 
 def test_unknown_and_foreign_tickets_are_not_found() -> None:
@@ -114,7 +114,7 @@ def test_where_the_group_is_known_only_with_the_outcome_it_is_told() -> None:
         ask = one(trial.ask())
         assert ask.group is None
         trial.tell(ask, coin(ask), group="xy"[number % 2])
-    cells = {(cell["policy"], cell["group"]): cell["n"] for cell in trial.status()["cells"]}
+    cells = {(cell.policy, cell.group): cell.n for cell in trial.status().cells}
     assert sum(cells.values()) == 40
     ask = one(trial.ask())
     with pytest.raises(BadInput, match="which group"):
@@ -142,7 +142,7 @@ def test_many_outcomes_are_taken_together_or_not_at_all() -> None:
     trial.tell(asks[1], 1)
     with pytest.raises(Conflict, match=r"^row 2: ticket .* has the outcome 1 already"):
         trial.tell_all([(ask, 0, None) for ask in asks])
-    assert trial.status()["samples"] == 1
+    assert trial.status().samples == 1
     receipts = trial.tell_all([(ask, int(ask == asks[1]), None) for ask in asks])
     assert [receipt.outcome for receipt in receipts] == [0.0, 1.0, 0.0, 0.0]
-    assert trial.status()["samples"] == 4
+    assert trial.status().samples == 4

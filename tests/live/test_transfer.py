@@ -49,7 +49,7 @@ def test_an_export_moved_from_sqlite_to_postgresql_and_back_keeps_its_head(
 def test_exports_of_earlier_versions_can_be_transferred(kept: Path, tmp_path: Path) -> None:
     found = transfer(kept.with_suffix(".jsonl"), str(tmp_path / "t.db"))
     assert audit(str(tmp_path / "t.db"), head=found.head).identical
-    Experiment.open(str(tmp_path / "t.db")).leave()
+    Experiment.open(str(tmp_path / "t.db")).close()
 
 
 @pytest.mark.parametrize("to_postgres", [False, True])
@@ -63,7 +63,7 @@ def test_the_experiment_goes_on_there_as_it_would_have_here(
     with create(here, study=endless(), lease=600) as trial:
         play(trial, 40, even)
         out = trial.ask(2, key="k", worker="w")
-        told = trial.status()["samples"]
+        told = trial.status().samples
     transfer(exported(here, tmp_path / "e.jsonl"), there)
     asked = []
     for address in (here, there):
@@ -71,7 +71,7 @@ def test_the_experiment_goes_on_there_as_it_would_have_here(
             assert trial.ask(2, key="k", worker="w") == out
             trial.tell_all([(ask, even(ask), None) for ask in out])
             asked.append([(ask.ticket, ask.policy, ask.group) for ask in play(trial, 30, even)])
-            assert trial.status()["samples"] == told + 32
+            assert trial.status().samples == told + 32
         assert audit(address).identical
     assert asked[0] == asked[1]
 

@@ -72,14 +72,14 @@ def test_what_killed_exports_leave_is_removed_by_the_next_open(
     if next_step == "export":
         assert main(["export", journal, "-o", str(tmp_path / "out.jsonl")]) == 0
     else:
-        Experiment.open(journal, write=next_step == "write").leave()
+        Experiment.open(journal, write=next_step == "write").close()
     assert parts(tmp_path) == ["mine too.part", "mine.part"]
 
 
 def test_an_export_at_work_is_left_alone(journal: str, tmp_path: Path) -> None:
     process = begin(tmp_path / "out.jsonl", "begun")
     remove_unfinished(tmp_path)
-    Experiment.open(journal).leave()
+    Experiment.open(journal).close()
     assert len(parts(tmp_path)) == 1
     end(process)
     remove_unfinished(tmp_path)

@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 import evenhand as eh
 from evenhand.live import events as ev
-from evenhand.live.ask_and_tell import Ask
 from evenhand.live.clock import Clock
-from evenhand.live.events import decode
 from evenhand.live.experiment import Experiment
+from evenhand.live.hash_chain import Record
 from evenhand.live.journal import Journal
-from evenhand.live.tickets import ticket_code
+from evenhand.live.tickets import Ask, ticket_code
 
 MEANS = {"a": 0.8, "b": 0.5, "c": 0.35}
 START = 1_700_000_000.0
@@ -76,7 +75,12 @@ def play(trial: Experiment, most: int = 10**9, outcome: Callable[[Ask], float] =
 
 def log(trial: Experiment) -> list[ev.AnyEvent]:
     """Its events so far."""
-    return [decode(row.record) for row in trial.events()]
+    return [entry.event for entry in trial.events()]
+
+
+def records(trial: Experiment) -> list[Record]:
+    """Its events so far, as they are stored."""
+    return [row.record for row in trial._journal.read(trial.protocol.experiment)]
 
 
 def kinds(trial: Experiment) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.cli.paper import paper_room
+from evenhand.cli.paper import paper_module
 from evenhand.model import region as regions
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.study import load
@@ -28,8 +28,8 @@ HALVES = {"x": 0.5, "y": 0.5}
 
 
 @pytest.fixture(scope="module")
-def room() -> Any:
-    return paper_room()
+def paper() -> Any:
+    return paper_module()
 
 
 def test_the_printed_lower_bound_is_above_the_cost_of_a_guess_beyond_a_risk_of_one_half() -> None:
@@ -96,36 +96,36 @@ def test_penalties_without_bound_do_not_recover_the_hard_floors_everywhere() -> 
 
 @pytest.mark.parametrize(("gamma", "time"), [(None, 128.21), (0.5, 196.77), (1.0, 323.59)])
 def test_printed_times_of_the_hard_and_soft_instance_are_too_long(
-    room: Any, gamma: float | None, time: float
+    paper: Any, gamma: float | None, time: float
 ) -> None:
     """subsubsec:extension_comparison, and eq:gamma_miqp, whose objective is half of what it should be."""
-    found = eh.plan(*room.instances.hard_and_soft(gamma), gap=1e-4)
+    found = eh.plan(*paper.instances.hard_and_soft(gamma), gap=1e-4)
     assert found.time_low <= time * (1 + 1e-4)
     assert found.time_high >= time * (1 - 1e-4)
-    assert room.published.SOFT_TIMES[gamma] > 1.3 * found.time_high
+    assert paper.published.SOFT_TIMES[gamma] > 1.3 * found.time_high
 
 
-def test_the_best_allocation_of_the_scaling_instance_is_not_what_the_heat_map_shows(room: Any) -> None:
+def test_the_best_allocation_of_the_scaling_instance_is_not_what_the_heat_map_shows(paper: Any) -> None:
     """subsubsec:asymptotic_optimality."""
-    found = eh.plan(*room.instances.scaling())
+    found = eh.plan(*paper.instances.scaling())
     assert found.time_high == pytest.approx(54.139, abs=1e-3)
-    assert room.published.SCALING_TIME / found.time_high > 1.05
+    assert paper.published.SCALING_TIME / found.time_high > 1.05
     assert found.allocation[2, 0] == pytest.approx(0.026, abs=1e-3)
     assert found.allocation[:2] == pytest.approx(0.154, abs=2e-3)
 
 
-def test_the_third_policys_overall_mean_moves_with_its_gap(room: Any) -> None:
+def test_the_third_policys_overall_mean_moves_with_its_gap(paper: Any) -> None:
     """appendix:instance_sensitivity: at the smallest gap it is the best of all, at the others it is not."""
-    for gap in room.published.FEASIBILITY_GAP:
-        problem, means = room.instances.scaling(gap)
+    for gap in paper.published.FEASIBILITY_GAP:
+        problem, means = paper.instances.scaling(gap)
         assert (problem.scores(means).argmax() == 2) == (gap == 0.1)
 
 
-def test_the_examples_hold_the_papers_instances(room: Any) -> None:
+def test_the_examples_hold_the_papers_instances(paper: Any) -> None:
     for file, (problem, means) in {
-        "scaling": room.instances.scaling(),
-        "hard": room.instances.hard_and_soft(None),
-        "soft": room.instances.hard_and_soft(0.5),
+        "scaling": paper.instances.scaling(),
+        "hard": paper.instances.hard_and_soft(None),
+        "soft": paper.instances.hard_and_soft(0.5),
     }.items():
         study = load(ROOT / "examples" / f"{file}.toml")
         assert np.array(study.means()).tolist() == means.tolist()
@@ -140,9 +140,9 @@ def printed(label: str) -> list[float]:
     return [float(number) for number in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", body)]
 
 
-def rows_of(room: Any) -> dict[str, list[tuple[Any, ...]]]:
+def rows_of(paper: Any) -> dict[str, list[tuple[Any, ...]]]:
     """The numbers kept of each printed table, a row at a time, as far as its columns are kept."""
-    kept = room.published
+    kept = paper.published
     return {
         "table:exp_a_results": [(delta, *row[:3], None, row[3]) for delta, row in kept.DELTA_SCALING.items()],
         "table:exp_b_results": [(gap, -gap, *row, None) for gap, row in kept.FEASIBILITY_GAP.items()],
@@ -157,18 +157,18 @@ def rows_of(room: Any) -> dict[str, list[tuple[Any, ...]]]:
             (samples, ours, None, arm, None, even, None)
             for samples, (ours, arm, even) in kept.STROKE_TRIAL.items()
         ],
-        "table:asymptotic_instance": [(*row, None) for row in room.instances.scaling()[1].tolist()],
-        "table:extension_instance": [(*row, None) for row in room.instances.hard_and_soft(None)[1].tolist()],
+        "table:asymptotic_instance": [(*row, None) for row in paper.instances.scaling()[1].tolist()],
+        "table:extension_instance": [(*row, None) for row in paper.instances.hard_and_soft(None)[1].tolist()],
         "table:ist_cells_appendix": [
             (n, round(well / n, 4), None, m, round(fine / m, 4), None)
-            for (n, well), (m, fine) in room.instances.STROKE_COUNTS.values()
+            for (n, well), (m, fine) in paper.instances.STROKE_COUNTS.values()
         ],
     }
 
 
 @pytest.mark.skipif(not PAPER.exists(), reason="the paper is not on this machine")
-def test_the_numbers_kept_of_the_papers_tables_are_those_printed(room: Any) -> None:
-    for label, rows in rows_of(room).items():
+def test_the_numbers_kept_of_the_papers_tables_are_those_printed(paper: Any) -> None:
+    for label, rows in rows_of(paper).items():
         wanted = [number for row in rows for number in row]
         found = printed(label)
         assert len(found) == len(wanted), label

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.cli.paper import paper_room
+from evenhand.cli.paper import paper_module
 from evenhand.errors import BadInput
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -18,14 +18,14 @@ needs_data = pytest.mark.skipif(
 
 @needs_data
 def test_the_reduced_file_gives_the_eight_shipped_counts():
-    trial_data = paper_room().trial_data
+    trial_data = paper_module().trial_data
     trial = trial_data.load(DATA / "ist_minimal.csv.gz")
     assert trial_data.differences(trial) == []
 
 
 @needs_data
 def test_every_definition_the_file_allows_matches_the_reference_counts():
-    trial = paper_room().trial_data.load(DATA / "ist_minimal.csv.gz")
+    trial = paper_module().trial_data.load(DATA / "ist_minimal.csv.gz")
     named = {
         "paper": "paper",
         "isch_haem_major_bleed": "ischaemic, haemorrhagic, major bleed",
@@ -41,7 +41,7 @@ def test_every_definition_the_file_allows_matches_the_reference_counts():
 
 @needs_data
 def test_a_definition_whose_columns_are_missing_is_named_not_guessed():
-    trial = paper_room().trial_data.load(DATA / "ist_minimal.csv.gz")
+    trial = paper_module().trial_data.load(DATA / "ist_minimal.csv.gz")
     assert any("NK14" in line for line in trial.missing)
     assert any("RATRIAL" in line for line in trial.missing)
 
@@ -61,7 +61,7 @@ def test_definitions_and_the_pilot_phase_are_told_apart_in_a_full_release(tmp_pa
     ]
     file = tmp_path / "ist.csv"
     file.write_text("\n".join([header, *rows]) + "\n")
-    trial = paper_room().trial_data.load(file)
+    trial = paper_module().trial_data.load(file)
     assert trial.missing == ()
     assert trial.cells["paper", "all"]["Aspirin only"][1] == (2, 1)
     assert trial.cells["any stroke, major bleed", "all"]["Aspirin only"][1] == (2, 2)
@@ -74,4 +74,4 @@ def test_a_file_without_the_outcomes_is_refused(tmp_path: Path):
     file = tmp_path / "other.csv"
     file.write_text("AGE,RXASP\n70,Y\n")
     with pytest.raises(BadInput, match="RXHEP"):
-        paper_room().trial_data.load(file)
+        paper_module().trial_data.load(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import evenhand as eh
+from evenhand.model.rows import CellRow, PolicyRow
 from evenhand.reports.captioned_figures import (
     allocation_picture,
     duration_picture,
@@ -12,7 +13,7 @@ from evenhand.reports.captioned_figures import (
 )
 from evenhand.reports.document import Report
 from evenhand.reports.page_parts import Section, Strong, table
-from evenhand.reports.rows import Bar, Duration, Estimate, Evidence, Share, Standing, Success
+from evenhand.reports.rows import Bar, Duration, Evidence, Share, Success
 from evenhand.study import Study, Truth
 
 POLICIES = ("Aspirin only", "Heparin only", "Both", "Neither")
@@ -21,9 +22,9 @@ MEANS = ((0.8925, 0.8429), (0.8751, 0.7980), (0.8705, 0.7843), (0.9013, 0.8248))
 VERDICTS = (("met", "undecided"), ("met", "undecided"), ("met", "failed"), ("met", "undecided"))
 
 
-def estimates(policies: tuple[str, ...] = POLICIES, groups: tuple[str, ...] = GROUPS) -> list[Estimate]:
+def estimates(policies: tuple[str, ...] = POLICIES, groups: tuple[str, ...] = GROUPS) -> list[CellRow]:
     return [
-        Estimate(
+        CellRow(
             p, g, 1000 + 10 * k, MEANS[k][i], MEANS[k][i] - 0.02, MEANS[k][i] + 0.02, VERDICTS[k][i], 5 / 6
         )
         for k, p in enumerate(policies)
@@ -31,10 +32,10 @@ def estimates(policies: tuple[str, ...] = POLICIES, groups: tuple[str, ...] = GR
     ]
 
 
-def standings(policies: tuple[str, ...] = POLICIES) -> list[Standing]:
+def standings(policies: tuple[str, ...] = POLICIES) -> list[PolicyRow]:
     overall, verdicts = (0.8785, 0.8534, 0.8462, 0.8797), ("undecided", "undecided", "failed", "undecided")
     places = (2, 3, 4, 1)
-    return [Standing(p, overall[k], verdicts[k], places[k], leads=k == 0) for k, p in enumerate(policies)]
+    return [PolicyRow(p, overall[k], verdicts[k], places[k], leads=k == 0) for k, p in enumerate(policies)]
 
 
 def shares(policies: tuple[str, ...] = POLICIES, groups: tuple[str, ...] = GROUPS) -> list[Share]:

@@ -83,19 +83,19 @@ def test_a_live_run_is_reported_with_its_history(folder: Path) -> None:
     section = page.sections[0]
     assert [picture.name for picture in section.pictures] == ["floors", "evidence", "allocation"]
     history = section.numbers["history"]
-    assert history[-1]["samples"] <= status["samples"]
+    assert history[-1]["samples"] <= status.samples
     assert history[-1]["evidence"] >= 0.8 * history[-1]["needed"]
-    assert ("head of the log", status["head"]) in page.facts
+    assert ("head of the log", status.head) in page.facts
 
 
 def test_data_need_a_study_before_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder / "data.csv"), "--json"]) == 2
-    assert "name a STUDY.toml before" in capsys.readouterr().err
+    assert "give a STUDY.toml before" in capsys.readouterr().err
 
 
 def test_a_report_must_go_somewhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder / "study.toml")]) == 2
-    assert "say where the report goes" in capsys.readouterr().err
+    assert "a report needs an output" in capsys.readouterr().err
 
 
 def test_a_dossier_rebuilds_bit_for_bit_from_its_own_file(folder: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from matplotlib.colors import to_rgb
 
+from evenhand.model.rows import CellRow, PolicyRow
 from evenhand.reports.figures.allocation import allocation
 from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
@@ -16,7 +17,7 @@ from evenhand.reports.figures.floors import floors
 from evenhand.reports.figures.save import png, svg
 from evenhand.reports.figures.style import TOKENS, Canvas, Scale, percent, shortened, text_width
 from evenhand.reports.figures.success import success
-from evenhand.reports.rows import Bar, Duration, Estimate, Evidence, Share, Standing, Success
+from evenhand.reports.rows import Bar, Duration, Evidence, Share, Success
 from tests.reports import made
 
 DRAW: dict[str, Callable[[int], Canvas]] = {
@@ -88,14 +89,14 @@ def test_a_name_is_drawn_as_text_whatever_it_is(name: str) -> None:
 
 
 def test_every_cell_is_drawn_however_little_is_known_of_it() -> None:
-    empty = [Estimate("a", g, 0, None, None, None, "undecided", 0.5) for g in ("x", "y")]
-    canvas = floors(empty, [Standing("a", None, "undecided", 1)])
+    empty = [CellRow("a", g, 0, None, None, None, "undecided", 0.5) for g in ("x", "y")]
+    canvas = floors(empty, [PolicyRow("a", None, "undecided", 1)])
     assert "undecided" in svg(canvas, "f")
     wide = [
-        Estimate("a", "x", 1, 0.5, 0.0, 1.0, "undecided"),
-        Estimate("a", "y", 9999, 0.5, 0.499, 0.501, "met"),
+        CellRow("a", "x", 1, 0.5, 0.0, 1.0, "undecided"),
+        CellRow("a", "y", 9999, 0.5, 0.499, 0.501, "met"),
     ]
-    assert svg(floors(wide, [Standing("a", 0.5, "met", 1)]), "f").count("undecided") >= 2
+    assert svg(floors(wide, [PolicyRow("a", 0.5, "met", 1)]), "f").count("undecided") >= 2
 
 
 def test_extreme_rows_do_not_break_a_picture() -> None:
@@ -104,8 +105,8 @@ def test_extreme_rows_do_not_break_a_picture() -> None:
     assert svg(evidence([Evidence(1, -3.0, 2.0, "a")]), "e")
     assert svg(duration([Duration("a", (Bar(5.0, 6.0, 1),), ((0.5, 5.0),))]), "d")
     assert svg(success([Success("a", 10, 1.0, 0.9, 1.0)]), "s")
-    many = [Estimate(f"policy {k}", "g", 1, 0.1, 0.0, 0.2, "met") for k in range(150)]
-    assert svg(floors(many, [Standing(f"policy {k}", 0.1, "met", k + 1) for k in range(150)]), "f")
+    many = [CellRow(f"policy {k}", "g", 1, 0.1, 0.0, 0.2, "met") for k in range(150)]
+    assert svg(floors(many, [PolicyRow(f"policy {k}", 0.1, "met", k + 1) for k in range(150)]), "f")
 
 
 def test_a_flicker_of_the_weakest_comparison_does_not_chop_the_strip() -> None:

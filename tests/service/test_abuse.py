@@ -22,7 +22,7 @@ from scipy.stats import mannwhitneyu
 from evenhand.cli.journal_options import unescaped, write_batch
 from evenhand.cli.serve import serve
 from evenhand.errors import BadInput
-from evenhand.live.ask_and_tell import Ask
+from evenhand.live.tickets import Ask
 from evenhand.service import experiments
 from evenhand.service.app import Settings, create_app
 from evenhand.service.auth import WRONG_KEYS
@@ -311,6 +311,9 @@ def test_a_name_is_no_formula_in_a_spreadsheet_and_comes_back_as_it_was(first: s
     [
         (b"[" * 100_000, 400),
         (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, 400),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, 400),
+        (b'{"a":' * 100 + b"1" + b"}" * 100, 422),
+        (b'{"a": "' + b"[" * 200 + b'\\"[["}', 422),
         (b'{"n": 1, "n": 2}', 400),
         (b"\x1f\x8b\x08\x00bomb", 400),
         (b"\xff\xfe{}", 400),

@@ -94,7 +94,7 @@ def start_from_planner(browser: webdriver.Chrome, url: str) -> None:
 
 def run_client(url: str, worker: str) -> None:
     """Tell every second outcome of the good policy well, slowly enough to be watched."""
-    trial = eh.connect(url).experiment("ads")
+    trial = eh.connect(url).open("ads")
     number = 0
     while ask := trial.ask(worker=worker):
         number += 1
@@ -189,7 +189,7 @@ def test_a_browser_gives_its_key_and_takes_it_back(browser: webdriver.Chrome, tm
     key = Keys(journal).create("operator", "ward 2")
     admin = Keys(journal).create("admin", "me")
     with Running(journal, tmp_path / "log") as service:
-        eh.connect(service.url, admin).create("main", STUDY, seed=7)
+        eh.connect(service.url, admin).create(eh.Study.from_dict(STUDY), seed=7)
         look(browser, 1280, False)
         browser.get(f"{service.url}/experiments/main")
         assert browser.current_url.endswith("/login")
@@ -243,7 +243,9 @@ def test_no_name_from_a_user_runs_as_a_script(browser: webdriver.Chrome, service
             "policies": names[:48], "groups": {names[48]: 0.5, names[49]: 0.5},
             "family": {"name": "bernoulli"}, "constraint": {"kind": "floors", "at_least": 0.3},
         }  # fmt: skip
-        trial = client.create(f"xss-{part}", {"title": names[0], "problem": problem}, seed=1)
+        trial = client.create(
+            eh.Study.from_dict({"title": names[0], "problem": problem}), seed=1, name=f"xss-{part}"
+        )
         ask = trial.ask(worker=names[1])
         assert ask is not None
         trial.drop(ask, names[2])

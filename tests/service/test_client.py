@@ -13,8 +13,15 @@ from pathlib import Path
 import pytest
 
 import evenhand as eh
-from evenhand.errors import BadInput, Conflict, NotFound, StorageFailed
-from tests.service.running import STUDY, Running
+from evenhand.errors import BadInput, Conflict, NameTaken, NotFound, StorageFailed
+from evenhand.live.experiment import Experiment
+from evenhand.service.client import RemoteExperiment
+from evenhand.service.keys import Keys
+from evenhand.study import Study
+from tests.service import running as running_service
+from tests.service.running import Running
+
+STUDY = Study.from_dict(running_service.STUDY)
 
 
 @pytest.fixture(scope="module")
@@ -58,30 +65,30 @@ def forgetful(to: int, every: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_a_lost_reply_leaves_one_ticket_and_one_outcome(service: Running) -> None:
-    eh.connect(service.url).create("lossy", STUDY | {"procedure": {"delta": 1e-9}}, seed=3)
+    eh.connect(service.url).create(STUDY, eh.Procedure(delta=1e-9), seed=3, name="lossy")
     with forgetful(service.port, every=5) as (url, lost):
-        trial = eh.connect(url).experiment("lossy")
+        trial = RemoteExperiment(eh.connect(url)._connection, "lossy")
         for number in range(20):
             ask = trial.ask()
             assert ask is not None
             trial.tell(ask, number % 2)
     assert len(lost) >= 8
-    counts = eh.connect(service.url).experiment("lossy").status()["counts"]
+    counts = eh.connect(service.url).open("lossy").status().counts
     assert (counts["asked"], counts["told"], counts["refused"]) == (20, 20, 0)
 
 
 def test_an_experiment_runs_to_its_decision(service: Running) -> None:
-    trial = eh.connect(service.url).create("run", STUDY, seed=7)
+    trial = eh.connect(service.url).create(STUDY, seed=7, name="run")
     while ask := trial.ask(worker="w1"):
         trial.tell(ask, 1 if ask.policy == "plain" else 0)
     status = trial.status()
-    assert status["decided"]
-    assert status["answer"] == "plain"
+    assert status.decided
+    assert status.answer == "plain"
 
 
 def test_refusals_are_the_errors_that_an_experiment_of_ones_own_raises(service: Running) -> None:
     found = eh.connect(service.url)
-    trial = found.create("errors", STUDY, seed=7)
+    trial = found.create(STUDY, seed=7, name="errors")
     ask = trial.ask()
     assert ask is not None
     trial.tell(ask, 1)
@@ -90,21 +97,23 @@ def test_refusals_are_the_errors_that_an_experiment_of_ones_own_raises(service: 
     with pytest.raises(BadInput):
         trial.tell(ask, 0.5)
     with pytest.raises(NotFound):
-        found.experiment("nobody").status()
-    with pytest.raises(Conflict):
-        found.create("errors", STUDY, seed=8)
+        found.open("nobody")
+    with pytest.raises(NameTaken):
+        found.create(STUDY, seed=8, name="errors")
 
 
-def test_creating_the_same_again_is_no_harm(service: Running) -> None:
+def test_a_name_is_taken_once(service: Running) -> None:
     found = eh.connect(service.url)
-    found.create("twice", STUDY, seed=7)
-    found.create("twice", STUDY, seed=7)
-    with pytest.raises(Conflict):
-        found.create("twice", STUDY | {"procedure": {"delta": 0.2}}, seed=7)
+    found.create(STUDY, seed=7, name="twice", key="twice")
+    found.create(STUDY, seed=7, name="twice", key="twice")  # the same request
+    with pytest.raises(NameTaken):
+        found.create(STUDY, seed=7, name="twice")
+    with pytest.raises(NameTaken):
+        found.create(STUDY, eh.Procedure(delta=0.2), seed=7, name="twice")
 
 
 def test_a_service_that_is_away_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.service.client.PATIENCE", 0.2)
+    monkeypatch.setattr("evenhand.service.connection.PATIENCE", 0.2)
     with pytest.raises(StorageFailed, match="cannot be reached"):
         eh.connect("http://127.0.0.1:9").experiments()
 
@@ -113,9 +122,28 @@ def test_a_graceful_stop_ends_with_success_and_leaves_a_good_journal(tmp_path: P
     from evenhand.live.audit import audit
 
     with Running(str(tmp_path / "journal.db"), tmp_path / "log") as running:
-        trial = eh.connect(running.url).create("main", STUDY, seed=7)
+        trial = eh.connect(running.url).create(STUDY, seed=7)
         ask = trial.ask()
         assert ask is not None
         trial.tell(ask, 1)
         assert running.stop() == 0
     assert audit(str(tmp_path / "journal.db")).identical
+
+
+def test_an_operator_gets_a_status_without_outcomes(tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal.db")
+    with Experiment.create(journal, STUDY, eh.Procedure(delta=1e-9), seed=7) as trial:
+        asks = trial.ask(3)
+        trial.tell_all([(ask, 1, None) for ask in asks])
+    admin, operator = (Keys(journal).create(role, role) for role in ("admin", "operator"))
+    with Running(journal, tmp_path / "log") as running:
+        blind = eh.connect(running.url, operator).open("main")
+        status = blind.status()
+        assert (status.samples, status.evidence, status.cells, status.leader) == (3, None, (), None)
+        with pytest.raises(Conflict, match="row 1: the ticket has another outcome already; nothing"):
+            blind.tell_all([(asks[0], 0, None)])
+        with pytest.raises(BadInput, match="role"):
+            blind.finish("no right to")
+        assert len(eh.connect(running.url, admin).open("main").status().cells) == 4
+        with pytest.raises(BadInput, match="key"):
+            eh.connect(running.url).open("main")

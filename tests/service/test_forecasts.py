@@ -100,9 +100,9 @@ def test_every_place_shows_the_same_forecast_and_what_it_assumes(
             break
         time.sleep(0.2)
     assert unescape(shown) == statement
-    assert "a flat prior" in statement
+    assert "Jeffreys' prior" in statement
     page = unescape((folder / "page.html").read_text())
-    assert "a flat prior" in page
+    assert "Jeffreys' prior" in page
     assert f"{status['more']['0.5']:,}" in page
 
 
@@ -167,7 +167,7 @@ def test_a_little_more_data_wait_and_much_more_do_not(tmp_path: Path) -> None:
         assert (latest().samples, made) == (81, [80, 81])
         trial.import_data([("plain", "north", i % 2) for i in range(9)])
         assert (latest().samples, made) == (90, [80, 81, 90])
-        trial.close("end of the test")
+        trial.finish("end of the test")
         assert latest().why_none == "the experiment was closed without a decision"
 
 

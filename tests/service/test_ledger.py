@@ -37,8 +37,8 @@ def test_the_curve_ends_with_the_evidence_that_the_rule_saw(trial: Experiment) -
     last = read(trial).points[-1]
     status = trial.status()
     assert last.samples == 60
-    assert last.evidence == pytest.approx(status["evidence"])
-    assert last.needed == pytest.approx(status["needed"])
+    assert last.evidence == pytest.approx(status.evidence)
+    assert last.needed == pytest.approx(status.needed)
 
 
 def test_a_log_read_in_pieces_gives_the_curve_of_one_read_at_once(trial: Experiment) -> None:
@@ -63,7 +63,7 @@ def test_a_correction_moves_the_whole_curve(trial: Experiment) -> None:
 
 def _again(trial: Experiment) -> float:
     """The evidence by the fold itself, which looks at once after a correction."""
-    evidence = trial.status()["evidence"]
+    evidence = trial.status().evidence
     assert evidence is not None
     return float(evidence)
 

@@ -13,13 +13,14 @@ import pytest
 
 import evenhand as eh
 from evenhand.live.audit import audit
-from evenhand.service.client import Remote
+from evenhand.live.events import Told
+from evenhand.service.client import RemoteExperiment
 from tests.service.running import ENDLESS, Running, share_of_time
 
 MB = 2**20
 
 
-def times_of_asks(trial: Remote, count: int) -> list[float]:
+def times_of_asks(trial: RemoteExperiment, count: int) -> list[float]:
     """Seconds of so many asks and tells, sorted."""
     times = []
     for number in range(count):
@@ -51,7 +52,7 @@ def send(port: int, head: bytes, part: bytes, most: int) -> bytes:
 def test_it_stops_quietly_beside_an_open_dashboard(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Running(str(tmp_path / "journal.db"), log) as service:
-        eh.connect(service.url).create("main", ENDLESS, seed=7)
+        eh.connect(service.url).create(eh.Study.from_dict(ENDLESS), seed=7)
         with urllib.request.urlopen(f"{service.url}/experiments/main/stream", timeout=60) as stream:
             assert b"drawn" in stream.readline()
             assert service.stop() == 0
@@ -64,7 +65,7 @@ def test_it_stops_quietly_beside_an_open_dashboard(tmp_path: Path) -> None:
 def test_bodies_without_end_are_refused_in_little_memory(tmp_path: Path) -> None:
     post = b"POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with Running(str(tmp_path / "journal.db"), tmp_path / "log") as service:
-        trial = eh.connect(service.url).create("main", ENDLESS, seed=7)
+        trial = eh.connect(service.url).create(eh.Study.from_dict(ENDLESS), seed=7)
         times_of_asks(trial, 5)  # the first ones wait for the kernels
         idle = share_of_time(times_of_asks(trial, 50), 0.99)
         before = service.memory
@@ -95,10 +96,10 @@ def test_sixteen_clients_for_a_minute_while_the_service_is_killed(tmp_path: Path
     acknowledged: list[set[tuple[str, int]]] = [set() for _ in range(16)]
     over = threading.Event()
     with Running(journal, tmp_path / "log") as service:
-        eh.connect(service.url).create("main", ENDLESS, seed=7)
+        eh.connect(service.url).create(eh.Study.from_dict(ENDLESS), seed=7)
 
         def work(number: int) -> None:
-            trial = eh.connect(service.url).experiment("main")
+            trial = eh.connect(service.url).open("main")
             draw = random.Random(number)
             while not over.is_set():
                 ask = trial.ask()
@@ -122,9 +123,9 @@ def test_sixteen_clients_for_a_minute_while_the_service_is_killed(tmp_path: Path
         for thread in threads:
             thread.join()
         log = [
-            (event["ticket"], event["outcome"])
-            for event in _all_events(service.url)
-            if event["kind"] == "told"
+            (entry.event.ticket, entry.event.outcome)
+            for entry in eh.connect(service.url).open("main").events()
+            if isinstance(entry.event, Told)
         ]
         code = {ticket: ticket_number(ticket) for part in acknowledged for ticket, _ in part}
     told = dict(log)
@@ -137,14 +138,6 @@ def test_sixteen_clients_for_a_minute_while_the_service_is_killed(tmp_path: Path
     total = sum(map(len, acknowledged))
     print(f"{len(back)} kills, {total} pairs acknowledged, back within {max(back):.2f} s")
     assert total > 0
-
-
-def _all_events(url: str) -> list[dict[str, object]]:
-    service = eh.connect(url)
-    found: list[dict[str, object]] = []
-    while page := service.call("GET", f"/api/experiments/main/events?after={len(found)}"):
-        found += page
-    return found
 
 
 def ticket_number(ticket: str) -> int:

@@ -56,7 +56,7 @@ def test_an_experiment_opens_with_words_and_has_its_four_pictures(
         assert words in page
     assert "aim " in page  # the intended share beside the real one
     assert "10 samples" in page
-    assert "1 out" in page
+    assert "1 open" in page
     assert page.index('class="lead"') < page.index("<svg")
 
 
@@ -143,7 +143,8 @@ def test_an_error_is_a_page_for_a_browser_and_json_for_a_program(
     assert page.status_code == 404
     assert "<h1>" in page.text
     told = client.get("/api/experiments/nobody", headers=keys["admin"])
-    assert set(told.json()) == {"error"}
+    assert told.json()["kind"] == "NotFound"
+    assert set(told.json()) == {"error", "kind"}
 
 
 def test_a_browser_without_a_session_is_shown_where_to_give_its_key(client: TestClient[Any]) -> None:

@@ -11,7 +11,6 @@ import pytest
 import evenhand as eh
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
-from evenhand.service.client import Remote
 from tests.service.running import STUDY, Running
 
 SEED = 11
@@ -33,9 +32,8 @@ def outcome(number: int, policy: str) -> int:
 
 def test_two_processes_hand_out_what_one_would(two: tuple[Running, Running], tmp_path: Path) -> None:
     """Asking now here, now there, the tickets and the end are those of one process."""
-    ends: list[Remote] = [eh.connect(service.url).experiment("main") for service in two]
-    eh.connect(two[0].url).create("main", STUDY, seed=SEED)
     study = eh.Study.from_dict(STUDY)
+    ends = [eh.connect(two[0].url).create(study, seed=SEED), eh.connect(two[1].url).open("main")]
     asked = []
     with Experiment.create(str(tmp_path / "one.db"), study, seed=SEED) as alone:
         while True:
@@ -52,20 +50,19 @@ def test_two_processes_hand_out_what_one_would(two: tuple[Running, Running], tmp
         one = alone.status()
     for end in ends:
         status = end.status()
-        assert {name: status[name] for name in ("answer", "decided", "samples", "evidence")} == {
-            name: one[name] for name in ("answer", "decided", "samples", "evidence")
-        }
+        for name in ("answer", "decided", "samples", "evidence"):
+            assert getattr(status, name) == getattr(one, name)
 
 
 def test_many_clients_of_two_processes_lose_and_double_nothing(
     two: tuple[Running, Running], postgres_url: str
 ) -> None:
-    endless = STUDY | {"procedure": {"delta": 1e-200, "max_samples": 1_000_000}}
-    eh.connect(two[0].url).create("crowd", endless, seed=SEED)
+    endless = eh.Study.from_dict(STUDY | {"procedure": {"delta": 1e-200, "max_samples": 1_000_000}})
+    eh.connect(two[0].url).create(endless, seed=SEED, name="crowd")
     told: list[str] = []
 
     def work(number: int) -> None:
-        trial = eh.connect(two[number % 2].url).experiment("crowd")
+        trial = eh.connect(two[number % 2].url).open("crowd")
         for _ in range(15):
             ticket = trial.ask()
             assert ticket is not None
@@ -79,7 +76,7 @@ def test_many_clients_of_two_processes_lose_and_double_nothing(
         thread.join()
     assert len(told) == len(set(told)) == 120
     for service in two:
-        counts = eh.connect(service.url).experiment("crowd").status()["counts"]
+        counts = eh.connect(service.url).open("crowd").status().counts
         assert (counts["asked"], counts["told"]) == (120, 120)
     assert audit(postgres_url, experiment="crowd").identical
 

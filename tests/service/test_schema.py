@@ -29,7 +29,7 @@ def api_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     journal = str(folder / "journal.db")
     key = Keys(journal).create("admin", "me")
     with Running(journal, folder / "log") as service:
-        eh.connect(service.url, key).create("main", STUDY, seed=7)
+        eh.connect(service.url, key).create(eh.Study.from_dict(STUDY), seed=7)
         yield schemathesis.openapi.from_url(f"{service.url}/docs/openapi.json"), key
 
 

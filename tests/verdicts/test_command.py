@@ -52,7 +52,7 @@ def test_undecided_data_end_with_code_three_and_say_what_is_open(
     assert said.startswith("Undecided. Aspirin only leads.")
     assert "still open for 80 and over" in said
     assert "✕ failed" in said
-    assert "Where to take them" in said
+    assert "Where to sample next" in said
 
 
 def test_decided_data_end_with_code_zero(
@@ -111,7 +111,7 @@ def test_other_columns_another_floor_another_risk_and_a_fixed_sample(
             ["--delta", "0.7"],
             "delta must lie strictly between",
         ),
-        ("policy,group,outcome\nAspirin only,under 80,1\n", ["--column", "x"], "ours=theirs"),
+        ("policy,group,outcome\nAspirin only,under 80,1\n", ["--column", "x"], "NAME=COLUMN"),
     ],
 )
 def test_bad_input_ends_with_code_two_and_one_sentence(

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 import evenhand as eh
 from evenhand.procedure.spec import compile_spec
 from evenhand.procedure.state import new_state
+from evenhand.simulation.streams import scenario_uniforms
 from evenhand.verdicts.counts import ready
-from evenhand.verdicts.forecast import forecast
+from evenhand.verdicts.forecast import _possible_means, forecast
 from evenhand.verdicts.judge import judge
 
 PROBLEM = eh.Problem(["a", "b"], {"x": 0.6, "y": 0.4}, eh.Gaussian(0.5), eh.Floors(0.0))
@@ -47,6 +49,27 @@ def test_more_data_of_the_same_kind_leave_less_to_do() -> None:
     few = judge(PROBLEM, table([[20, 20], [20, 20]], [[0.4, 0.3], [0.2, 0.1]])).more
     many = judge(PROBLEM, table([[80, 80], [80, 80]], [[0.4, 0.3], [0.2, 0.1]])).more
     assert (many[0.5] or 0) < (few[0.5] or 0)
+
+
+@pytest.mark.parametrize(
+    ("family", "probability"),
+    [
+        (eh.Bernoulli(), lambda n, s: stats.beta(s + 0.5, n - s + 0.5).cdf),
+        (eh.Poisson(), lambda n, s: stats.gamma(s + 0.5, scale=1.0 / n).cdf),
+        (eh.Exponential(), lambda n, s: stats.invgamma(n, scale=s).sf),
+        (eh.Gaussian(0.5), lambda n, s: stats.norm(s / n, 0.5 / np.sqrt(n)).cdf),
+    ],
+    ids=["bernoulli", "poisson", "exponential", "gaussian"],
+)
+def test_means_are_drawn_from_the_posterior_under_jeffreys_prior(family: Any, probability: Any) -> None:
+    """The posterior's distribution (or survival) function maps the drawn means to their uniforms."""
+    problem = eh.Problem(["a", "b"], {"x": 0.6, "y": 0.4}, family, eh.NoConstraint())
+    spec = compile_spec(problem, eh.Procedure())
+    state = new_state(spec)
+    state.n[:], state.s[:] = [[9.0, 4.0], [30.0, 2.0]], [[6.0, 1.0], [2.0, 1.5]]
+    drawn = _possible_means(problem, spec, state, 5, 3)
+    uniforms = scenario_uniforms(5, 3, 4).reshape(2, 2)
+    np.testing.assert_allclose(probability(state.n, state.s)(drawn), uniforms, rtol=1e-9)
 
 
 def test_striding_from_nothing_agrees_with_the_simulator() -> None:

@@ -165,10 +165,10 @@ def test_text_in_another_encoding_is_refused(tmp_path: Path) -> None:
         read(PROBLEM, tmp_path / "d.csv")
 
 
-def test_true_and_false_are_not_numbers() -> None:
-    frame = pl.DataFrame({"policy": ["aspirin"], "group": ["old"], "outcome": [True]})
-    with pytest.raises(BadInput, match="must be a number"):
-        read(PROBLEM, frame)
+def test_true_and_false_are_outcomes() -> None:
+    frame = pl.DataFrame({"policy": ["aspirin"] * 3, "group": ["old"] * 3, "outcome": [True, False, True]})
+    found = read(PROBLEM, frame).state
+    assert (found.n.sum(), found.s.sum()) == (3, 2)
 
 
 def test_counts_cannot_tell_an_unknown_variance(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_counts_cannot_tell_an_unknown_variance(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_and_a_thing_that_is_no_frame_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no file"):
         read(PROBLEM, tmp_path / "nowhere.csv")
-    with pytest.raises(BadInput, match="got dict"):
+    with pytest.raises(BadInput, match="by policy, then by group"):
         read(PROBLEM, {"policy": []})
 
 

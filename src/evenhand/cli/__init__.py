@@ -1,1 +1,1 @@
-"""The command line: a module per group of commands; heavy imports go inside the commands."""
+"""The command line: one module per group of commands. Slow imports go inside the commands."""

@@ -1,13 +1,4 @@
-"""`evenhand ask`: the next tickets, as a table, as CSV when piped, or as JSON.
-
-`evenhand tell`: one outcome, or a file of them.
-
-`evenhand drop`: a ticket that will have no outcome.
-
-`evenhand amend`: correct an outcome, with a reason and a name.
-
-`evenhand import`: count outcomes collected before.
-"""
+"""`evenhand ask`, `tell`, `drop`, `amend` and `import`: tickets out, outcomes in."""
 
 from __future__ import annotations
 
@@ -32,17 +23,19 @@ from evenhand.cli.options import json_option, print_json
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
-    from evenhand.live.ask_and_tell import Ask
     from evenhand.live.experiment import Experiment
+    from evenhand.live.tickets import Ask
     from evenhand.model.problem import Problem
 
 
 @click.command("ask")
 @journal_argument
-@click.option("-n", "count", type=click.IntRange(1), default=1, show_default=True, help="How many tickets.")
-@click.option("--group", metavar="G", help="The group of the unit that came by itself (proportional mode).")
-@click.option("--worker", metavar="W", help="Who asks; gets the same ticket again until its outcome is told.")
-@click.option("--key", metavar="K", help="A name for this request; repeated, it gets the same answer.")
+@click.option("-n", "count", type=click.IntRange(1), default=1, show_default=True, help="Number of tickets.")
+@click.option("--group", metavar="G", help="Group of the unit that arrived (proportional mode).")
+@click.option(
+    "--worker", metavar="W", help="Name of the worker; it gets the same ticket until it tells the outcome."
+)
+@click.option("--key", metavar="K", help="Idempotency key: a repeated request gets the same answer.")
 @json_option
 def ask_command(
     journal: str,
@@ -53,9 +46,9 @@ def ask_command(
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Which policy for whom, next.
+    """Get the next tickets: which policy to try in which group.
 
-    Piped into a file it is CSV with an empty column for the outcomes: fill it in and give it to `tell`.
+    When piped to a file, the output is CSV with an empty outcome column; fill it in and pass it to `tell`.
     """
     with opened(journal, name) as trial:
         asks = trial.ask(count, group=group, worker=worker, key=key)
@@ -67,10 +60,8 @@ def ask_command(
     elif asks:
         _print(asks, journal)
     if status is not None:
-        waiting = (
-            "All its samples are handed out; tell their outcomes." if status["state"] == "running" else ""
-        )
-        click.echo(f"No ticket: {status['sentence']} {waiting}".rstrip(), err=True)
+        waiting = "All tickets are given out; tell their outcomes." if status.state == "running" else ""
+        click.echo(f"No ticket: {status.sentence} {waiting}".rstrip(), err=True)
 
 
 def _print(asks: list[Ask], journal: str) -> None:
@@ -87,15 +78,16 @@ def _print(asks: list[Ask], journal: str) -> None:
 @journal_argument
 @click.argument("ticket")
 @click.argument("outcome", required=False)
-@click.option("--group", metavar="G", help="The group of the unit (agnostic mode).")
+@click.option("--group", metavar="G", help="Group of the unit (agnostic mode).")
 @json_option
 def tell_command(
     journal: str, name: str | None, ticket: str, outcome: str | None, group: str | None, as_json: bool
 ) -> None:
-    """Tell the outcome of TICKET, or all outcomes in a CSV file.
+    """Record the outcome of TICKET, or all outcomes in a CSV file.
 
-    With one argument after JOURNAL, that is a file with the columns ticket and outcome, as `ask` wrote it;
-    lines without an outcome are passed over. All others are told or none: the first that cannot be is named.
+    With one argument after JOURNAL, the argument is a CSV file with the columns ticket and outcome, as
+    written by `ask`. Lines without an outcome are skipped. Either all other lines are recorded or none; the
+    error names the first line that is invalid.
     """
     with opened(journal, name) as trial:
         if outcome is None:
@@ -106,12 +98,12 @@ def tell_command(
     if as_json:
         print_json(result)
     else:
-        click.echo(_words(result))
-        click.echo(status["sentence"])
+        click.echo(_sentence(result))
+        click.echo(status.sentence)
 
 
 def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
-    """All lines are told, or none; a line that cannot be told is named."""
+    """Record all outcomes of a file, or none; an error names the invalid line."""
     rows, places = [], []
     for number, row in read_batch(path):
         place = f"{path}, line {number}"
@@ -127,7 +119,7 @@ def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
 
 
 def _group(trial: Experiment, row: dict[str, str]) -> str | None:
-    """The group that a line tells; elsewhere the column repeats what `ask` wrote."""
+    """Return the group of a line in agnostic mode; otherwise None: the ticket has the group."""
     if trial.protocol.problem.mode != "agnostic":
         return None
     return unescaped(row.get("group") or "") or None
@@ -139,13 +131,13 @@ def _parsed(trial: Experiment, text: str) -> float:
     return parsed_outcome(text, trial.protocol.problem.family)
 
 
-def _words(result: dict[str, Any]) -> str:
+def _sentence(result: dict[str, Any]) -> str:
     if "told" in result:
         late = f", {result['late']} of them late and not counted" if result["late"] else ""
-        return f"{result['told']} outcomes are in the log{late}."
+        return f"{result['told']} outcomes recorded{late}."
     if result["counted"]:
-        return f"The outcome of {result['ticket']} is in the log."
-    return f"The outcome of {result['ticket']} came late ({result['why']}): it is kept and does not count."
+        return f"The outcome of {result['ticket']} is recorded."
+    return f"The outcome of {result['ticket']} came late ({result['why']}): it is recorded but not counted."
 
 
 @click.command("drop")
@@ -156,28 +148,28 @@ def _words(result: dict[str, Any]) -> str:
 def drop_command(
     journal: str, name: str | None, ticket: str, reason: str, by: str | None, as_json: bool
 ) -> None:
-    """Give TICKET up: it will have no outcome."""
+    """Drop TICKET: it will have no outcome."""
     with opened(journal, name) as trial:
         trial.drop(ticket, reason, by=by)
     if as_json:
         print_json({"ticket": ticket, "dropped": True})
     else:
-        click.echo(f"{ticket} is given up. An outcome that still comes is kept as late.")
+        click.echo(f"{ticket} is dropped. A later outcome is recorded but not counted.")
 
 
 @click.command("amend", context_settings={"ignore_unknown_options": True})
 @journal_argument
 @click.argument("ticket")
 @click.argument("outcome")
-@click.option("--reason", required=True, help="Why; stays in the log.")
-@click.option("--by", required=True, metavar="WHO", help="Who says so.")
+@click.option("--reason", required=True, help="The reason; recorded in the log.")
+@click.option("--by", required=True, metavar="WHO", help="Your name; recorded in the log.")
 @json_option
 def amend_command(
     journal: str, name: str | None, ticket: str, outcome: str, reason: str, by: str, as_json: bool
 ) -> None:
     """Correct the outcome of TICKET.
 
-    The old one stays in the log; estimates are made again from the corrected outcomes.
+    The old outcome stays in the log. Estimates are recomputed from the corrected outcomes.
     """
     with opened(journal, name) as trial:
         from evenhand.live.outcomes import parsed_outcome
@@ -188,28 +180,29 @@ def amend_command(
     if as_json:
         print_json(receipt._asdict())
         return
-    click.echo(f"The outcome of {ticket} is now {value:g}; the old one stays in the log.")
-    click.echo(status["sentence"])
+    click.echo(f"The outcome of {ticket} is now {value:g}; the old outcome stays in the log.")
+    click.echo(status.sentence)
 
 
 @click.command("import")
 @journal_argument
 @click.argument("data", type=click.Path())
-@click.option("--key", metavar="K", help="A name for this import, which counts once; default: its content.")
+@click.option("--key", metavar="K", help="Idempotency key of this import; default: a hash of the file.")
 @json_option
 def import_command(journal: str, name: str | None, data: str, key: str | None, as_json: bool) -> None:
-    """Count the outcomes in DATA.csv (policy, group, outcome), all of them or none.
+    """Add the outcomes in DATA.csv (policy, group, outcome), all of them or none.
 
-    The same file counts once, however often it is imported; give data that only look the same another --key.
+    A file is counted once, even if it is imported again. For different data with identical content, give
+    another --key.
     """
     path = Path(data)
     with opened(journal, name) as trial:
-        lines: array[int] = array("q")  # where each row stands in the file
+        lines: array[int] = array("q")  # line number of each row in the file
         rows, before = _rows(path, trial.protocol.problem, lines), trial.head
         count = trial.import_data(
             rows,
             source=path.name,
-            key=key or _content(path),
+            key=key or _content_key(path),
             place_of=lambda n: f"{path}, line {lines[n - 1]}",
         )
         already = trial.head == before
@@ -217,13 +210,13 @@ def import_command(journal: str, name: str | None, data: str, key: str | None, a
     if as_json:
         print_json({"imported": count, "already": already})
         return
-    known = " already: the file was imported before, and nothing was added" if already else ""
-    click.echo(f"{count:,} outcomes are in the log{known}.")
-    click.echo(status["sentence"])
+    known = " already: the file was imported before, nothing was added" if already else ""
+    click.echo(f"{count:,} outcomes recorded{known}.")
+    click.echo(status.sentence)
 
 
 def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str, str, float]]:
-    """The rows of a file one by one; the line of each is noted."""
+    """Yield the rows of a file and append the line number of each to `lines`."""
     from evenhand.live.outcomes import parsed_number
     from evenhand.study.data_files import columns
 
@@ -236,7 +229,7 @@ def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str
         yield policy, group, outcome
 
 
-def _content(path: Path) -> str:
+def _content_key(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return f"content {hashlib.file_digest(file, 'sha256').hexdigest()}"

@@ -1,9 +1,4 @@
-"""`evenhand audit`: derive everything again from the log.
-
-`evenhand export`: the whole experiment in one file that the audit accepts alone.
-
-`evenhand transfer`: an export into another storage, with the same head.
-"""
+"""`evenhand audit`, `export` and `transfer`: verify, export and copy the log."""
 
 from __future__ import annotations
 
@@ -27,16 +22,19 @@ NOT_INTACT = 4
 
 @click.command("audit")
 @click.argument("source", metavar="JOURNAL-or-EXPORT")
-@click.option("--head", metavar="HASH", help="A head noted earlier: the log must still hold that event.")
+@click.option("--head", metavar="HASH", help="A hash noted earlier: the log must still contain that event.")
 @click.option(
-    "--experiment", "name", metavar="NAME", help="Which one, where the journal holds more than one."
+    "--experiment",
+    "name",
+    metavar="NAME",
+    help="Name of the experiment; needed only if the journal holds several.",
 )
 @json_option
 def audit_command(source: str, head: str | None, name: str | None, as_json: bool) -> int:
-    """Derive every allocation, estimate, piece of evidence and the stop again from the log.
+    """Recompute every allocation, estimate, evidence value and the stop from the log.
 
-    Says that all is identical, or names the first event that does not follow from those before it (and ends
-    with code 4). It checks whatever the writer checks, and that the journal holds the last event that was
+    Prints that everything is identical, or names the first event that does not follow from the events before
+    it (exit code 4). Makes all checks that the writer makes, and checks that the journal holds the last event
     written to it.
     """
     from evenhand.live.audit import audit
@@ -45,17 +43,17 @@ def audit_command(source: str, head: str | None, name: str | None, as_json: bool
     if as_json:
         print_json(found._asdict())
     elif found.identical:
-        click.echo(f"Identical: {found.events:,} events, every decision derived again. Head {found.head}.")
+        click.echo(f"Identical: {found.events:,} events, every decision recomputed. Head {found.head}.")
         if found.builds > 1:
-            click.echo(f"The log was written by {found.builds:,} builds in turn; each change is an event.")
+            click.echo(f"The log was written by {found.builds:,} builds; each change is an event.")
         if found.other_digits:
             click.echo(
-                f"{found.other_digits:,} asks and snapshots of other builds have other last digits here."
+                f"{found.other_digits:,} asks and snapshots of other builds differ here in their last digits."
             )
         if found.close_decisions:
             click.echo(
-                f"{found.close_decisions:,} decisions of other builds were so close that digits decided; to "
-                "derive these too, audit the log where they were made."
+                f"{found.close_decisions:,} decisions of other builds depend on rounding; to recompute these "
+                "too, audit the log on the machine where they were made."
             )
     else:
         click.echo(f"Not identical: {found.first_difference}")
@@ -69,13 +67,14 @@ def audit_command(source: str, head: str | None, name: str | None, as_json: bool
 def export_command(journal: str, name: str | None, output: str | None, as_json: bool) -> None:
     """Write protocol, events and head as JSON lines.
 
-    With -o, --json prints how far they go. `evenhand transfer` reads them into another storage.
+    With -o, --json prints the number of events and the head. `evenhand transfer` copies an export to a
+    journal.
     """
     from evenhand.live.export import write_export
     from evenhand.live.journal import open_journal
     from evenhand.live.loading import only_experiment
 
-    # before the journal is opened: reading a file by other means drops the locks that SQLite holds on it
+    # before the journal is opened: closing another handle on the file would drop SQLite's locks on it
     target = None if output is None else new_file(output, b'{"evenhand":"export"', "an export")
     store = open_journal(journal, write=False)
     try:
@@ -89,12 +88,12 @@ def export_command(journal: str, name: str | None, output: str | None, as_json: 
     if as_json:
         print_json({"file": output, "events": head.seq, "head": str(head)})
         return
-    click.echo(f"{head.seq:,} events are in {output}, head {head}.")
+    click.echo(f"{head.seq:,} events written to {output}, head {head}.")
     click.echo(f"Next: evenhand audit {output} --head {head}")
 
 
 def _write(store: Journal, experiment: str, target: Path) -> Head:
-    """A file of this name is a whole one."""
+    """Write the export atomically, so that a file of this name is always complete."""
     from evenhand.live.atomic_files import whole_file
     from evenhand.live.export import write_export
 
@@ -110,19 +109,19 @@ def _write(store: Journal, experiment: str, target: Path) -> Head:
 @click.argument("journal")
 @json_option
 def transfer_command(export: Path, journal: str, as_json: bool) -> None:
-    """Write the log of an export into a journal: SQLite to PostgreSQL, or back.
+    """Copy an export into a journal, for example from SQLite to PostgreSQL.
 
-    JOURNAL is a file to make, or a postgresql:// address; it may hold other experiments. The export is
-    audited first. Every event, key and hash stays as it is, so the experiment goes on there where it stopped
-    here: do not go on with both.
+    JOURNAL is a file to create, or a postgresql:// address; it may hold other experiments. The export is
+    audited first. Events, keys and hashes are unchanged, so the experiment can continue in the new journal.
+    Do not continue it in both journals.
     """
     from evenhand.live.transfer import transfer
 
     if journal == ":memory:":
-        raise BadInput("a journal in memory would be gone with this command; name a file to make.")
+        raise BadInput("a journal in memory would be lost when this command ends; name a file to create.")
     found = transfer(export, journal)
     if as_json:
         print_json({"journal": journal, **found._asdict()})
         return
-    click.echo(f"{found.events:,} events of {found.experiment!r} are in {journal}, head {found.head}.")
+    click.echo(f"{found.events:,} events of {found.experiment!r} copied to {journal}, head {found.head}.")
     click.echo(f"Next: evenhand status {journal}")

@@ -1,7 +1,4 @@
-"""`evenhand compare`: several studies or sampling rules on the same random numbers, side by side.
-
-`evenhand sweep`: many studies and scenarios in shards that survive whatever happens to the workers.
-"""
+"""`evenhand compare` and `sweep`: simulate several studies, sampling rules or scenarios."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ import click
 from evenhand.cli.options import (
     checkpoints_of,
     checkpoints_option,
-    crew,
-    crew_options,
+    executor_options,
     json_option,
+    open_executor_with_progress,
     print_json,
     replications_option,
     seed_option,
@@ -36,18 +33,20 @@ if TYPE_CHECKING:
 @replications_option(1000)
 @seed_option
 @checkpoints_option
-@click.option("--figure", type=click.Path(), help="Draw how long each takes to FILE.svg or FILE.png.")
-@crew_options
+@click.option(
+    "--figure", type=click.Path(), help="Draw the number of samples to a decision to FILE.svg or FILE.png."
+)
+@executor_options
 @json_option
 def compare_command(
     studies: tuple[str, ...], sampling: tuple[str, ...], replications: int, seed: int, checkpoints: str,
-    figure: str | None, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+    figure: str | None, workers: int | None, processes: bool, dask: str | None, device: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare procedures on common random numbers.
 
-    The d-th sample of a cell is the same outcome in every study, so differences to the first, run by run,
-    show more with fewer runs. Give several study files, or one and --sampling for each rule to set beside
-    its own.
+    The d-th sample of a cell is the same outcome in every study, so paired differences from the first study
+    are estimated with fewer runs. Give several study files, or one study file and --sampling for each further
+    rule.
     """
     from evenhand.cli.figure_output import draw_runs, figure_path
     from evenhand.simulation.simulate import compare
@@ -55,9 +54,9 @@ def compare_command(
     named = named_studies(studies, sampling)
     target = None if figure is None else figure_path(figure)
     total = replications * len(named)
-    with crew("compare", total, workers, processes, dask, as_json) as team:
+    with open_executor_with_progress("compare", total, workers, processes, dask, device, as_json) as work:
         found = compare(
-            named, replications, seed, checkpoints_of(checkpoints), None, team.progress, team.executor
+            named, replications, seed, checkpoints_of(checkpoints), None, work.progress, work.executor, device
         )
     if target is not None:
         draw_runs(found, "duration", target)
@@ -68,7 +67,7 @@ def compare_command(
 
 
 def named_studies(paths: tuple[str, ...], sampling: tuple[str, ...] = ()) -> dict[str, Study]:
-    """The studies by their titles, or by their file names where titles are missing or the same."""
+    """Load the studies; name them by title, or by file name if titles are missing or repeated."""
     from dataclasses import replace
 
     from evenhand.study import load
@@ -76,10 +75,13 @@ def named_studies(paths: tuple[str, ...], sampling: tuple[str, ...] = ()) -> dic
     loaded = [load(path) for path in paths]
     if sampling:
         if len(loaded) > 1:
-            raise BadInput(f"--sampling varies one study; there are {len(loaded)} of them.")
-        own = loaded[0]
-        rules = [own.procedure.sampling_name, *sampling]
-        varied = [own, *(replace(own, procedure=replace(own.procedure, sampling=rule)) for rule in sampling)]
+            raise BadInput(f"--sampling needs exactly one study; got {len(loaded)}.")
+        base = loaded[0]
+        rules = [base.procedure.sampling_name, *sampling]
+        varied = [
+            base,
+            *(replace(base, procedure=replace(base.procedure, sampling=rule)) for rule in sampling),
+        ]
         return _with_names(rules, varied)
     titles = [study.title for study in loaded]
     by_title = all(titles) and len(set(titles)) == len(titles)
@@ -87,40 +89,40 @@ def named_studies(paths: tuple[str, ...], sampling: tuple[str, ...] = ()) -> dic
 
 
 def _with_names(names: list[str], studies: list[Study]) -> dict[str, Study]:
-    double = next((name for name in names if names.count(name) > 1), None)
-    if double is not None:
-        raise BadInput(f"studies must differ in title, file name or sampling rule; {double!r} comes twice.")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise BadInput(f"studies must differ in title, file name or sampling rule; {repeated!r} comes twice.")
     return dict(zip(names, studies, strict=True))
 
 
 def _print_comparison(found: Comparison, target: Path | None) -> None:
-    from evenhand.cli.terminal import console, say, section
+    from evenhand.cli.terminal import console, print_sentence, section
 
     out = console()
-    say(out, _sentence(found))
-    section(out, "On the same random numbers", _rows(found))
+    print_sentence(out, _sentence(found))
+    section(out, "Common random numbers", _rows(found))
     out.print()
     runs = next(iter(found.runs.values()))
-    say(out, f"{runs.replications:,} runs each, seed {runs.seed}; intervals of 95%.")
+    print_sentence(out, f"{runs.replications:,} runs each, seed {runs.seed}; intervals of 95%.")
     if target is None:
-        say(out, "Next: the same with --figure how-long.svg")
+        print_sentence(out, "Next: draw it with --figure duration.svg")
     else:
-        say(out, f"Written: {target}")
+        print_sentence(out, f"Written: {target}")
 
 
 def _sentence(found: Comparison) -> str:
-    """Who needs the fewest samples, and how sure that is."""
+    """Name the study with the fewest samples, and say if the difference could be chance."""
     by_mean = sorted(found.runs, key=lambda name: float(found.runs[name].samples.mean()))
-    quickest, first = by_mean[0], next(iter(found.runs))
-    beside = by_mean[1] if quickest == first else first
-    gap = found.samples(beside if quickest == first else quickest)
-    sure = "" if gap.low > 0 or gap.high < 0 else "; the difference could be chance"
-    mean = found.runs[quickest].samples.mean()
-    said = (
-        f"{quickest} needs the fewest samples, {mean:,.0f} on average, "
-        f"{abs(gap.mean):,.0f} fewer than {beside}{sure}."
+    fewest, first = by_mean[0], next(iter(found.runs))
+    other = by_mean[1] if fewest == first else first
+    gap = found.samples(other if fewest == first else fewest)
+    note = "" if gap.low > 0 or gap.high < 0 else "; the difference could be chance"
+    mean = found.runs[fewest].samples.mean()
+    sentence = (
+        f"{fewest} needs the fewest samples, {mean:,.0f} on average, "
+        f"{abs(gap.mean):,.0f} fewer than {other}{note}."
     )
-    return f"{said} Runs that reached no decision count at their end." if _undecided(found) else said
+    return f"{sentence} Undecided runs count with all their samples." if _undecided(found) else sentence
 
 
 def _undecided(found: Comparison) -> bool:
@@ -156,8 +158,8 @@ def _rows(found: Comparison) -> Table:
         *undecided,
         "right",
         "interval",
-        "samples to first",
-        "right to first",
+        "samples, vs first",
+        "right, vs first",
     ]
     return table(columns, rows)
 
@@ -176,27 +178,35 @@ def _rows(found: Comparison) -> Table:
     type=click.Path(file_okay=False),
     default="sweep",
     show_default=True,
-    help="Folder of finished shards.",
+    help="Folder that keeps the finished shards.",
 )
-@crew_options
+@executor_options
 @json_option
 def sweep_command(
     studies: tuple[str, ...], scenarios: str | None, sampling: tuple[str, ...], replications: int, seed: int,
-    checkpoints: str, store: str, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+    checkpoints: str, store: str, workers: int | None, processes: bool, dask: str | None, device: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
-    """Run studies x scenarios x replications, resumably.
+    """Run studies x scenarios x replications; a sweep can be resumed.
 
-    The work is cut into shards whose results are kept in the store under a hash of all they depend on.
-    Started again after a crash, or with more replications or scenarios, the sweep computes only what is
-    missing. On threads, processes or a Dask cluster the numbers are the same, bit for bit.
+    The work is split into shards. The store keeps the result of each shard under a hash of its inputs. If you
+    run the sweep again after a crash, or with more replications or scenarios, only missing shards are
+    computed. Threads, processes and a Dask cluster give identical numbers.
     """
-    from evenhand.simulation.sweep import SHARD, sweep
+    from evenhand.simulation.sweep import shard_size, sweep
 
     grid = _grid(named_studies(studies, sampling), scenarios)
-    shards = len(grid) * -(-replications // SHARD)
-    with crew("sweep", shards, workers, processes, dask, as_json) as team:
+    shards = len(grid) * -(-replications // shard_size(device))
+    with open_executor_with_progress("sweep", shards, workers, processes, dask, device, as_json) as work:
         found = sweep(
-            grid, replications, seed, store, team.executor, checkpoints_of(checkpoints), team.progress
+            grid,
+            replications,
+            seed,
+            store,
+            work.executor,
+            checkpoints_of(checkpoints),
+            work.progress,
+            device=device,
         )
     if as_json:
         print_json(_result(found))
@@ -227,7 +237,7 @@ def _result(found: Sweep) -> dict[str, Any]:
 
 
 def _print_sweep(found: Sweep, store: str) -> None:
-    from evenhand.cli.terminal import console, count, count_or_never, say, section, table
+    from evenhand.cli.terminal import console, count, count_or_never, print_sentence, section, table
     from evenhand.simulation.runs import rate
 
     out = console()
@@ -237,8 +247,8 @@ def _print_sweep(found: Sweep, store: str) -> None:
         row = [study, scenario, count(runs.samples.mean()), count_or_never(runs.decided_by(0.9))]
         row += [f"{right.rate:.1%}", f"{right.low:.1%} to {right.high:.1%}", f"{wrong.rate:.2%}"]
         rows.append(row)
-    say(out, f"{found.computed:,} shards computed, {found.reused:,} found in {store}.")
+    print_sentence(out, f"{found.computed:,} shards computed, {found.reused:,} read from {store}.")
     columns = ["study", "scenario", "mean samples", "90% by", "right", "95% interval", "decided wrongly"]
     section(out, "Runs", table(columns, rows, numbers_from=2))
     out.print()
-    say(out, "Next: run it again with more --replications; what is in the store is not computed twice.")
+    print_sentence(out, "Next: run it again with more --replications; only new shards are computed.")

@@ -1,6 +1,6 @@
-"""`evenhand demo`: the whole story on the stroke trial.
+"""`evenhand demo`: plan, simulate, run and report the International Stroke Trial.
 
-The story that `evenhand demo` tells: a tempting policy, a plan, simulations, a live run, a report.
+The steps: the true means, the plan, simulations, a live run, a report.
 """
 
 from __future__ import annotations
@@ -14,66 +14,66 @@ from typing import TYPE_CHECKING
 import click
 
 from evenhand.cli.extras import installed_extras
-from evenhand.cli.terminal import heat_map, progress, say, section, table, verdict
+from evenhand.cli.terminal import heat_map, print_sentence, progress, section, table, verdict
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evenhand.live.ask_and_tell import Ask
     from evenhand.live.experiment import Experiment
+    from evenhand.live.tickets import Ask
     from evenhand.simulation.simulate import Comparison
     from evenhand.study import Study
     from evenhand.theory.plan import Plan
 
 
 STUDY, CELLS = "stroke.toml", "stroke_cells.csv"
-MADE = (STUDY, CELLS, "report.html", "trial.db*")  # all that a demo leaves behind
+OUTPUT_FILES = (STUDY, CELLS, "report.html", "trial.db*")  # every file that the demo writes
 PORT = 8765
 
 
 @click.command("demo")
 @click.option("-o", "--out", type=click.Path(file_okay=False), default="out/demo", show_default=True,
               help="Folder to write to.")  # fmt: skip
-@click.option("--serve", is_flag=True, help="Leave the dashboard running with the trial in it.")
+@click.option("--serve", is_flag=True, help="Start the dashboard on the trial at the end.")
 def demo_command(out: str, serve: bool) -> None:
-    """The stroke trial as a story: plan, simulate, a live run that stops, a report.
+    """Plan, simulate, run and report the International Stroke Trial.
 
-    The policy with the best overall mean fails the elderly. See what finding that out must cost, how a rule
-    that looks at groups compares with one that does not, and a live experiment that stops with a certified
-    answer.
+    In this trial the policy with the best overall mean misses the floor among patients of 80 and over. The
+    demo shows how many samples are needed to find that out, compares evenhand's sampling rule with equal
+    sampling, and runs a live experiment until it stops with a certified answer.
     """
-    from evenhand.cli.terminal import console, say
+    from evenhand.cli.terminal import console, print_sentence
     from evenhand.study import load
 
-    folder, show = _fresh_folder(Path(out)), console()
-    study = load(_put(folder))
-    page = tell_story(show, study, folder)
+    folder, show = _empty_folder(Path(out)), console()
+    study = load(_copy_study(folder))
+    page = run_demo(show, study, folder)
     if page is None:
-        say(show, f"Next: evenhand plan {folder / STUDY}")
+        print_sentence(show, f"Next: evenhand plan {folder / STUDY}")
         return
-    say(show, f"Open {page}", style="bold")
+    print_sentence(show, f"Open {page}", style="bold")
     journal = folder / "trial.db"
-    say(show, f"Next: evenhand status {journal}")
-    say(show, f"      evenhand audit {journal}")
-    say(show, f"      evenhand judge {folder / STUDY} {folder / CELLS}")
+    print_sentence(show, f"Next: evenhand status {journal}")
+    print_sentence(show, f"      evenhand audit {journal}")
+    print_sentence(show, f"      evenhand judge {folder / STUDY} {folder / CELLS}")
     if serve:
         _serve(show, journal)
     else:
-        say(show, f"      evenhand serve --journal {journal}")
+        print_sentence(show, f"      evenhand serve --journal {journal}")
 
 
-def _put(folder: Path) -> Path:
-    """The demo's study and its counts, copied into the folder."""
+def _copy_study(folder: Path) -> Path:
+    """Copy the study file and its counts into the folder; return the path of the study file."""
     for name in (STUDY, CELLS):
         text = files("evenhand").joinpath("data", name).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")
     return folder / STUDY
 
 
-def _fresh_folder(folder: Path) -> Path:
-    """The folder to write to; what an earlier demo left there goes, and nothing else."""
-    left = {path for pattern in MADE for path in folder.glob(pattern)}
+def _empty_folder(folder: Path) -> Path:
+    """Create the folder or delete the files of an earlier demo in it; refuse any other file."""
+    left = {path for pattern in OUTPUT_FILES for path in folder.glob(pattern)}
     others = sorted(path.name for path in set(folder.iterdir()) - left) if folder.is_dir() else []
     if others:
         raise BadInput(
@@ -87,29 +87,31 @@ def _fresh_folder(folder: Path) -> Path:
 
 def _serve(show: Console, journal: Path) -> None:
     from evenhand.cli.serve import serve
-    from evenhand.cli.terminal import say
+    from evenhand.cli.terminal import print_sentence
 
-    say(show, f"The dashboard runs at http://127.0.0.1:{PORT}; stop it with Ctrl-C.")
+    print_sentence(show, f"The dashboard runs at http://127.0.0.1:{PORT}; stop it with Ctrl-C.")
     serve(str(journal), "127.0.0.1", PORT)
 
 
 SEED = 4
-OURS, EQUAL = "evenhand's rule", "equal groups"
+OURS, EQUAL = "evenhand's rule", "equal sampling"
 
 
-def tell_story(
+def run_demo(
     show: Console, study: Study, folder: Path, *, patients: int = 6_000, replications: int = 300
 ) -> Path | None:
-    """Tell it about this study, step by step; the journal and the report go to the folder.
+    """Run all steps on this study; return the path of the report in `folder`.
 
-    An install without all dependencies hears the first half, and what the second needs.
+    Return None after the simulations if an extra that the live run or the report needs is not installed.
     """
-    _tempt(show, study)
+    _show_means(show, study)
     planned = _plan(show, study)
     compared = _simulate(show, study, patients, replications)
-    lacking = [name for name in ("live", "report") if not installed_extras()[name]["installed"]]
-    if lacking:
-        say(show, f"\nThe live run and the report need more: install evenhand[{','.join(lacking)}].")
+    missing = [name for name in ("live", "report") if not installed_extras()[name]["installed"]]
+    if missing:
+        print_sentence(
+            show, f"\nThe live run and the report need extras: install evenhand[{','.join(missing)}]."
+        )
         return None
     from evenhand.reports.document import report
 
@@ -118,16 +120,16 @@ def tell_story(
         return report(trial, compared, planned, title=study.title).save(folder / "report.html")
 
 
-def _tempt(show: Console, study: Study) -> None:
-    """The policy with the best overall mean, and whom it fails."""
-    from evenhand.verdicts.sentences import listed
+def _show_means(show: Console, study: Study) -> None:
+    """Print the means, the policy with the best overall mean, and the groups where it fails."""
+    from evenhand.model.sentences import listed
 
     problem, means = study.problem, study.means()
     scores, feasible = problem.scores(means), problem.feasible(means)
     order = (-scores).argsort(kind="stable").tolist()
-    say(show, study.title, style="bold")
-    _step(show, "1. The tempting choice")
-    say(show, f"Which policy may be given to everyone? It must {problem.constraint.describe()}.")
+    print_sentence(show, study.title, style="bold")
+    _step(show, "1. The means")
+    print_sentence(show, f"Which policy should everyone get? It must {problem.constraint.describe()}.")
     rows = [
         [
             problem.policies[k],
@@ -140,12 +142,14 @@ def _tempt(show: Console, study: Study) -> None:
     section(show, "Means", table(["", *problem.group_names, "overall", "requirement"], rows))
     best, answer = problem.policies[order[0]], problem.answer(means)
     if answer is not None and answer != order[0]:
-        said = f"{best} has the best overall mean, and falls short in {listed(_short(study, best))}."
-        say(show, f"\n{said} Of those that do not, {problem.policies[answer]} is the best.")
+        failing = f"{best} has the best overall mean, but fails in {listed(_failing_groups(study, best))}."
+        print_sentence(
+            show, f"\n{failing} Of the policies that do not, {problem.policies[answer]} is the best."
+        )
 
 
-def _short(study: Study, policy: str) -> list[str]:
-    """The groups where the policy misses its bound."""
+def _failing_groups(study: Study, policy: str) -> list[str]:
+    """Return the groups where the policy misses its bound."""
     problem, k = study.problem, study.problem.policy_index(policy)
     means, region = problem.unit_means(study.means()), problem.standard.region
     misses = (means[:, k] < region.lo[:, k]) | (means[:, k] > region.hi[:, k])
@@ -153,15 +157,17 @@ def _short(study: Study, policy: str) -> list[str]:
 
 
 def _plan(show: Console, study: Study) -> Plan:
-    """What finding that out must cost, and where the samples should go."""
+    """Print the lower bound on the number of samples and the optimal allocation."""
     from evenhand.study.planned import plan_of
 
     planned = plan_of(study)
     risk = study.procedure.delta
     _step(show, "2. The plan")
     least = f"{planned.samples_at_least(risk):,.0f}"
-    say(show, f"If nobody knew, finding it out at a risk of {100 * risk:g}% takes {least} samples on average")
-    say(show, "at the very least, whatever the procedure. The best procedure takes them here:")
+    print_sentence(
+        show, f"If the means are unknown, any procedure with a risk of {100 * risk:g}% needs at least {least}"
+    )
+    print_sentence(show, "samples on average. The optimal allocation of these samples is:")
     problem = study.problem
     shown = heat_map(problem.policies, problem.group_names, planned.allocation, planned.answer)
     section(show, "Where samples should go", shown)
@@ -169,7 +175,7 @@ def _plan(show: Console, study: Study) -> Plan:
 
 
 def _simulate(show: Console, study: Study, patients: int, replications: int) -> Comparison:
-    """How often the best estimate is right at a budget: evenhand's rule beside equal groups."""
+    """Compare evenhand's rule with equal sampling at a fixed budget."""
     from evenhand.procedure.spec import Budget
     from evenhand.simulation.runs import rate
     from evenhand.simulation.simulate import compare
@@ -181,46 +187,52 @@ def _simulate(show: Console, study: Study, patients: int, replications: int) -> 
         EQUAL: replace(study, procedure=replace(base, sampling="uniform")),
     }
     checkpoints = [patients * part // 6 for part in range(1, 7)]
-    with progress("simulations", 2 * replications) as tick:
-        found = compare(studies, replications, SEED, checkpoints, progress=lambda done, total: tick(done))
+    with progress("simulations", 2 * replications) as update:
+        found = compare(studies, replications, SEED, checkpoints, progress=lambda done, total: update(done))
     ours, equal = (rate(found.runs[name].correct).rate for name in (OURS, EQUAL))
-    say(show, f"With only {patients:,} samples the best estimate is right in {ours:.0%} of {replications}")
-    say(show, f"runs by evenhand's rule, and in {equal:.0%} when every cell gets as many.")
+    print_sentence(
+        show, f"With only {patients:,} samples the best estimate is right in {ours:.0%} of {replications}"
+    )
+    print_sentence(
+        show, f"runs with evenhand's rule, and in {equal:.0%} with the same number of samples in every cell."
+    )
     return found
 
 
 def _run_live(show: Console, study: Study, journal: Path) -> Experiment:
-    """A live experiment: tickets out, outcomes in, until the procedure says that it has decided."""
+    """Run a live experiment until it stops; outcomes are drawn from the study's means."""
     from evenhand.live.experiment import Experiment
 
     _step(show, "4. A live run")
-    say(show, "Tickets go out, outcomes come in (here drawn by the means above), all is written down.")
+    print_sentence(
+        show, "Every ticket and outcome is recorded. Here outcomes are drawn from the means above."
+    )
     trial = Experiment.create(str(journal), study, seed=SEED)
-    treat, told = _nature(study), 0
-    with progress("evidence, percent", 100) as tick:
+    draw_outcome, told = _outcome_generator(study), 0
+    with progress("evidence, percent", 100) as update:
         while asks := trial.ask(study.procedure.batch):
-            trial.tell_all([(ask, treat(ask, told + i), None) for i, ask in enumerate(asks)])
+            trial.tell_all([(ask, draw_outcome(ask, told + i), None) for i, ask in enumerate(asks)])
             told += len(asks)
             view = trial.present()
             evidence, needed = view.state.level[:2].tolist()
-            tick(round(100 * min(max(evidence / needed, 0.0), 1.0)) if needed > 0 else 0)
+            update(round(100 * min(max(evidence / needed, 0.0), 1.0)) if needed > 0 else 0)
     status = trial.status()
-    say(show, str(status["sentence"]), style="bold")
-    say(show, f"The head of its log, {str(status['head'])[:16]}…, seals every decision and outcome.")
+    print_sentence(show, str(status.sentence), style="bold")
+    print_sentence(show, f"The hash of its log, {str(status.head)[:16]}…, covers every decision and outcome.")
     return trial
 
 
-def _nature(study: Study) -> Callable[[Ask, int], float]:
-    """What happens to a patient: well with the chance that the trial's counts tell."""
+def _outcome_generator(study: Study) -> Callable[[Ask, int], float]:
+    """Return a function that draws a Bernoulli outcome with the mean of the ticket's cell."""
     from evenhand.procedure.randomness import OUTCOMES, uniform
 
     problem, means = study.problem, study.means()
 
-    def treat(ask: Ask, number: int) -> float:
+    def draw_outcome(ask: Ask, number: int) -> float:
         k, g = problem.policy_index(ask.policy), problem.group_index(str(ask.group))
         return float(uniform(SEED, number, 0, 0, OUTCOMES) < means[k][g])
 
-    return treat
+    return draw_outcome
 
 
 def _step(show: Console, title: str) -> None:

@@ -1,11 +1,4 @@
-"""`evenhand new`: freeze a study as the protocol of a live experiment.
-
-`evenhand pause`: hand out nothing for a while.
-
-`evenhand resume`: hand out tickets again.
-
-`evenhand close`: end an experiment for good.
-"""
+"""`evenhand new`, `pause`, `resume` and `finish`: create an experiment, change its state."""
 
 from __future__ import annotations
 
@@ -22,26 +15,28 @@ from evenhand.errors import BadInput
 @click.argument("journal")
 @study_argument
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), help="Decides every draw; drawn by chance unless given."
+    "--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of all random draws; default: a random one."
 )
-@click.option("--experiment", "name", default="main", show_default=True, help="Its name in the journal.")
 @click.option(
-    "--lease", type=float, metavar="SECONDS", help="Give a ticket up after so long; never unless given."
+    "--experiment", "name", default="main", show_default=True, help="Name of the experiment in the journal."
 )
-@click.option("--by", metavar="WHO", help="Who begins it.")
+@click.option(
+    "--lease", type=float, metavar="SECONDS", help="Expire a ticket after this time; default: never."
+)
+@click.option("--by", metavar="WHO", help="Your name; recorded in the log.")
 @json_option
 def new_command(
     journal: str, study: str, seed: int | None, name: str, lease: float | None, by: str | None, as_json: bool
 ) -> None:
-    """Begin a live experiment.
+    """Create a live experiment from a study file.
 
-    JOURNAL is a file to make, or a postgresql:// address. The study, the seed and the versions are its first
-    event and never change.
+    JOURNAL is a file to create, or a postgresql:// address. The study, the seed and the software versions are
+    recorded in the first event and cannot be changed.
     """
     from evenhand.study import load
 
     if journal == ":memory:":
-        raise BadInput("a journal in memory would be gone with this command; name a file to make.")
+        raise BadInput("a journal in memory would be lost when this command ends; name a file to create.")
     loaded = load(study)
     from evenhand.live.experiment import Experiment
 
@@ -60,7 +55,7 @@ def new_command(
 @reason_options(required=True)
 @json_option
 def pause_command(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
-    """Hand out no tickets until `resume`; outcomes are still taken."""
+    """Stop giving out tickets until `resume`. Outcomes are still accepted."""
     with opened(journal, name) as trial:
         trial.pause(reason, by=by)
     if as_json:
@@ -74,7 +69,7 @@ def pause_command(journal: str, name: str | None, reason: str, by: str | None, a
 @reason_options(required=False)
 @json_option
 def resume_command(journal: str, name: str | None, reason: str | None, by: str | None, as_json: bool) -> None:
-    """Hand out tickets again after `pause`."""
+    """Give out tickets again after `pause`."""
     with opened(journal, name) as trial:
         trial.resume(reason or "resumed", by=by)
     if as_json:
@@ -83,19 +78,30 @@ def resume_command(journal: str, name: str | None, reason: str | None, by: str |
         click.echo(f"Resumed. Next: evenhand ask {journal}")
 
 
-@click.command("close")
+@click.command("finish")
+@journal_argument
+@reason_options(required=True)
+@json_option
+def finish_command(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
+    """End the experiment for good, decided or not; outcomes that still come are kept as late."""
+    _finish(journal, name, reason, by, as_json)
+
+
+@click.command("close", deprecated=True)
 @journal_argument
 @reason_options(required=False)
 @json_option
 def close_command(journal: str, name: str | None, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the experiment for good, decided or not; outcomes that still come are kept as late."""
+    """End the experiment: the earlier name of `finish`, which the next release removes."""
+    _finish(journal, name, reason or "closed", by, as_json)
+
+
+def _finish(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
     with opened(journal, name) as trial:
-        trial.close(reason or "closed", by=by)
+        trial.finish(reason, by=by)
         status = trial.status()
     if as_json:
-        print_json(
-            {"closed": True, "decided": status["decided"], "answer": status["answer"], "head": status["head"]}
-        )
+        print_json({"closed": True, "decided": status.decided, "answer": status.answer, "head": status.head})
         return
-    click.echo(f"Closed. {status['sentence']}")
+    click.echo(f"Closed. {status.sentence}")
     click.echo(f"Next: evenhand export {journal} -o experiment.jsonl")

@@ -1,4 +1,4 @@
-"""What is installed beside the base: the extras that the package offers, and what each of them misses."""
+"""The optional extras of the package, and which of their packages are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Extra(TypedDict):
 
 
 def installed_extras() -> dict[str, Extra]:
-    """For each extra, which of its packages are missing."""
+    """Return each extra with the list of its packages that are not installed."""
     offered = metadata.metadata("evenhand").get_all("Provides-Extra") or []
     wanted: dict[str, list[str]] = {name: [] for name in offered if name not in NOT_FOR_USERS}
     for requirement in metadata.requires("evenhand") or ():
@@ -31,7 +31,7 @@ def installed_extras() -> dict[str, Extra]:
 
 
 def version_of(package: str) -> str | None:
-    """The installed version of a package; None where it is not installed."""
+    """Return the installed version of a package, or None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Plans and simulated runs as picture files, drawn as the report draws them."""
+"""Write figures of plans and simulated runs to files, drawn with the report's functions."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def figure_path(name: str) -> Path:
-    """Where a figure can be written, checked before the work."""
+    """Return the path of a figure, after checking that it can be written."""
     path = Path(name)
     if path.suffix not in (".svg", ".png"):
         raise BadInput(f"a figure's name must end in .svg or .png; it is {name!r}.")
     if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} to write the figure to; make it first.")
+        raise BadInput(f"there is no folder {path.parent} to write the figure to; create it first.")
     if find_spec("matplotlib") is None:
         raise BadInput("figures need matplotlib; install evenhand[report].")
     return path
 
 
 def draw_plan(found: Plan, path: Path) -> None:
-    """The allocation that costs least, as a heat map."""
+    """Draw the optimal allocation of a plan as a heat map."""
     from evenhand.reports.figures.allocation import allocation
     from evenhand.reports.sections.common import shares, true_standings
 
@@ -41,24 +41,24 @@ def draw_plan(found: Plan, path: Path) -> None:
 
 
 def draw_runs(source: Runs | Comparison, name: str, path: Path) -> None:
-    """How long (duration), how often right (success) or where samples go (allocation)."""
+    """Draw a figure of runs by name: duration, success or allocation."""
     from evenhand.reports.figures.style import WIDE
     from evenhand.reports.sections.runs import runs_section
 
     section, _ = runs_section(source)
     picture = next((found for found in section.pictures if found.name == name), None)
     if picture is None:
-        raise BadInput(f"there is no {name} picture of these runs; a success curve needs --checkpoints.")
+        raise BadInput(f"there is no {name} figure of these runs; a success curve needs --checkpoints.")
     _write(picture.draw(WIDE), name, path)
 
 
 def draw_evidence(study: Study, trace: Trace, path: Path) -> None:
-    """Evidence against the line it must reach, for one run."""
+    """Draw the evidence of one run against its threshold."""
     from evenhand.reports.figures.evidence import evidence
 
     rows = _evidence(study, trace)
     if not rows:
-        raise BadInput("a budget has no line to reach; the evidence of such a run has no picture.")
+        raise BadInput("a run with a fixed budget has no threshold, so there is no evidence figure.")
     _write(evidence(rows), "evidence", path)
 
 

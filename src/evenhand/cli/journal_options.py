@@ -1,4 +1,4 @@
-"""What the commands on journals share: their arguments, opening, and files of tickets."""
+"""Arguments of the commands on journals, opening a journal, and CSV files of tickets."""
 
 from __future__ import annotations
 
@@ -13,40 +13,49 @@ import click
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
-    from evenhand.live.ask_and_tell import Ask
     from evenhand.live.experiment import Experiment
+    from evenhand.live.tickets import Ask
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 COLUMNS = ("ticket", "policy", "group", "outcome")
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")  # a spreadsheet takes a field that begins so for a formula
+FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\0",
+)  # spreadsheets read a field that starts with one of these as a formula
 
 
 def journal_argument(function: F) -> F:
-    """JOURNAL, and --experiment where it holds more than one."""
-    text = "Which experiment, where the journal holds more than one."
+    """Add the argument JOURNAL and the option --experiment."""
+    text = "Name of the experiment; needed only if the journal holds several."
     function = click.option("--experiment", "name", metavar="NAME", help=text)(function)
     return click.argument("journal")(function)
 
 
 def reason_options(required: bool) -> Callable[[F], F]:
-    """--reason R and --by WHO."""
+    """Return a decorator that adds --reason R and --by WHO."""
 
     def add(function: F) -> F:
-        function = click.option("--by", required=False, metavar="WHO", help="Who says so.")(function)
-        return click.option("--reason", required=required, help="Why; stays in the log.")(function)
+        function = click.option(
+            "--by", required=False, metavar="WHO", help="Your name; recorded in the log."
+        )(function)
+        return click.option("--reason", required=required, help="The reason; recorded in the log.")(function)
 
     return add
 
 
 @contextmanager
 def opened(journal: str, name: str | None, *, write: bool = True) -> Iterator[Experiment]:
-    """The experiment in a journal, let go of at the end."""
+    """Open an experiment of a journal; close the journal at the end."""
     from evenhand.live.journal import open_journal
 
-    store = open_journal(
-        journal, write=write, wait=0.5
-    )  # first: a second writer is refused before anything heavy loads
+    # open first: a second writer is refused before the slow imports
+    store = open_journal(journal, write=write, wait=0.5)
     try:
         from evenhand.live.experiment import Experiment
 
@@ -56,18 +65,18 @@ def opened(journal: str, name: str | None, *, write: bool = True) -> Iterator[Ex
 
 
 def write_batch(asks: list[Ask], file: TextIO) -> None:
-    """Tickets as CSV, with an empty column for the outcomes."""
+    """Write tickets as CSV, with an empty column for the outcomes."""
     plain = csv.writer(file, lineterminator="\n")
     quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
     plain.writerow(COLUMNS)
     for ask in asks:
         row = [ask.ticket, _escaped(ask.policy), _escaped(ask.group or ""), ""]
-        # a carriage return ends a line too, for readers; the writer quotes its own line end only
+        # readers also end a line at a carriage return, but csv.writer quotes only its own line terminator
         (quoted if any("\r" in name for name in row[1:]) else plain).writerow(row)
 
 
 def read_batch(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """The lines of such a file that have an outcome, with their numbers."""
+    """Return (line number, row) for every row of a ticket file that has an outcome."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
@@ -86,7 +95,7 @@ def read_batch(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 def unescaped(field: str) -> str:
-    """A name as it was before `write_batch` or a spreadsheet put an apostrophe before it."""
+    """Remove the apostrophe that `write_batch` or a spreadsheet put before a name."""
     return field[1:] if field.startswith("'") and field[1:].startswith(FORMULA) else field
 
 

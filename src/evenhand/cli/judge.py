@@ -1,4 +1,4 @@
-"""`evenhand judge`: may we commit to one of these policies, by the data we already have?"""
+"""`evenhand judge`: verdicts and decision from existing data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenhand.cli.options import UNDECIDED, json_option, print_json, study_argument
+from evenhand.cli.options import UNDECIDED, json_option, option_advice, print_json, study_argument
 from evenhand.cli.report import check_page
 from evenhand.errors import BadInput
 from evenhand.verdicts.forecast_statement import RUNS, SEED
@@ -23,34 +23,35 @@ if TYPE_CHECKING:
 @click.command("judge")
 @study_argument
 @click.argument("data", type=click.Path())
-@click.option("--delta", type=float, help="Risk of a wrong answer; the study's unless given.")
-@click.option(
-    "--floor", type=float, help="Judge by this floor in every group instead of the study's requirement."
-)
+@click.option("--delta", type=float, help="Risk of a wrong answer; default: the study's.")
+@click.option("--floor", type=float, help="Use this floor in every group instead of the study's requirement.")
 @click.option("--missing", type=click.Choice(["fail", "drop"]), default="fail", show_default=True,
-              help="Rows that miss a value: refuse the data, or leave them out and count them.")  # fmt: skip
-@click.option("--column", "columns", multiple=True, metavar="OURS=THEIRS",
-              help="A column's name in the data, such as group=subpopulation; may be repeated.")  # fmt: skip
+              help="Rows with a missing value: refuse the data, or drop and count the rows.")  # fmt: skip
+@click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN",
+              help="Name of a column in the data, such as group=subpopulation; may be repeated.")  # fmt: skip
 @click.option("--fixed-sample", is_flag=True,
-              help="The size of every cell was fixed before any outcome was seen, and this is the only look: "
-              "p-values in place of e-values. A wrong answer has probability at most delta, at every size; "
-              "no large-sample approximation. Not for data watched as they came.")  # fmt: skip
+              help="Use p-values instead of e-values. Valid only if the size of every cell was fixed before "
+              "any outcome was seen and the data are analysed once. The probability of a wrong answer is at "
+              "most delta at every sample size; no large-sample approximation.")  # fmt: skip
 @click.option("--replications", type=click.IntRange(min=0), default=RUNS, show_default=True,
-              help="Runs continued from the data to forecast further samples; 0: no forecast. The forecast "
-              "assumes that before the data every mean was as plausible as any other.")  # fmt: skip
+              help="Simulated continuations of the data for the forecast of further samples; 0: no "
+              "forecast. The forecast assumes Jeffreys' prior on the means.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True,
-              help="Of the forecast's runs; by default that of `status` and `report`.")  # fmt: skip
+              help="Seed of the forecast; `status` and `report` use the default.")  # fmt: skip
 @click.option("-o", "--report", "page", type=click.Path(), help="Also write a report to FILE.html.")
 @json_option
 def judge_command(
     study: str, data: str, delta: float | None, floor: float | None, missing: str, columns: tuple[str, ...],
     fixed_sample: bool, replications: int, seed: int, page: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Judge DATA (CSV or Parquet: policy, group, outcome; or policy, group, n, mean or successes).
+    """Decide from existing data which policy meets the requirement and is best.
 
-    Every cell and policy is met, failed or undecided, by the study's own stopping rule: verdicts, intervals
-    and decision never contradict it. Ends with code 0 when decided and 3 when not; "none
-    of them" is a decision too, so a gate in a pipeline asks for the answer in --json as well.
+    DATA is CSV or Parquet. Its columns are policy, group and outcome; or policy, group, n and mean or
+    successes.
+
+    The verdict of every cell and policy is met, failed or undecided. Verdicts, intervals and the decision all
+    come from the study's stopping rule, so they are consistent. Exit code 0 means decided, 3 undecided. "None
+    of the policies" is also a decision, so a script must check the answer in --json too.
     """
     from evenhand.study import load
     from evenhand.verdicts.judge import judge
@@ -58,10 +59,11 @@ def judge_command(
     if page is not None:
         check_page(page)
     loaded = _with_floor(load(study), floor)
-    verdict = judge(
-        loaded.problem, data, delta, loaded.procedure, missing=missing, columns=_columns(columns),
-        fixed=fixed_sample, replications=replications, seed=seed,
-    )  # fmt: skip
+    with option_advice():
+        verdict = judge(
+            loaded.problem, data, delta, loaded.procedure, missing=missing, columns=_columns(columns),
+            fixed=fixed_sample, replications=replications, seed=seed,
+        )  # fmt: skip
     if page is not None:
         from evenhand.reports.document import report
 
@@ -84,35 +86,36 @@ def _with_floor(study: Study, floor: float | None) -> Study:
 def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for pair in pairs:
-        ours, sign, theirs = pair.partition("=")
-        if not sign or not theirs:
-            raise BadInput(f"--column takes ours=theirs, such as group=subpopulation; got {pair!r}.")
-        found[ours] = theirs
+        name, sign, column = pair.partition("=")
+        if not sign or not column:
+            raise BadInput(f"--column must be NAME=COLUMN, such as group=subpopulation; got {pair!r}.")
+        found[name] = column
     return found
 
 
 def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
-    from evenhand.cli.terminal import console, say, section, table
-    from evenhand.verdicts.sentences import bound_word, looser, under_other_bounds
+    from evenhand.cli.terminal import console, print_sentence, section, table
+    from evenhand.model.sentences import bound_word
+    from evenhand.verdicts.sentences import looser, under_other_bounds
 
     out = console()
     first, *rest = verdict.words()
-    say(out, first, style="bold")
+    print_sentence(out, first, style="bold")
     for sentence in filter(None, [*rest, looser(verdict)]):
-        say(out, sentence)
+        print_sentence(out, sentence)
     _print_cells(out, verdict)
     if verdict.forecast.runs:
-        section(out, "Further samples", table(["chance to have decided", "samples"], verdict.forecast.rows()))
-        say(out, verdict.forecast.basis())
+        section(out, "Further samples", table(["chance of a decision", "samples"], verdict.forecast.rows()))
+        print_sentence(out, verdict.forecast.basis())
         _print_next(out, verdict)
     if others := under_other_bounds(verdict):
-        word = bound_word(verdict)
+        word = bound_word(verdict.cells)
         section(out, f"The same data under another {word}", table([word, "answer"], others))
     out.print()
     if page is not None:
-        say(out, f"Open {page} for the report.")
+        print_sentence(out, f"Open {page} for the report.")
     else:
-        say(out, f"Next: evenhand report {study} {data} -o report.html")
+        print_sentence(out, f"Next: evenhand report {study} {data} -o report.html")
 
 
 def _print_cells(out: Console, verdict: Verdict) -> None:
@@ -126,11 +129,11 @@ def _print_cells(out: Console, verdict: Verdict) -> None:
     columns = ["policy", "group", "samples", "mean", "interval", "verdict"]
     terminal.section(out, "Cells", terminal.table(columns, rows, numbers_from=2))
     placed = sorted(verdict.policies, key=lambda p: p.place)
-    standing: list[list[str | Text]] = [
+    policies: list[list[str | Text]] = [
         [f"{p.place}", p.policy, _number(p.mean), terminal.verdict(p.verdict)] for p in placed
     ]
     terminal.section(
-        out, "Policies", terminal.table(["", "policy", "overall", "requirement"], standing, numbers_from=2)
+        out, "Policies", terminal.table(["", "policy", "overall", "requirement"], policies, numbers_from=2)
     )
 
 
@@ -140,7 +143,7 @@ def _print_next(out: Console, verdict: Verdict) -> None:
     if verdict.next is not None:
         names = verdict.problem.policies
         shown = heat_map(names, verdict.problem.group_names, verdict.next, verdict.leader)
-        section(out, "Where to take them", shown)
+        section(out, "Where to sample next", shown)
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The command line: the list of commands, and how errors become sentences and exit codes.
+"""Entry point of the command line: the table of commands, error messages and exit codes.
 
 Exit codes: 0 done, 1 an unexpected failure, 2 bad input, 3 undecided, 4 an audit or integrity check failed.
 """
@@ -28,54 +28,54 @@ from evenhand.errors import (
 
 FAILED, BAD_INPUT, NOT_INTACT = 1, 2, 4
 
-# the module of each command, in the order of the help page; each holds a click command NAME_command
+# command -> module, in the order of the help page; the module defines the click command NAME_command
 MODULES = {
     "plan": "plan", "simulate": "simulate", "compare": "compare", "calibrate": "simulate", "sweep": "compare",
     "judge": "judge",
     "new": "experiment", "ask": "ask_tell", "tell": "ask_tell", "drop": "ask_tell", "amend": "ask_tell",
     "import": "ask_tell", "status": "status", "pause": "experiment", "resume": "experiment",
-    "export": "audit", "transfer": "audit", "close": "experiment", "audit": "audit",
+    "export": "audit", "transfer": "audit", "finish": "experiment", "close": "experiment", "audit": "audit",
     "report": "report", "serve": "serve", "keys": "serve", "paper": "paper", "demo": "demo",
     "doctor": "tools", "warmup": "tools",
 }  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; what was given wrongly is told in one sentence."""
+    """Run a command and return its exit code; print errors as one sentence on standard error."""
     try:
         with _warnings_as_sentences():
             code = group.main(args=arguments, prog_name="evenhand", standalone_mode=False)
     except click.ClickException as error:
-        return _complain(error.format_message(), BAD_INPUT)
+        return _print_error(error.format_message(), BAD_INPUT)
     except IntegrityFailed as error:
-        return _complain(str(error), NOT_INTACT)
+        return _print_error(str(error), NOT_INTACT)
     except (CompilationFailed, NotComputed, StorageFailed) as error:
-        return _complain(str(error), FAILED)
+        return _print_error(str(error), FAILED)
     except EvenhandError as error:
-        return _complain(str(error), BAD_INPUT)
+        return _print_error(str(error), BAD_INPUT)
     except ModuleNotFoundError as missing:
-        return _complain(_which_extra(missing), BAD_INPUT)
+        return _print_error(_missing_extra_message(missing), BAD_INPUT)
     except (KeyboardInterrupt, click.Abort):
-        return _complain("stopped.", 130)
+        return _print_error("stopped.", 130)
     except BrokenPipeError:
-        # whoever read our output has gone; say nothing more, not even at exit
+        # the reader closed the pipe; without this, the flush at exit would raise again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
         about = "" if error.filename is None else f"{error.filename}: "
-        return _complain(f"{about}{error.strerror or error}.", FAILED)
+        return _print_error(f"{about}{error.strerror or error}.", FAILED)
     return code if isinstance(code, int) else 0
 
 
 @contextmanager
 def _warnings_as_sentences() -> Iterator[None]:
-    """Say in one line that the cache cannot be used; other warnings are shown as Python shows them."""
+    """Print warnings about the kernel cache as one sentence, and other warnings as Python does."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, CacheWarning):
-                _complain(str(message), 0)
+                _print_error(str(message), 0)
             else:
                 shown(message, category, *place, **more)
 
@@ -84,7 +84,7 @@ def _warnings_as_sentences() -> Iterator[None]:
 
 
 class Commands(click.Group):
-    """The commands of `MODULES`, each module imported when one of its commands is called."""
+    """The commands in `MODULES`. A module is imported when one of its commands is called."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(MODULES)
@@ -110,12 +110,15 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="evenhand")
 def group() -> None:
-    """Choose one policy for everyone, tried on groups of people, with a requirement met in every group and a
-    stated error risk."""
+    """Choose one policy for everyone.
+
+    evenhand finds the policy with the best overall mean among those that meet a requirement in every group,
+    at a stated risk of error.
+    """
 
 
-def _which_extra(missing: ModuleNotFoundError) -> str:
-    """What to install, where a package of an extra is missing; any other absence is an error of ours."""
+def _missing_extra_message(missing: ModuleNotFoundError) -> str:
+    """Return a message naming the extra to install; re-raise if the module belongs to no extra."""
     from evenhand.cli.extras import installed_extras
 
     package = (missing.name or "").partition(".")[0]
@@ -125,6 +128,6 @@ def _which_extra(missing: ModuleNotFoundError) -> str:
     raise missing
 
 
-def _complain(sentence: str, code: int) -> int:
+def _print_error(sentence: str, code: int) -> int:
     print(f"evenhand: {sentence}", file=sys.stderr)
     return code

@@ -1,4 +1,4 @@
-"""`evenhand paper`: every table and figure of the paper beside ours."""
+"""`evenhand paper`: reproduce every table and figure of the paper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenhand.errors import BadInput
 
 
 @click.command("paper")
-@click.option("--only", help="Which experiments: example, a, a', b, c, ist; several with commas.")
+@click.option("--only", help="Experiments to run: example, a, a', b, c, ist; separate several with commas.")
 @click.option(
     "--replications",
     type=click.IntRange(min=2),
@@ -26,7 +26,7 @@ from evenhand.errors import BadInput
 @click.option(
     "--literal",
     type=click.IntRange(min=2),
-    help="Replications of Algorithm 1's constant step and (b)'s Bernoulli model; a tenth unless given.",
+    help="Runs of Algorithm 1 with constant step and of (b)'s Bernoulli model; default: a tenth.",
 )
 @click.option(
     "-o",
@@ -36,11 +36,13 @@ from evenhand.errors import BadInput
     show_default=True,
     help="Folder to write to.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Threads; all cores unless given.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Number of threads; default: the number of cores."
+)
 @click.option(
     "--trial",
     type=click.Path(exists=True, dir_okay=False),
-    help="The public IST csv: rebuild its cells, and see how the answer depends on the definition.",
+    help="The public IST csv: recompute the cells, and show how the answer depends on the definition.",
 )
 @seed_option
 @json_option
@@ -54,47 +56,49 @@ def paper_command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Every table and figure of the paper, beside evenhand's, with intervals.
+    """Reproduce every table and figure of the paper next to evenhand's results, with intervals.
 
-    Algorithm 1 to the letter (constant step) often does not stop: its runs end at 20,000 samples, and it gets
-    fewer replications. Writes results.json, figures and index.html.
+    Algorithm 1 with the constant step of the paper often does not stop: its runs end at 20,000 samples, and
+    it gets fewer replications. Writes results.json, figures and index.html.
     """
-    from evenhand.cli.terminal import console, progress, say
+    from evenhand.cli.terminal import console, print_sentence, progress
 
-    room = paper_room()
-    names = room.chosen(only)
-    rebuilt = None if trial is None else room.trial_data.load(trial)
-    setting = room.Setting(replications, literal or max(replications // 10, 2), seed, workers, rebuilt)
+    paper = paper_module()
+    names = paper.chosen(only)
+    rebuilt = None if trial is None else paper.trial_data.load(trial)
+    setting = paper.Setting(replications, literal or max(replications // 10, 2), seed, workers, rebuilt)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     done = 0
-    with progress("paper", room.steps(names), quiet=as_json) as ticks:
+    with progress("paper", paper.steps(names), quiet=as_json) as update:
 
-        def tick(_: str) -> None:
+        def on_done(_: str) -> None:
             nonlocal done
             done += 1
-            ticks(done)
+            update(done)
 
-        sections = room.run(names, setting, folder, tick)
+        sections = paper.run(names, setting, folder, on_done)
     if as_json:
         print_json({"results": str(folder / "results.json"), "page": str(folder / "index.html")})
         return
     show = console()
     for section in sections:
-        say(show, "".join(part if isinstance(part, str) else part.text for part in section.lead))
-    ours, theirs = (str(timedelta(seconds=round(part))) for part in room.took(setting))
-    say(show, f"evenhand's rows and the baselines took {ours}, Algorithm 1 {theirs} (hours:minutes:seconds).")
-    say(show, f"Open {folder / 'index.html'}.")
+        print_sentence(show, "".join(part if isinstance(part, str) else part.text for part in section.lead))
+    ours, theirs = (str(timedelta(seconds=round(part))) for part in paper.run_times(setting))
+    print_sentence(
+        show, f"evenhand and the baselines took {ours}, Algorithm 1 took {theirs} (hours:minutes:seconds)."
+    )
+    print_sentence(show, f"Open {folder / 'index.html'}.")
 
 
-def paper_room() -> ModuleType:
-    """`evenhand.paper`: installed with the package, or the folder `paper` beside `src` in a checkout."""
+def paper_module() -> ModuleType:
+    """Import `evenhand.paper`: installed with the package, or the folder `paper` of a checkout."""
     name = "evenhand.paper"
     if name in sys.modules:
         return sys.modules[name]
     if importlib.util.find_spec(name) is not None:
         return importlib.import_module(name)
-    folder = Path(__file__).parents[4] / "paper"
+    folder = Path(__file__).parents[3] / "paper"
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )

@@ -1,4 +1,4 @@
-"""`evenhand plan`: who would win, what no procedure can beat, where the samples should go, what binds."""
+"""`evenhand plan`: answer, lower bound on samples and optimal allocation for given means."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @study_argument
-@click.option("--delta", type=float, help="Risk of a wrong answer; the study's unless given.")
+@click.option("--delta", type=float, help="Risk of a wrong answer; default: the study's.")
 @click.option("--gap", type=float, default=1e-6, show_default=True, help="Relative accuracy of T*.")
-@click.option("--sensitivity", is_flag=True, help="Also move the requirement and the risk.")
+@click.option("--sensitivity", is_flag=True, help="Also show the plan for other requirements and risks.")
 @click.option(
     "--figure", type=click.Path(), help="Write the heat map of the allocation to FILE.svg or FILE.png."
 )
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 def plan_command(
     study: str, delta: float | None, gap: float, sensitivity: bool, figure: str | None, as_json: bool
 ) -> None:
-    """Who would win, at what cost, and where to sample.
+    """Compute the answer, the samples needed and where to sample, for assumed means.
 
-    Takes the means in the study's [truth] for true: the answer, what no procedure can beat, where the samples
-    should go and which comparison is the hardest.
+    Assumes that the means in the study's [truth] are true. Prints the answer, the lower bound on the number
+    of samples of any procedure, the optimal allocation and the hardest comparisons.
     """
     from evenhand.study import load
     from evenhand.study.planned import plan_of
@@ -42,7 +42,7 @@ def plan_command(
 
     loaded = load(study)
     risk = loaded.procedure.delta if delta is None else delta
-    risk_in_nats(risk)  # refuse a wrong risk before the work
+    risk_in_nats(risk)  # refuse an invalid risk before the slow part
     target = None if figure is None else figure_path(figure)
     found = plan_of(loaded, gap)
     moved = None
@@ -62,18 +62,18 @@ def plan_command(
 
 
 def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, target: Path | None) -> None:
-    from evenhand.cli.terminal import console, heat_map, say, section
-    from evenhand.reports import plan_sentences as said
+    from evenhand.cli.terminal import console, heat_map, print_sentence, section
+    from evenhand.reports import plan_sentences
 
     out = console()
-    say(out, said.headline(found))
+    print_sentence(out, plan_sentences.headline(found))
     if found.why_none is not None:
-        say(out, _blame(found.why_none))
-        say(out, found.why_none.words)
-    for sentence in (*said.acceptable(found), *said.bounds(found, delta)):
-        say(out, sentence)
-    for note in (*found.warnings, *said.suggestion(found)):
-        say(out, f"Note: {note}", style="#E69F00")
+        print_sentence(out, _failing_groups(found.why_none))
+        print_sentence(out, found.why_none.words)
+    for sentence in (*plan_sentences.acceptable(found), *plan_sentences.bounds(found, delta)):
+        print_sentence(out, sentence)
+    for note in (*found.warnings, *plan_sentences.suggestion(found)):
+        print_sentence(out, f"Note: {note}", style="#E69F00")
     order = (-found.problem.scores(found.means)).argsort(kind="stable")
     policies, groups = [found.problem.policies[k] for k in order], found.problem.group_names
     _print_means(out, found, order.tolist())
@@ -83,20 +83,20 @@ def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, tar
         _print_sensitivity(out, moved)
     out.print()
     if target is not None:
-        say(out, f"The heat map is in {target}.")
-    say(out, f"Next: evenhand simulate {study} --replications 1000 --seed 1")
+        print_sentence(out, f"Written: {target}")
+    print_sentence(out, f"Next: evenhand simulate {study} --replications 1000 --seed 1")
 
 
-def _blame(none: WhyNone) -> str:
-    """Where the policies fail most clearly: one group for all, or each its own."""
-    from evenhand.reports.plan_sentences import NAMED
+def _failing_groups(none: WhyNone) -> str:
+    """Return a sentence with the group in which each policy fails most clearly."""
+    from evenhand.reports.plan_sentences import MAX_NAMED
 
     groups = {blame.group for blame in none.policies}
     if len(groups) == 1 and not any(blame.metric for blame in none.policies):
         return f"All fail most clearly in {groups.pop()}."
     named = [
         f"{blame.policy} in {blame.group}" + (f" ({blame.metric})" if blame.metric else "")
-        for blame in none.policies[:NAMED]
+        for blame in none.policies[:MAX_NAMED]
     ]
     more = len(none.policies) - len(named)
     return f"They fail most clearly: {', '.join(named)}{f' and {more} more' if more else ''}."
@@ -123,7 +123,7 @@ def _print_binding(out: Console, found: Plan) -> None:
     from evenhand.reports.plan_sentences import binding
 
     rows = [[binding(bound), percent(bound.share)] for bound in found.binding[:8]]
-    section(out, "What is hardest to rule out", table(["", "share"], rows))
+    section(out, "Hardest alternatives to rule out", table(["", "share"], rows))
 
 
 def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
@@ -138,9 +138,9 @@ def _print_sensitivity(out: Console, moved: Sensitivity) -> None:
         for shift in moved.shifts
     ]
     if rows:
-        section(out, "With the requirement tighter (+) or looser (-)", table(["by", "answer", "T*"], rows))
+        section(out, "If the requirement is tighter (+) or looser (-)", table(["by", "answer", "T*"], rows))
     risks = [[f"{delta:g}", count(samples)] for delta, samples in moved.samples.items()]
-    section(out, "Samples at least, by risk", table(["risk", "samples"], risks))
+    section(out, "Lower bound on samples, by risk", table(["risk", "samples"], risks))
     if moved.costs:
-        prices = [[f"{delta:g}", count(price)] for delta, price in moved.costs.items()]
-        section(out, "Cost at least, by risk", table(["risk", "cost"], prices))
+        costs = [[f"{delta:g}", count(cost)] for delta, cost in moved.costs.items()]
+        section(out, "Lower bound on cost, by risk", table(["risk", "cost"], costs))

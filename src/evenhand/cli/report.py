@@ -1,4 +1,4 @@
-"""`evenhand report`: one page about plans, simulations, experiments and verdicts; or a design dossier."""
+"""`evenhand report`: write a page about plans, runs, experiments, verdicts or a dossier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.options import json_option, seed_option
+from evenhand.cli.options import json_option, option_advice, seed_option
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
@@ -23,28 +23,40 @@ DATA = (".csv", ".gz", ".parquet", ".pq")
 @click.command("report")
 @click.argument("sources", nargs=-1, required=True)
 @click.option("-o", "--out", type=click.Path(), help="Write the page to FILE.html, FILE.md or FILE.json.")
-@click.option("--title", help="The page's title; the study's unless given.")
+@click.option("--title", help="Title of the page; default: the study's title.")
 @click.option(
-    "--experiment", "name", metavar="NAME", help="Journal: which experiment, where it holds several."
+    "--experiment",
+    "name",
+    metavar="NAME",
+    help="Journal: name of the experiment; needed only if the journal holds several.",
 )
 @click.option(
-    "--figures", type=click.Path(file_okay=False), help="Also save every picture to DIR as SVG, PNG and CSV."
+    "--figures", type=click.Path(file_okay=False), help="Also save every figure to DIR as SVG, PNG and CSV."
 )
-@click.option("--dossier", is_flag=True, help="The design dossier of a STUDY, or of a dossier made before.")
 @click.option(
-    "--scenarios", type=click.Path(), help="Dossier: [[scenario]] tables instead of the usual grid."
+    "--dossier", is_flag=True, help="Write the design dossier of a STUDY, or repeat an earlier dossier."
+)
+@click.option(
+    "--scenarios",
+    type=click.Path(),
+    help="Dossier: TOML file with [[scenario]] tables instead of the default grid.",
 )
 @click.option(
     "--replications",
     type=click.IntRange(min=1),
     default=200,
     show_default=True,
-    help="Dossier: runs of each scenario.",
+    help="Dossier: number of runs per scenario.",
 )
-@click.option("--max-samples", type=click.IntRange(min=1), help="Dossier: where a run is cut.")
+@click.option(
+    "--max-samples", type=click.IntRange(min=1), help="Dossier: maximum number of samples of a run."
+)
 @seed_option
 @click.option(
-    "--missing", type=click.Choice(["fail", "drop"]), default="fail", help="Data: rows that miss a value."
+    "--missing",
+    type=click.Choice(["fail", "drop"]),
+    default="fail",
+    help="Data: refuse or drop rows with a missing value.",
 )
 @json_option
 def report_command(
@@ -52,25 +64,25 @@ def report_command(
     dossier: bool,
     scenarios: str | None, replications: int, max_samples: int | None, seed: int, missing: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """One page, self-contained, about SOURCES in the order given.
+    """Write one self-contained page about SOURCES, in the given order.
 
-    A source is a study (its plan), runs that `simulate --save` wrote, a journal (its experiment), or a data
-    file, judged by the study named before it. The page needs no network, prints well, and holds a table
-    behind every picture; --json prints the same numbers.
+    A source is a study (its plan), runs saved by `simulate --save`, a journal (its experiment), or a data
+    file (judged by the study before it in the list). The page needs no network, can be printed, and has a
+    table for every figure. --json prints the same numbers.
     """
     if out is None and figures is None and not as_json:
-        raise BadInput("say where the report goes: -o FILE.html, --figures DIR or --json.")
+        raise BadInput("a report needs an output: give -o FILE.html, --figures DIR or --json.")
     check_page(out)
     if dossier:
         page = _dossier(sources, scenarios, replications, max_samples, seed)
     else:
         with ExitStack() as stack:
             page = _report(list(_opened(sources, name, missing, stack)), title)
-    _deliver(page, out, figures, as_json)
+    _write(page, out, figures, as_json)
 
 
 def check_page(out: str | None) -> None:
-    """Refuse before the work what would be refused after it."""
+    """Check that a report can be written, before the slow part."""
     for needed in ("matplotlib", "jinja2", "narwhals"):
         if find_spec(needed) is None:
             raise BadInput(f"a report needs {needed}; install evenhand[report].")
@@ -87,7 +99,7 @@ def _report(found: Sequence[Any], title: str | None) -> Report:
 
 
 def _opened(sources: Sequence[str], name: str | None, missing: str, stack: ExitStack) -> Iterator[Any]:
-    """Each source as the noun it holds. A study without a truth serves only to judge the data after it."""
+    """Yield the object in each source; a study without [truth] only judges the data after it."""
     from evenhand.study import load
 
     study: Study | None = None
@@ -99,7 +111,7 @@ def _opened(sources: Sequence[str], name: str | None, missing: str, stack: ExitS
                 yield study
             elif len(sources) == 1:
                 raise BadInput(
-                    f"{source} has no [truth], so there is no plan to report; add one, or name data after it."
+                    f"{source} has no [truth], so there is no plan to report; add one, or give data after it."
                 )
         elif path.suffix.lower() == ".npz":
             from evenhand.simulation.runs import Runs
@@ -117,8 +129,9 @@ def _judged(study: Study | None, source: str, missing: str) -> Any:
     from evenhand.verdicts.judge import judge
 
     if study is None:
-        raise BadInput(f"data are judged by a study; name a STUDY.toml before {source}.")
-    return judge(study.problem, source, procedure=study.procedure, missing=missing)
+        raise BadInput(f"data need a study to be judged by; give a STUDY.toml before {source}.")
+    with option_advice():
+        return judge(study.problem, source, procedure=study.procedure, missing=missing)
 
 
 def _dossier(
@@ -130,19 +143,19 @@ def _dossier(
     from evenhand.study import load
 
     if len(sources) != 1:
-        raise BadInput(f"a dossier is made of one study; got {len(sources)} sources.")
+        raise BadInput(f"a dossier needs exactly one study; got {len(sources)} sources.")
     if Path(sources[0]).suffix.lower() in (".html", ".htm"):
         recipe = read_recipe(sources[0])
     else:
         study = load(sources[0])
         given = None if scenarios is None else load_scenarios(scenarios, study.problem)
         recipe = new_recipe(study, given, replications, seed, max_samples)
-    with progress("scenarios", len(recipe.scenarios)) as tick:
-        return dossier(recipe, tell=lambda done, total: tick(done))
+    with progress("scenarios", len(recipe.scenarios)) as update:
+        return dossier(recipe, tell=lambda done, total: update(done))
 
 
-def _deliver(page: Report, out: str | None, figures: str | None, as_json: bool) -> None:
-    from evenhand.cli.terminal import console, say
+def _write(page: Report, out: str | None, figures: str | None, as_json: bool) -> None:
+    from evenhand.cli.terminal import console, print_sentence
 
     saved = None if out is None else page.save(out)
     drawn = [] if figures is None else page.save_figures(figures)
@@ -151,6 +164,6 @@ def _deliver(page: Report, out: str | None, figures: str | None, as_json: bool) 
         return
     show = console()
     if saved is not None:
-        say(show, f"Open {saved}.")
+        print_sentence(show, f"Open {saved}.")
     if drawn:
-        say(show, f"{len(drawn)} files in {figures}.")
+        print_sentence(show, f"{len(drawn)} files written to {figures}.")

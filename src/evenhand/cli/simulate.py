@@ -1,7 +1,4 @@
-"""`evenhand simulate`: how often the procedure is right, how long it takes, where its samples go.
-
-`evenhand calibrate`: the threshold at which the worst of a set of scenarios errs at most delta.
-"""
+"""`evenhand simulate` and `calibrate`: run a procedure many times, find a threshold."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ import click
 from evenhand.cli.options import (
     checkpoints_of,
     checkpoints_option,
-    crew,
-    crew_options,
+    executor_options,
     json_option,
     new_file,
+    open_executor_with_progress,
     print_json,
     replications_option,
     seed_option,
@@ -41,24 +38,29 @@ PICTURES = ("duration", "success", "allocation")
 @seed_option
 @checkpoints_option
 @click.option(
-    "--trace", type=click.IntRange(min=0), metavar="N", help="Print replication N step by step instead."
+    "--trace", type=click.IntRange(min=0), metavar="N", help="Print only replication N, step by step."
 )
-@click.option("--save", type=click.Path(), help="Save the runs, the study inside, to FILE.npz.")
-@click.option("--figure", type=click.Path(), help="Draw a picture to FILE.svg or FILE.png.")
+@click.option("--save", type=click.Path(), help="Save the runs and the study to FILE.npz.")
+@click.option("--figure", type=click.Path(), help="Draw a figure to FILE.svg or FILE.png.")
 @click.option(
-    "--picture", type=click.Choice(PICTURES), default="duration", show_default=True, help="Which one."
+    "--picture",
+    type=click.Choice(PICTURES),
+    default="duration",
+    show_default=True,
+    help="Which figure to draw.",
 )
-@crew_options
+@executor_options
 @json_option
 def simulate_command(
     study: str, replications: int, seed: int, checkpoints: str, trace: int | None, save: str | None,
-    figure: str | None, picture: str, workers: int | None, processes: bool, dask: str | None, as_json: bool,
+    figure: str | None, picture: str, workers: int | None, processes: bool, dask: str | None, device: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
-    """Run the procedure on the study's truth, many times over.
+    """Simulate the procedure on the study's [truth] many times.
 
-    Prints how often the answer was right, with its exact 95% interval, how many samples it took and where
-    they went. Runs that reach max_samples undecided count at the cap. The same seed gives the same numbers
-    with any number of workers.
+    Prints how often the answer was right, with an exact 95% interval, the number of samples and the
+    allocation. A run that reaches max_samples without a decision counts with max_samples. The same seed gives
+    the same numbers with any number of workers.
     """
     from evenhand.study import load
 
@@ -74,7 +76,7 @@ def simulate_command(
 
         show_trace(loaded, seed, trace, target, as_json)
         return
-    runs = _simulate(loaded, replications, seed, at, workers, processes, dask, as_json)
+    runs = _simulate(loaded, replications, seed, at, workers, processes, dask, device, as_json)
     if save is not None:
         runs.save(save)
     if target is not None:
@@ -89,12 +91,16 @@ def simulate_command(
 
 def _simulate(
     study: Study, replications: int, seed: int, checkpoints: tuple[int, ...], workers: int | None,
-    processes: bool, dask: str | None, quiet: bool,
+    processes: bool, dask: str | None, device: str, quiet: bool,
 ) -> Runs:  # fmt: skip
     from evenhand.simulation.simulate import simulate_study
 
-    with crew("simulate", replications, workers, processes, dask, quiet) as team:
-        return simulate_study(study, replications, seed, checkpoints, team.executor, team.progress)
+    with open_executor_with_progress(
+        "simulate", replications, workers, processes, dask, device, quiet
+    ) as work:
+        return simulate_study(
+            study, replications, seed, checkpoints, work.executor, work.progress, device=device
+        )
 
 
 def _figure_target(name: str, picture: str, checkpoints: tuple[int, ...]) -> Path:
@@ -106,11 +112,11 @@ def _figure_target(name: str, picture: str, checkpoints: tuple[int, ...]) -> Pat
 
 
 def _print_runs(runs: Runs, study: str, written: list[str]) -> None:
-    from evenhand.cli.terminal import console, heat_map, say, section
+    from evenhand.cli.terminal import console, heat_map, print_sentence, section
 
     out, problem = console(), runs.study.problem
     for sentence in sentences(runs):
-        say(out, sentence)
+        print_sentence(out, sentence)
     _print_samples(out, runs)
     _print_answers(out, runs)
     if runs.checkpoints:
@@ -119,42 +125,42 @@ def _print_runs(runs: Runs, study: str, written: list[str]) -> None:
     section(out, "Where samples go", heat_map(problem.policies, problem.group_names, runs.allocation, most))
     out.print()
     for name in written:
-        say(out, f"Written: {name}")
+        print_sentence(out, f"Written: {name}")
     rate = runs.replications / max(runs.seconds, 1e-9)
-    say(out, f"{runs.replications:,} runs in {runs.seconds:.1f} s, {rate:,.0f} a second.")
-    say(out, f"Next: evenhand simulate {study} --seed {runs.seed} --trace 0")
+    print_sentence(out, f"{runs.replications:,} runs in {runs.seconds:.1f} s, {rate:,.0f} per second.")
+    print_sentence(out, f"Next: evenhand simulate {study} --seed {runs.seed} --trace 0")
 
 
 def sentences(runs: Runs) -> list[str]:
-    """What came of it, for a person who will act on it."""
+    """Return the main results of the runs as sentences."""
     from evenhand.simulation.runs import rate
 
     correct, wrong = rate(runs.correct), rate(runs.wrong)
     risk = runs.study.procedure.delta
     decided = float(runs.stopped.mean())
-    answer = "The answer" if decided == 1.0 else "The answer, or who led where none was reached,"
+    answer = "The answer" if decided == 1.0 else "The answer (or the leader of an undecided run)"
     several = runs.study.procedure.indifference > 0 or bool(runs.study.procedure.tolerance)
     right = f"{answer} was {'acceptable' if several else 'right'} in {correct.rate:.1%}"
     if runs.study.problem.goal == "screen":
-        right = f"Every policy was classified right in {correct.rate:.1%}"
-    said = [f"{right} of {runs.replications:,} runs (95% interval {correct.low:.1%} to {correct.high:.1%})."]
+        right = f"Every policy was classified correctly in {correct.rate:.1%}"
+    found = [f"{right} of {runs.replications:,} runs (95% interval {correct.low:.1%} to {correct.high:.1%})."]
     if several:
-        said.append(f"It was exactly the best in {float(runs.exactly_best.mean()):.1%}.")
+        found.append(f"It was exactly the best in {float(runs.exactly_best.mean()):.1%}.")
     if runs.study.procedure.stopping_name != "budget":
-        said.append(
+        found.append(
             f"{wrong.rate:.2%} decided wrongly (95% interval {wrong.low:.2%} to {wrong.high:.2%}); "
-            f"the risk asked for is {risk:.2%}."
+            f"the allowed risk is {risk:.2%}."
         )
         half, most = runs.decided_by(0.5), runs.decided_by(0.9)
         if half is not None:
             rest = "" if most is None else f", 90% by {most:,}"
-            said.append(f"Half of the runs had decided by {half:,} samples{rest}.")
+            found.append(f"Half of the runs had decided by {half:,} samples{rest}.")
     if runs.cost is not None:
-        said.append(f"A run cost {runs.cost.mean():,.6g} on average.")
+        found.append(f"A run cost {runs.cost.mean():,.6g} on average.")
     if decided < 1.0:
         cap = runs.study.procedure.max_samples
-        said.append(f"{1.0 - decided:.1%} were still undecided at {cap:,} samples and count there.")
-    return said
+        found.append(f"{1.0 - decided:.1%} were undecided at {cap:,} samples and count with that number.")
+    return found
 
 
 def _print_samples(out: Console, runs: Runs) -> None:
@@ -183,7 +189,11 @@ def _print_checkpoints(out: Console, runs: Runs) -> None:
     for number, samples in enumerate(runs.checkpoints):
         found = runs.at_checkpoint(number)
         rows.append([f"{samples:,}", f"{found.rate:.1%}", f"{found.low:.1%} to {found.high:.1%}"])
-    section(out, "Right by then", table(["samples", "share of runs", "95% interval"], rows, numbers_from=0))
+    section(
+        out,
+        "Share right at each checkpoint",
+        table(["samples", "share of runs", "95% interval"], rows, numbers_from=0),
+    )
 
 
 @click.command("calibrate")
@@ -192,24 +202,28 @@ def _print_checkpoints(out: Console, runs: Runs) -> None:
 @replications_option(2000)
 @seed_option
 @click.option(
-    "--horizon", type=click.IntRange(min=1), default=10_000, show_default=True, help="Samples a run may take."
+    "--horizon",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="Maximum number of samples of a run.",
 )
-@crew_options
+@executor_options
 @json_option
 def calibrate_command(
     study: str, scenarios: str, replications: int, seed: int, horizon: int, workers: int | None,
-    processes: bool, dask: str | None, as_json: bool,
+    processes: bool, dask: str | None, device: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Find a threshold by simulation.
+    """Find a stopping threshold by simulation.
 
-    Runs the study's sampling rule on every scenario up to the horizon, and finds the smallest threshold at
-    which the worst of them errs at most delta, with 95% confidence and without any assumption on
-    distributions. What it guarantees, it guarantees for these scenarios and this horizon.
+    Runs the study's sampling rule on every scenario up to the horizon. Finds the smallest threshold for which
+    the error in every scenario is at most delta, with 95% confidence and without assumptions on the
+    distribution. The guarantee holds for these scenarios and this horizon only.
 
     \b
     A scenario is a truth with a name:
         [[scenario]]
-        name  = "the best policy misses its floor by a hair"
+        name  = "the best policy narrowly misses its floor"
         means = [[0.9, 0.833], [0.88, 0.86]]
     """
     from evenhand.simulation.calibrate import calibrate
@@ -218,8 +232,12 @@ def calibrate_command(
 
     loaded = load(study)
     truths = load_scenarios(scenarios, loaded.problem)
-    with crew("calibrate", replications * len(truths), workers, processes, dask, as_json) as team:
-        found = calibrate(loaded, truths, replications, seed, horizon, None, team.progress, team.executor)
+    with open_executor_with_progress(
+        "calibrate", replications * len(truths), workers, processes, dask, device, as_json
+    ) as work:
+        found = calibrate(
+            loaded, truths, replications, seed, horizon, None, work.progress, work.executor, device
+        )
     if as_json:
         print_json(found.to_dict())
         return
@@ -227,15 +245,15 @@ def calibrate_command(
 
 
 def _print_calibration(found: Calibration) -> None:
-    from evenhand.cli.terminal import console, say, section, table
+    from evenhand.cli.terminal import console, print_sentence, section, table
 
     out, worst = console(), found.worst
-    say(
+    print_sentence(
         out,
-        f"With threshold {found.threshold:g} every scenario errs at most {found.delta:g} "
+        f"With threshold {found.threshold:g} the error in every scenario is at most {found.delta:g} "
         f"(95% confidence, runs of up to {found.horizon:,} samples).",
     )
-    say(
+    print_sentence(
         out,
         f"The worst is {worst.name}: at most {worst.error.rate:.2%} of {found.replications:,} runs wrong "
         f"(95% interval {worst.error.low:.2%} to {worst.error.high:.2%}).",
@@ -244,6 +262,8 @@ def _print_calibration(found: Calibration) -> None:
         [one.name, f"{one.error.rate:.2%}", f"{one.error.low:.2%} to {one.error.high:.2%}", f"{one.needs:g}"]
         for one in found.scenarios
     ]
-    section(out, "Scenarios", table(["", "wrong, at most", "95% interval", "needs by itself"], rows))
+    section(out, "Scenarios", table(["", "wrong, at most", "95% interval", "threshold alone"], rows))
     out.print()
-    say(out, f"Next: write stopping = {{ calibrated = {found.threshold:g} }} into [procedure], and simulate.")
+    print_sentence(
+        out, f"Next: write stopping = {{ calibrated = {found.threshold:g} }} into [procedure], and simulate."
+    )

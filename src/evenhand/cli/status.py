@@ -1,94 +1,65 @@
-"""`evenhand status`: where an experiment stands, in words and numbers."""
+"""`evenhand status`: the state of an experiment as sentences and tables."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from evenhand.cli.journal_options import journal_argument, opened
 from evenhand.cli.options import UNDECIDED, json_option, print_json
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from evenhand.live.status import Status
+
 
 @click.command("status")
 @journal_argument
-@click.option("--check", is_flag=True, help="End with code 3 while nothing is decided.")
+@click.option("--check", is_flag=True, help="Exit with code 3 while nothing is decided.")
 @json_option
 def status_command(journal: str, name: str | None, check: bool, as_json: bool) -> int:
-    """Who leads, what is certified and what is open, and how much longer.
+    """Show the leader, what is certified, what is open and a forecast of further samples.
 
-    Reads only, so it can be asked while another process writes. How much longer is a forecast: it assumes
-    that before the data every mean was as plausible as any other.
+    Only reads, so it works while another process writes. The forecast assumes Jeffreys' prior on the means.
     """
     with opened(journal, name, write=False) as trial:
         from evenhand.verdicts.forecast import experiment_forecast
 
         status = trial.status(experiment_forecast)
     if as_json:
-        print_json(status)
+        print_json(status.to_dict())
     else:
         _print(status, journal if name is None else f"{journal} --experiment {name}")
-    return UNDECIDED if check and not status["decided"] else 0
+    return UNDECIDED if check and not status.decided else 0
 
 
-def _print(status: dict[str, Any], journal: str) -> None:
-    from evenhand.cli.terminal import console, say, section, table, verdict
+def _print(status: Status, journal: str) -> None:
+    from evenhand.cli.terminal import console, print_sentence, section, table, verdict
+    from evenhand.live.sentences import counts_sentence, health_sentence
 
     out = console()
-    if status["title"]:
-        say(out, status["title"], style="bold")
-    say(out, status["sentence"])
-    rows = [
+    if status.title:
+        print_sentence(out, status.title, style="bold")
+    print_sentence(out, status.sentence)
+    rows: list[list[str | Text]] = [
         [
-            cell["policy"],
-            cell["group"],
-            f"{cell['n']:,}",
-            "" if cell["mean"] is None else f"{cell['mean']:.4g}",
-            verdict(cell["verdict"]),
+            cell.policy,
+            cell.group,
+            f"{cell.n:,}",
+            "" if cell.mean is None else f"{cell.mean:.4g}",
+            verdict(cell.verdict),
         ]
-        for cell in status["cells"]
+        for cell in status.cells
     ]
-    section(out, "Cells", table(["policy", "group", "told", "mean", "requirement"], rows, numbers_from=2))
+    section(out, "Cells", table(["policy", "group", "samples", "mean", "requirement"], rows, numbers_from=2))
     out.print()
-    for sentence in (_counts(status), status["forecast"]["statement"], _health(status["health"])):
+    forecast = "" if status.forecast is None else status.forecast["statement"]
+    for sentence in (counts_sentence(status), forecast, health_sentence(status.health)):
         if sentence:
-            say(out, sentence)
-    events = "1 event" if status["events"] == 1 else f"{status['events']:,} events"
-    say(out, f"{events}, head {status['head']}")
+            print_sentence(out, sentence)
+    events = "1 event" if status.events == 1 else f"{status.events:,} events"
+    print_sentence(out, f"{events}, head {status.head}")
     following = {"running": f"ask {journal}", "paused": f"resume {journal}"}
-    say(out, f"Next: evenhand {following.get(status['state'], f'report {journal} -o report.html')}")
-
-
-def _counts(status: dict[str, Any]) -> str:
-    """How much there is, and how far that reaches."""
-    told = f"{status['state'].capitalize()}: {status['samples']:,} told, {status['pending']:,} out"
-    late = f", {status['late']:,} late and not counted" if status["late"] else ""
-    if not status["needed"] or status["evidence"] is None:
-        return f"{told}{late}."
-    return f"{told}{late}; evidence {status['evidence']:.3g}, needed {status['needed']:.3g}."
-
-
-def _health(health: dict[str, Any]) -> str:
-    """What needs attention, or that nothing does."""
-    if health["well"]:
-        return f"Health: allocation as intended (sample-ratio p = {health['sample_ratio_p']:.2g})."
-    found = []
-    if health["sample_ratio_p"] < 0.001:
-        found.append(f"allocation differs from intention (p = {health['sample_ratio_p']:.2g})")
-    if health["starved"]:
-        first = health["starved"][0]
-        others = f" and {len(health['starved']) - 1} more cells" if len(health["starved"]) > 1 else ""
-        found.append(f"{first['policy']} in {first['group']}{others} short of initial samples")
-    if health["pending_too_long"]:
-        out = _duration(health["oldest_pending_seconds"])
-        found.append(f"ticket {health['oldest_pending']} has been out for {out}: tell or drop it")
-    if health["clock_back"]:
-        found.append(f"the clock went back {health['clock_back']} times")
-    return f"Health: {'; '.join(found)}."
-
-
-def _duration(seconds: float) -> str:
-    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} seconds"
+    print_sentence(out, f"Next: evenhand {following.get(status.state, f'report {journal} -o report.html')}")

@@ -1,7 +1,4 @@
-"""`evenhand doctor`: what this installation is made of, and what may bite.
-
-`evenhand warmup`: compile the kernels now, so that the first command does not wait for them.
-"""
+"""`evenhand doctor` and `warmup`: check the installation, compile the kernels."""
 
 from __future__ import annotations
 
@@ -18,25 +15,24 @@ from evenhand.cli.extras import installed_extras, version_of
 from evenhand.cli.options import json_option, print_json
 
 PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
-# SQLite's WAL-reset bug: in 3.7.0 to 3.51.2; fixed since, and in two older lines
+# SQLite's WAL-reset bug exists in 3.7.0 to 3.51.2; fixed in later versions and in two older branches
 FIXED, FIXED_LINES = (3, 51, 3), {(3, 44): 6, (3, 50): 7}
 WAL_RESET = (
     "SQLite {version} can damage a file when two connections write and checkpoint at once (the WAL-reset "
     "bug, fixed in 3.51.3, 3.50.7 and 3.44.6). evenhand writes a journal over one connection and is not "
-    "touched by it; other programs must not write to the file."
+    "affected; other programs must not write to the file."
 )
 COLD = (
-    "The kernels are not compiled yet, so the first command will wait for them. Compile now: evenhand warmup"
+    "The kernels are not compiled yet, so the first command will be slow. Compile them now: evenhand warmup"
 )
 
 
 @click.command("doctor")
 @json_option
 def doctor_command(as_json: bool) -> None:
-    """Versions, compiled kernels, SQLite and its risks, threads, extras.
+    """Show versions, compiled kernels, SQLite, threads and extras.
 
-    Paste what it prints into a report about something that went wrong. Nothing is changed. Neither
-    PostgreSQL nor a browser is needed to use evenhand.
+    Paste the output into a bug report. Nothing is changed. evenhand needs neither PostgreSQL nor a browser.
     """
     found = examine()
     if as_json:
@@ -46,18 +42,18 @@ def doctor_command(as_json: bool) -> None:
 
 
 def examine() -> dict[str, Any]:
-    """Everything the doctor knows, with notes on what deserves attention."""
+    """Return everything that `doctor` prints, with notes on possible problems."""
     cache, sqlite, extras = kernel_cache(), sqlite_health(), installed_extras()
     notes = [] if cache["warm"] else [COLD]
     if not cache["writable"]:
         notes.append(
-            f"{cache['path']} cannot be written, so every process compiles the kernels anew. Name another "
-            "place in EVENHAND_CACHE."
+            f"{cache['path']} cannot be written, so every process compiles the kernels again. Set "
+            "EVENHAND_CACHE to another folder."
         )
     if cache["damaged"]:
         notes.append(
-            f"{cache['damaged']} of the files in {cache['path']} are damaged. What they held is compiled "
-            "again when it is needed."
+            f"{cache['damaged']} of the files in {cache['path']} are damaged. Their kernels are compiled "
+            "again when they are needed."
         )
     if not sqlite["wal_reset_fixed"]:
         notes.append(WAL_RESET.format(version=sqlite["version"]))
@@ -74,22 +70,22 @@ def examine() -> dict[str, Any]:
 
 
 def kernel_cache() -> dict[str, Any]:
-    """Where compiled kernels lie, how much they take, whether those of this version are there and intact."""
+    """Return the kernel cache: path, size, damaged files, whether this version is compiled, writable."""
     from evenhand.compile.cache import cache_directory, damaged_files
     from evenhand.warm_up import are_compiled
 
-    place = cache_directory()
+    cache = cache_directory()
     return {
-        "path": str(place),
-        "bytes": sum(map(_size, place.rglob("*"))),
+        "path": str(cache),
+        "bytes": sum(map(_size, cache.rglob("*"))),
         "damaged": len(damaged_files()),
         "warm": are_compiled(),
-        "writable": _writable(place),
+        "writable": _writable(cache),
     }
 
 
 def sqlite_health(version: str = sqlite3.sqlite_version) -> dict[str, Any]:
-    """SQLite's version, and whether it has the WAL-reset bug."""
+    """Return SQLite's version and whether the WAL-reset bug is fixed in it."""
     major, minor, patch = map(int, version.split(".")[:3])
     line = FIXED_LINES.get((major, minor))
     fixed = (major, minor, patch) >= FIXED or (line is not None and patch >= line)
@@ -97,41 +93,44 @@ def sqlite_health(version: str = sqlite3.sqlite_version) -> dict[str, Any]:
 
 
 def threads() -> dict[str, Any]:
-    """Cores we may use, and what limits the threads of the libraries below us."""
+    """Return the number of usable cores and the thread limits set in the environment."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    # numba's own thread layer serves only parallel kernels, and we have none
+    # numba's thread layer is used by parallel kernels only, and there are none
     return {"cores": cores, "numba_layer": None, "limits": limits}
 
 
 def _print(found: dict[str, Any]) -> None:
-    from evenhand.cli.terminal import console, say, table
+    from evenhand.cli.terminal import console, print_sentence, table
 
     out = console()
     notes = found["notes"]
-    say(out, "All is well." if not notes else "It works; there is something to know.")
+    print_sentence(out, "No problems found." if not notes else "evenhand works; see the notes.")
     for note in notes:
-        say(out, f"Note: {note}", style="#E69F00")
+        print_sentence(out, f"Note: {note}", style="#E69F00")
     out.print()
     out.print(table(["part", "found"], _rows(found), numbers_from=2))
     out.print()
-    say(out, f"Next: {'evenhand demo' if found['kernels']['warm'] else 'evenhand warmup'}")
+    print_sentence(out, f"Next: {'evenhand demo' if found['kernels']['warm'] else 'evenhand warmup'}")
 
 
 def _rows(found: dict[str, Any]) -> list[list[str]]:
-    cache, crew = found["kernels"], found["threads"]
+    cache, threading = found["kernels"], found["threads"]
     state = "compiled" if cache["warm"] else "not compiled yet"
-    limits = ", ".join(f"{name}={value}" for name, value in crew["limits"].items() if value)
+    limits = ", ".join(f"{name}={value}" for name, value in threading["limits"].items() if value)
     rows = [
         ["python", f"{found['python']} on {found['platform']}"],
         *([name, version or "missing"] for name, version in found["packages"].items()),
         ["kernels", f"{state}; {cache['bytes'] / 1e6:,.0f} MB in {cache['path']}"],
         ["sqlite", found["sqlite"]["version"]],
-        ["threads", f"{crew['cores']} cores; no numba thread layer is used; {limits or 'no limits set'}"],
+        [
+            "threads",
+            f"{threading['cores']} cores; no numba thread layer is used; {limits or 'no limits set'}",
+        ],
     ]
     for name, extra in found["extras"].items():
         missing = ", ".join(extra["missing"])
-        rows.append([f"extra {name}", f"misses {missing}" if missing else "installed"])
+        rows.append([f"extra {name}", f"missing: {missing}" if missing else "installed"])
     return rows
 
 
@@ -139,22 +138,22 @@ def _size(file: Path) -> int:
     try:
         return file.stat().st_size if file.is_file() else 0
     except FileNotFoundError:
-        return 0  # another process has just put its own in place
+        return 0  # another process has just replaced the file
 
 
-def _writable(place: Path) -> bool:
-    """Can files be made here, or the folder itself?"""
-    while not place.exists():
-        place = place.parent
-    return os.access(place, os.W_OK)
+def _writable(folder: Path) -> bool:
+    """Return whether files can be created in this folder, or the folder itself."""
+    while not folder.exists():
+        folder = folder.parent
+    return os.access(folder, os.W_OK)
 
 
 @click.command("warmup")
 def warmup_command() -> None:
     """Compile and cache the kernels.
 
-    Every command compiles what it needs when it first needs it. This compiles now what the default procedure
-    needs, for every family and every requirement; other procedures then compile little more.
+    Commands compile a kernel when they first use it. This command compiles the kernels of the default
+    procedure now, for every family and every requirement; other procedures then compile only a few more.
     """
     from rich.console import Console
 

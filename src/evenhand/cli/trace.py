@@ -1,4 +1,4 @@
-"""One simulated run, step by step: as lines, as JSON, or as a picture."""
+"""Print one simulated run step by step, as lines or JSON, and draw its evidence."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from evenhand.simulation.buffers import Rows, Trace
     from evenhand.study import Study
 
-# a picture needs no more steps than it has pixels across
-PICTURED = 2000
+# the figure is about this many pixels wide, so more steps would not be visible
+MAX_DRAWN_STEPS = 2000
 
 
 def show_trace(study: Study, seed: int, replication: int, target: Path | None, as_json: bool) -> None:
-    """Print every step of one replication; draw its evidence where a picture is asked for."""
+    """Print every step of one replication; draw its evidence if `target` is given."""
     from evenhand.simulation.simulate import follow
 
     rows, trace = follow(study, seed, replication)
     if target is not None:
         from evenhand.cli.figure_output import draw_evidence
 
-        draw_evidence(study, follow(study, seed, replication, PICTURED)[1], target)
+        draw_evidence(study, follow(study, seed, replication, MAX_DRAWN_STEPS)[1], target)
     steps = steps_of(study, trace)
     if as_json:
         print_json(_result(study, seed, replication, rows) | {"steps": steps})
@@ -39,12 +39,12 @@ def show_trace(study: Study, seed: int, replication: int, target: Path | None, a
 
 
 def steps_of(study: Study, trace: Trace) -> list[dict[str, Any]]:
-    """Every told sample, and the evidence, line and leader after it; None before the first look."""
+    """Return every sample with evidence, threshold and leader; None before the first check."""
     policies, groups = study.problem.policies, study.problem.group_names
     steps = []
     for number in range(len(trace.policy)):
         evidence, needed = float(trace.evidence[number]), float(trace.needed[number])
-        looked = needed != 0.0
+        checked = needed != 0.0
         answer = int(trace.answer[number])
         steps.append(
             {
@@ -52,9 +52,9 @@ def steps_of(study: Study, trace: Trace) -> list[dict[str, Any]]:
                 "policy": policies[trace.policy[number]],
                 "group": groups[trace.group[number]],
                 "outcome": float(trace.outcome[number]),
-                "evidence": evidence if looked and math.isfinite(evidence) else None,
-                "needed": needed if looked and math.isfinite(needed) else None,
-                "leader": policies[answer] if looked and answer >= 0 else None,
+                "evidence": evidence if checked and math.isfinite(evidence) else None,
+                "needed": needed if checked and math.isfinite(needed) else None,
+                "leader": policies[answer] if checked and answer >= 0 else None,
             }
         )
     return steps

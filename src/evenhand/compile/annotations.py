@@ -1,7 +1,7 @@
 """Types of kernels, read from their annotations.
 
 A parameter, a field of a named tuple or a result is a number (`int`, `float`, `bool`, `np.uint64`), an array
-of numbers (`NDArray[...]`), a named tuple or a tuple of these. Two marks say more:
+of numbers (`NDArray[...]`), a named tuple or a tuple of these. Two markers add information:
 
     Static[int]                          structural: compiled code is made for each of its values
     Annotated[Array, Axes("L", "K", 3)]  the lengths of the axes: equal names are equal lengths within a call,
@@ -75,7 +75,7 @@ _KINDS = {np.dtype(dtype): kind for kind, dtype in DTYPES.items()}
 
 @cache
 def parameter_types(function: Any) -> dict[str, Type]:
-    """The types of a kernel's parameters, in order."""
+    """Return the types of a kernel's parameters, in order."""
     hints = typing.get_type_hints(function, include_extras=True)
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     return {name: _read(hints[name], f"{function.__qualname__}, {name}") for name in names}
@@ -83,21 +83,21 @@ def parameter_types(function: Any) -> dict[str, Type]:
 
 @cache
 def result_type(function: Any) -> Type:
-    """The type of what a kernel returns."""
+    """Return the type of a kernel's result."""
     hints = typing.get_type_hints(function, include_extras=True)
     return _read(hints["return"], f"{function.__qualname__}, its result")
 
 
 @cache
 def field_types(record: type) -> dict[str, Type]:
-    """The types of a named tuple's fields, in order."""
+    """Return the types of a named tuple's fields, in order."""
     hints = typing.get_type_hints(record, include_extras=True)
     names: tuple[str, ...] = record._fields  # type: ignore[attr-defined]
     return {name: _read(hints[name], f"{record.__qualname__}.{name}") for name in names}
 
 
 def is_record(thing: object) -> bool:
-    """Is this the class of a named tuple?"""
+    """Return whether this is the class of a named tuple."""
     return isinstance(thing, type) and issubclass(thing, tuple) and hasattr(thing, "_fields")
 
 

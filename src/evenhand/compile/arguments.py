@@ -1,7 +1,7 @@
-"""Arguments of a call from Python as the specialiser sees them.
+"""Arguments of a call from Python, for the specialiser.
 
-A named tuple falls apart into numbers and arrays, its leaves. Numbers of named tuples, lengths of arrays and
-the places where arrays begin are entries of the header, unless they are compiled into the code.
+A named tuple is split into numbers and arrays, its leaves. Numbers of named tuples, lengths of arrays and
+offsets of arrays are entries of the header, unless they are compiled into the code.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from evenhand.compile.values import (
     variable,
 )
 
-_OWN = (arrays.HEADER, arrays.ARGUMENTS, arrays.RESULTS, arrays.CONSTANTS)
+_OWN = (arrays.HEADER, arrays.ARGUMENTS, arrays.RESULTS, arrays.CONSTANTS, arrays.UNIFORM)
 _GROUPS = [letter for letter in string.ascii_uppercase if letter not in _OWN]
 NUMBER, LENGTH, STRIDE, OFFSET = "number", "length", "stride", "offset"
 
 
 @dataclass(frozen=True)
 class Target:
-    """For what, and with which arrays where, a program is made.
+    """Options of a program: memory layout of its arrays, and what is compiled in.
 
     Arrays whose path begins with an entry of `groups` belong to that group, others to the group "". Arrays of
-    the groups in `packed` lie side by side in one buffer for each kind of number: their lengths and places
-    are constants. Neighbouring elements of the buffers of a packed group are `strides` apart in memory, 1
-    unless named. Groups in `read_only` are never written.
+    the groups in `packed` are contiguous in one buffer for each kind of number: their lengths and offsets are
+    constants. Neighbouring elements of the buffers of a packed group are `strides` apart in memory, 1 unless
+    named. Groups in `read_only` are never written. Numbers of named tuples in the groups `fixed`, and arrays
+    there whose elements are all equal, are compiled into the code.
     """
 
     name: str = "cpu"
@@ -48,6 +49,7 @@ class Target:
     packed: frozenset[str] = frozenset()
     strides: tuple[tuple[str, int], ...] = ()
     read_only: frozenset[str] = frozenset()
+    fixed: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for _, group in self.groups:
@@ -55,7 +57,7 @@ class Target:
                 raise ValueError(f"a group must be one of {', '.join(_GROUPS)}; it is {group!r}.")
 
     def group_of(self, path: str) -> str:
-        """The group of an array; the most specific entry counts."""
+        """Return the group of an array; the most specific entry counts."""
         found = [
             (len(prefix), group) for prefix, group in self.groups if (path + ".").startswith(prefix + ".")
         ]
@@ -64,13 +66,16 @@ class Target:
     def is_packed(self, path: str) -> bool:
         return self.group_of(path) in self.packed
 
+    def is_fixed(self, path: str) -> bool:
+        return self.group_of(path) in self.fixed
+
 
 CPU = Target()
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A number or an array of the arguments, and where it is found."""
+    """A number or an array of the arguments, and its path."""
 
     path: str
     type: Number | Table
@@ -79,7 +84,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the header: what it says of which leaf, and of which axis."""
+    """An entry of the header: its meaning, leaf and axis."""
 
     what: str
     leaf: int
@@ -87,7 +92,7 @@ class Entry:
 
 
 def leaves(types: Mapping[str, Type]) -> list[Leaf]:
-    """All leaves of arguments of these types, in order."""
+    """Return all leaves of arguments of these types, in order."""
     return [leaf for name, type_ in types.items() for leaf in _leaves(type_, name, False)]
 
 
@@ -102,7 +107,7 @@ def _leaves(type_: Type, path: str, in_record: bool) -> Iterator[Leaf]:
 
 
 def flattened(types: Sequence[Type], arguments: Sequence[Any]) -> list[Any]:
-    """The values of all leaves, in order."""
+    """Return the values of all leaves, in order."""
     found: list[Any] = []
     for type_, argument in zip(types, arguments, strict=True):
         _flatten(type_, argument, found)
@@ -119,22 +124,24 @@ def _flatten(type_: Type, argument: Any, found: list[Any]) -> None:
 
 @dataclass
 class Layout:
-    """Where everything of one kind of arguments is put: header, buffers, numbers that are passed.
+    """The layout of arguments: header, buffers, and numbers that are passed.
 
-    `known` are the values of static leaves, and `shapes` the lengths of arrays where they matter: of packed
-    arrays, and of those without declared axes.
+    `known` are the values of leaves that are compiled in: of an array, the common value of its elements.
+    `shapes` are the lengths of arrays where they matter: of packed arrays, and of those whose axes are not
+    declared.
     """
 
     leaves: Sequence[Leaf]
     known: Mapping[int, Any]
     shapes: Mapping[int, tuple[int, ...]]
     target: Target = CPU
-    whole: list[Entry] = field(default_factory=list)  # the header's whole numbers and truth values
-    real: list[Entry] = field(default_factory=list)  # the header's floating-point numbers
-    passed: list[int] = field(default_factory=list)  # leaves that are parameters of their own
+    whole: list[Entry] = field(default_factory=list)  # integers and bools of the header
+    real: list[Entry] = field(default_factory=list)  # floats of the header
+    passed: list[int] = field(default_factory=list)  # leaves that are separate parameters
     buffers: dict[int, str] = field(default_factory=dict)  # of arrays
     places: dict[int, int] = field(default_factory=dict)  # of packed arrays in their buffers
     sizes: dict[str, int] = field(default_factory=dict)  # of buffers that hold packed arrays
+    uniform: dict[str, Constant] = field(default_factory=dict)  # buffers of equal numbers, not in memory
 
     def __post_init__(self) -> None:
         self._shared: dict[str, Scalar] = {}
@@ -145,15 +152,15 @@ class Layout:
         self.values: list[Value] = [self._abstract(i, leaf) for i, leaf in enumerate(self.leaves)]
 
     def arguments(self, types: Mapping[str, Type]) -> list[Value]:
-        """The arguments put together again from their leaves."""
+        """Return the arguments, rebuilt from their leaves."""
         waiting = iter(self.values)
         return [_assembled(type_, waiting) for type_ in types.values()]
 
     def _abstract(self, i: int, leaf: Leaf) -> Value:
         if isinstance(leaf.type, Table):
             return self._array(i, leaf, leaf.type)
-        if leaf.type.static:
-            return constant(self.known[i], True)
+        if i in self.known:
+            return constant(self.known[i], leaf.type.static)
         if not leaf.in_record:
             self.passed.append(i)
             return variable("", leaf.type.kind)
@@ -161,15 +168,27 @@ class Layout:
 
     def _array(self, i: int, leaf: Leaf, type_: Table) -> View:
         group = self.target.group_of(leaf.path)
+        if i in self.known:
+            return self._uniform(i, type_)
         buffer = self.buffers[i] = arrays.buffer_name(group, type_.kind)
-        axes = type_.axes if type_.axes is not None else (None,) * len(self.shapes[i])
-        lengths = tuple(self._length(i, axis, length) for axis, length in enumerate(axes))
-        strides = tuple(self._stride(i, axis, n) for axis, n in enumerate(arrays.contiguous(lengths)))
+        lengths, strides = self._axes(i, type_)
         if group in self.target.packed:
             self.places[i] = self.sizes.get(buffer, 0)
             self.sizes[buffer] = self.places[i] + math.prod(self.shapes[i])
             return View(buffer, type_.kind, constant(self.places[i], True), lengths, strides)
         return View(buffer, type_.kind, self._entry(Entry(OFFSET, i)), lengths, strides)
+
+    def _uniform(self, i: int, type_: Table) -> View:
+        buffer = arrays.buffer_name(f"{arrays.UNIFORM}{len(self.uniform)}", type_.kind)
+        self.uniform[buffer] = constant(self.known[i])
+        return View(buffer, type_.kind, constant(0, True), *self._axes(i, type_))
+
+    def _axes(self, i: int, type_: Table) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
+        """Return lengths and strides."""
+        axes = type_.axes if type_.axes is not None else (None,) * len(self.shapes[i])
+        lengths = tuple(self._length(i, axis, length) for axis, length in enumerate(axes))
+        strides = tuple(self._stride(i, axis, n) for axis, n in enumerate(arrays.contiguous(lengths)))
+        return lengths, strides
 
     def _length(self, i: int, axis: int, length: str | int | None) -> Scalar:
         if isinstance(length, int):
@@ -183,7 +202,7 @@ class Layout:
         return self._shared[length]
 
     def _stride(self, i: int, axis: int, stride: Scalar) -> Scalar:
-        """A constant, a length, or an entry of the header that equal products of lengths share."""
+        """Return a constant, a length, or a header entry shared by equal products of lengths."""
         if isinstance(stride, Constant) or stride.header:
             return stride
         if stride.text not in self._shared:

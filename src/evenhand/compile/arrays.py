@@ -29,22 +29,23 @@ Slice = tuple[Scalar | None, Scalar | None]
 
 
 class Misuse(TypeError):
-    """An array used in a way that is not compiled."""
+    """An unsupported use of an array."""
 
 
-# groups of buffers that a program has for itself, named by capital letters
+# groups of buffers internal to a program, named by capital letters
 HEADER = "H"  # numbers that are the same in every function
-ARGUMENTS, RESULTS = "A", "Z"  # numbers that are passed and handed back
+ARGUMENTS, RESULTS = "A", "Z"  # numbers that are passed and returned
 CONSTANTS = "K"  # arrays that are defined outside kernels
+UNIFORM = "U"  # arrays of equal numbers, which are compiled in
 
 
 def buffer_name(group: str, kind: str) -> str:
-    """The buffer that holds arrays of this kind: one for each group of arguments."""
+    """Return the name of the buffer for arrays of this kind and group."""
     return group + _LETTER[kind]
 
 
 def buffer_kind(buffer: str) -> str:
-    """The kind of the numbers in a buffer."""
+    """Return the kind of the numbers in a buffer."""
     return _KIND[buffer[-1]]
 
 
@@ -61,7 +62,7 @@ def multiply(one: Scalar, other: Scalar) -> Scalar:
 
 
 def contiguous(lengths: Sequence[Scalar]) -> tuple[Scalar, ...]:
-    """The strides of an array whose elements lie one after the other, the last axis innermost."""
+    """Return the strides of a C-contiguous array."""
     strides: list[Scalar] = []
     stride: Scalar = ONE
     for length in reversed(lengths):
@@ -71,7 +72,7 @@ def contiguous(lengths: Sequence[Scalar]) -> tuple[Scalar, ...]:
 
 
 def size_of(view: View) -> Scalar:
-    """How many elements it has."""
+    """Return the number of elements."""
     size: Scalar = ONE
     for length in view.lengths:
         size = multiply(size, length)
@@ -79,7 +80,7 @@ def size_of(view: View) -> Scalar:
 
 
 def index(view: View, parts: Sequence[Scalar | Slice]) -> View:
-    """The view of one element, a row, or a range; an element is a view without axes."""
+    """Return the view of one element, a row, or a range; an element is a view without axes."""
     if len(parts) > len(view.lengths):
         raise Misuse(f"{len(parts)} indices for an array of {len(view.lengths)} axes")
     whole: list[Scalar | Slice] = [(None, None)] * (len(view.lengths) - len(parts))
@@ -99,7 +100,7 @@ def index(view: View, parts: Sequence[Scalar | Slice]) -> View:
 
 
 def reshaped(view: View, lengths: Sequence[Scalar]) -> View:
-    """The same elements in other axes; they must lie one after the other."""
+    """Return the same elements with other axes; they must be contiguous."""
     expected = contiguous(view.lengths)
     if not all(map(same, view.strides, expected)):
         raise Misuse("reshape of an array whose elements are not side by side")
@@ -113,21 +114,21 @@ def reshaped(view: View, lengths: Sequence[Scalar]) -> View:
 
 
 def reinterpreted(view: View, kind: str) -> View:
-    """The bits of floating-point numbers as words, for reading."""
+    """Return a read-only view of the bits of floats as words."""
     if view.kind != FLOAT or kind != WORD:
         raise Misuse("only floating-point numbers can be viewed, as np.uint64")
     return View(view.buffer, kind, view.offset, view.lengths, view.strides)
 
 
 def place(view: View, stride: int) -> str:
-    """`buffer[offset]`; `stride` is the distance of neighbouring elements of the buffer in memory."""
+    """Return `buffer[offset]`; `stride` is the distance of adjacent elements in memory."""
     if stride == 1:
         return f"{view.buffer}[{bare(view.offset)}]"
     return f"{view.buffer}[{bare(multiply(view.offset, constant(stride)))}]"
 
 
 def load(view: View, stride: int) -> Dynamic:
-    """The number at an element."""
+    """Return the number at an element."""
     text, parts = place(view, stride), (view.offset,)
     if buffer_kind(view.buffer) == BOOL:
         return combined(parts, f"{text} != 0", BOOL, reads=True)
@@ -137,7 +138,7 @@ def load(view: View, stride: int) -> Dynamic:
 
 
 def storable(view: View, value: Scalar) -> Scalar:
-    """The number as it is written to an element of this array."""
+    """Return the number as it is written to an element of this array."""
     if view.kind != buffer_kind(view.buffer):
         raise Misuse("a view of bits cannot be written")
     return converted(value, view.kind)
@@ -153,7 +154,7 @@ def _range(part: Slice, length: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def _position(value: Scalar, length: Scalar | None) -> Scalar:
-    """An index, which must not wrap round: negative ones are refused."""
+    """Return an index; negative ones are refused."""
     if value.kind == WORD:
         value = cast_to(value, INT)
     if value.kind != INT:
@@ -167,7 +168,7 @@ def _position(value: Scalar, length: Scalar | None) -> Scalar:
 
 
 def _structural(value: Scalar) -> Scalar:
-    """Lengths known now specialise the code, wherever they came from."""
+    """Mark a known length as structural: code is specialised for it."""
     if isinstance(value, Constant):
         if value.kind != INT:
             raise KindMismatch(f"a length must be a whole number; it is a {value.kind}")

@@ -1,4 +1,4 @@
-"""Machine code of a kernel for a layout of its arguments: from the cache, or specialised and compiled."""
+"""Build the machine code of a kernel for a layout of its arguments; use the cache."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(frozen=True)
 class Plan:
-    """How a program is put together, and how its entry is called."""
+    """The clusters of a program, and how its entry is called."""
 
-    clusters: list[str]  # keys of the clusters, those that are called first, the entry's last
-    calls: list[list[int]]  # which of the clusters before it each of them calls
+    clusters: list[str]  # keys of the clusters, callees first, the entry's last
+    calls: list[list[int]]  # which of the earlier clusters each of them calls
     buffers: list[str]  # in the order of the entry's parameters
     passed: list[int]  # leaves of the arguments that are passed as numbers
-    results: list[str]  # kinds of the numbers that are handed back
+    results: list[str]  # kinds of the returned numbers
     constants: dict[str, str]  # buffers of arrays that are defined outside kernels, in base 64
 
 
@@ -47,27 +47,27 @@ class Code:
 
 
 def code_of(kernel: Kernel, types: Mapping[str, Type], layout: Layout) -> Code:
-    """The program of a kernel for arguments of this layout; compiled if it is not in the cache."""
+    """Return the program of a kernel for this layout; compile it if it is not in the cache."""
     key = _key(kernel, layout)
     with _one_at_a_time:
         found = _cached(key)
         if found is not None:
             return found
         with locked(cache.cache_directory() / "lock"):
-            found = _cached(key)  # another process may have been first
+            found = _cached(key)  # another process may have compiled it
             return _built(kernel, types, layout, key) if found is None else found
 
 
 def is_cached(kernel: Kernel, layout: Layout) -> bool:
-    """Is the program of a kernel for arguments of this layout in the cache?"""
+    """Return whether the program of a kernel for this layout is in the cache."""
     return _cached(_key(kernel, layout)) is not None
 
 
 def specialised(
     kernel: Kernel, types: Mapping[str, Type], layout: Layout
 ) -> tuple[Program, list[int], list[str]]:
-    """The program, its entry last; the leaves that the entry is given; the kinds of its results."""
-    program = Program(dict(layout.target.strides), layout.target.read_only)
+    """Return the program, its entry last; the leaves passed to the entry; the result kinds."""
+    program = Program(dict(layout.target.strides), layout.target.read_only, layout.uniform)
     arguments = layout.arguments(types)
     root = program.root(kernel, arguments)
     numbers = [number for value in arguments for number in scalars(value)]
@@ -83,8 +83,8 @@ def specialised(
 
 
 def _key(kernel: Kernel, layout: Layout) -> str:
-    """A hash of all that the machine code depends on."""
-    known = [repr(value) for value in layout.known.values()]
+    """Return a hash of everything that the machine code depends on."""
+    known = [(leaf, repr(value)) for leaf, value in layout.known.items()]
     axes = [
         shape if layout.target.is_packed(layout.leaves[leaf].path) else len(shape)
         for leaf, shape in layout.shapes.items()
@@ -103,7 +103,7 @@ def _cached(key: str) -> Code | None:
 
 
 def _built(kernel: Kernel, types: Mapping[str, Type], layout: Layout, key: str) -> Code:
-    workers.start(1)  # it loads the compiler meanwhile
+    workers.start(1)  # it loads the compiler in the meantime
     program, passed, results = specialised(kernel, types, layout)
     constants = {buffer: _joined(buffer, parts) for buffer, parts in program.constants.items()}
     clusters = clusters_of(program.functions)
@@ -117,7 +117,7 @@ def _built(kernel: Kernel, types: Mapping[str, Type], layout: Layout, key: str) 
 
 
 def _joined(buffer: str, parts: Sequence[Any]) -> str:
-    """Arrays one after the other."""
+    """Return the concatenation of arrays."""
     dtype = DTYPES[buffer_kind(buffer)]
     return base64.b64encode(b"".join(np.ascontiguousarray(part, dtype).tobytes() for part in parts)).decode()
 
@@ -125,7 +125,7 @@ def _joined(buffer: str, parts: Sequence[Any]) -> str:
 def _compiled(
     clusters: Sequence[Cluster], functions: Mapping[str, Function]
 ) -> tuple[list[str], list[bytes]]:
-    """Keys and object code of clusters; what was compiled before is not compiled again."""
+    """Return keys and object code of clusters; compile only those that are not cached."""
     units = {name: unit_of(function, functions) for name, function in functions.items()}
     keys = [_cluster_key(cluster, units) for cluster in clusters]
     found = {key: cache.lookup(cache.CLUSTERS, key) for key in keys}
@@ -140,11 +140,11 @@ def _compiled(
 
 
 def _lowered(units: Mapping[str, Unit]) -> dict[str, str]:
-    """The bit code of units by name, in base 64."""
+    """Return the bit code of units by name, in base 64."""
     keys = {name: key_of(back_end(), unit) for name, unit in units.items()}
     found: dict[str, bytes | None] = {key: cache.lookup(cache.UNITS, key) for key in keys.values()}
     missing = {keys[name]: unit for name, unit in units.items() if found[keys[name]] is None}
-    # the longest first, so that no process is left with a long one at the end
+    # the longest first, so that the processes finish at about the same time
     order = sorted(missing, key=lambda key: -len(missing[key]["source"]))
     messages = [{"do": "lower", "unit": missing[key]} for key in order]
     for key, answer in zip(order, workers.ask_all(messages), strict=True):

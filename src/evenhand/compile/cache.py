@@ -1,4 +1,4 @@
-"""The cache on disk: what was compiled, by a hash of all it depends on, each file with a checksum."""
+"""The cache on disk: compiled code by a hash of its inputs, each file with a checksum."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _DIGEST = hashlib.sha256
 
 
 class CacheWarning(UserWarning):
-    """The cache cannot be used; every process compiles for itself."""
+    """The cache cannot be used, so every process compiles again."""
 
 
 def cache_directory() -> Path:
-    """Where everything compiled lies: named by EVENHAND_CACHE, else in the user's cache."""
+    """Return the cache directory: EVENHAND_CACHE, or a folder in the user's cache."""
     return Path(os.environ.get("EVENHAND_CACHE") or Path.home() / ".cache" / "evenhand") / "compiled"
 
 
 def lookup(kind: str, key: str) -> bytes | None:
-    """What is stored under this key. A damaged file is removed and counts as absent."""
+    """Return the content stored under this key; a damaged file is removed and counts as absent."""
     path = cache_directory() / kind / key
     try:
         data = path.read_bytes()
@@ -38,7 +38,7 @@ def lookup(kind: str, key: str) -> bytes | None:
 
 
 def store(kind: str, key: str, content: bytes) -> None:
-    """Keep this for later processes; where that is impossible, warn once and go on."""
+    """Store content under this key; if that fails, warn once and continue."""
     folder = cache_directory() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,12 +56,12 @@ def store(kind: str, key: str, content: bytes) -> None:
 
 
 def damaged_files() -> list[Path]:
-    """Files of the cache whose content is not what was written."""
+    """Return the files of the cache with a wrong checksum."""
     return [path for path in files() if _checked(_content(path)) is None]
 
 
 def files() -> list[Path]:
-    """All files of the cache that hold something compiled."""
+    """Return all files of the cache that hold compiled code."""
     root = cache_directory()
     found = [
         path for kind in (PROGRAMS, CLUSTERS, UNITS) for path in (root / kind).glob("*") if path.is_file()
@@ -73,13 +73,13 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        return _MARK + _DIGEST(b"").digest()  # another process has just put its own in place
+        return _MARK + _DIGEST(b"").digest()  # another process has just replaced it
     except OSError:
         return b""
 
 
 def _checked(data: bytes) -> bytes | None:
-    """The content of a file, or None where its checksum does not fit."""
+    """Return the content of a file, or None where its checksum is wrong."""
     start = len(_MARK) + _DIGEST().digest_size
     content = data[start:]
     fits = data[: len(_MARK)] == _MARK and data[len(_MARK) : start] == _DIGEST(content).digest()

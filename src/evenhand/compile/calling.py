@@ -1,4 +1,4 @@
-"""Calls of kernels from Python: the program for the arguments is found, loaded or compiled, and run."""
+"""Calls of kernels from Python: find, load or compile the program, and run it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenhand.compile.registry import Kernel
 from evenhand.compile.values import BOOL, FLOAT, INT, WORD
 
 _PYTHON: dict[str, Callable[[Any], Any]] = {FLOAT: float, INT: int, BOOL: bool, WORD: int}
-SMALL = 2**20  # bytes of named tuples up to which those of the last call are remembered
+SMALL = 2**20  # bytes of named tuples up to which those of the last call are kept
 
 
 def call(kernel: Kernel, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -22,12 +22,12 @@ def call(kernel: Kernel, arguments: Sequence[Any], named: Mapping[str, Any]) -> 
 
 
 def make_ready(kernel: Callable[..., Any], *arguments: Any) -> None:
-    """Load the program for arguments like these, or compile it, without running it."""
+    """Load or compile the program for such arguments, without running it."""
     _caller(kernel).make_ready(arguments)
 
 
 def is_compiled(kernel: Callable[..., Any], *arguments: Any) -> bool:
-    """Is the program for arguments like these in the cache?"""
+    """Return whether the program for such arguments is in the cache."""
     return _caller(kernel).is_compiled(arguments)
 
 
@@ -37,7 +37,7 @@ def _caller(kernel: Any) -> Caller:
 
 
 class Caller:
-    """Calls of one kernel: a program for each set of static values."""
+    """The callable of one kernel, with a program for each set of static values."""
 
     def __init__(self, kernel: Kernel, target: Target = CPU) -> None:
         self.kernel, self.target = kernel, target
@@ -49,9 +49,12 @@ class Caller:
         self._loose_leaves = [i for i, leaf in enumerate(self.leaves) if not leaf.in_record]
         self._static = [i for i, leaf in enumerate(self.leaves) if _is_static(leaf.type)]
         self._tables = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf.type, Table)]
-        # arrays whose numbers of axes, or lengths, the code depends on
+        # arrays on whose numbers of axes, or lengths, the code depends
         self._open = [i for i in self._tables if not _has_axes(self.leaves[i])]
         self._packed = [i for i in self._tables if target.is_packed(self.leaves[i].path)]
+        self._fixed = [
+            i for i, leaf in enumerate(self.leaves) if leaf.in_record and target.is_fixed(leaf.path)
+        ]
         self._programs: dict[tuple[Any, ...], Loaded] = {}
         self._last: Frame | None = None
 
@@ -69,22 +72,24 @@ class Caller:
         return self._program(values).run(frame, values)
 
     def make_ready(self, arguments: Sequence[Any]) -> None:
-        """Load or compile the program for arguments like these."""
+        """Load or compile the program for such arguments."""
         self._program(self.values(arguments))
 
     def is_compiled(self, arguments: Sequence[Any]) -> bool:
-        """Is the program for arguments like these in the cache?"""
+        """Return whether the program for such arguments is in the cache."""
         return is_cached(self.kernel, self.layout(self.values(arguments)))
 
     def values(self, arguments: Sequence[Any]) -> list[Any]:
-        """The leaves of arguments."""
+        """Return the leaves of arguments."""
         return flattened(self._types, arguments)
 
     def _program(self, values: Sequence[Any]) -> Loaded:
-        """The program for arguments like these."""
+        """Return the program for such arguments."""
         key = tuple([values[i] for i in self._static] + [values[i].ndim for i in self._open])
         if self._packed:
             key += tuple(values[i].shape for i in self._packed)
+        for i in self._fixed:
+            key += tuple(map(repr, _known(i, self.leaves[i].type, values[i]).items()))
         found = self._programs.get(key)
         if found is None:
             layout = self.layout(values)
@@ -93,8 +98,10 @@ class Caller:
         return found
 
     def layout(self, values: Sequence[Any]) -> Layout:
-        """Where everything of these arguments is put."""
+        """Return the layout of these arguments."""
         known = {i: _PYTHON[self.leaves[i].type.kind](values[i]) for i in self._static}
+        for i in self._fixed:
+            known |= _known(i, self.leaves[i].type, values[i])
         return Layout(
             self.leaves, known, {i: values[i].shape for i in self._open + self._packed}, self.target
         )
@@ -112,6 +119,14 @@ _callers: dict[Kernel, Caller] = {}
 
 def _has_axes(leaf: Leaf) -> bool:
     return isinstance(leaf.type, Table) and leaf.type.axes is not None
+
+
+def _known(i: int, type_: Number | Table, value: Any) -> dict[int, Any]:
+    """Return a leaf's value to be compiled in; None for an array whose elements differ."""
+    if isinstance(type_, Number):
+        return {i: _PYTHON[type_.kind](value)}
+    first = value[(0,) * value.ndim] if value.size else None
+    return {i: first} if first is not None and value.tobytes() == first.tobytes() * value.size else {}
 
 
 def _is_static(type_: Number | Table) -> bool:

@@ -1,4 +1,4 @@
-"""Evaluating calls: kernels, named tuples, and the few functions that kernels may use besides."""
+"""Evaluation of calls: kernels, named tuples, and the other supported functions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from evenhand.compile.values import (
     variable,
 )
 
-# functions of one floating-point number, by the name they have in generated source
+# functions of one float, by their names in generated source
 _REAL = {
     getattr(math, name): f"math.{name}"
     for name in ("sqrt", "log", "exp", "lgamma", "log1p", "expm1", "sin", "cos", "asin", "erfc")
@@ -70,7 +70,7 @@ class Calls(Expressions):
         return self._builtin(node, called, env, out)
 
     def _arguments(self, node: ast.Call, names: Sequence[str], env: Environment, out: Block) -> list[Value]:
-        """The arguments of a call in the order of the parameters; all must be given."""
+        """Return the arguments of a call in the order of the parameters; all must be given."""
         order = [*names[: len(node.args)], *(str(keyword.arg) for keyword in node.keywords)]
         if sorted(order) != sorted(names) or len(node.args) > len(names):
             self.refuse(node, f"{ast.unparse(node.func)} takes {', '.join(names)}")
@@ -87,7 +87,7 @@ class Calls(Expressions):
         return self.kept_whole(Record(record, fields), out)
 
     def as_declared(self, node: ast.AST, value: Value, type_: Type, what: str) -> Value:
-        """The value, checked against the type it is declared with."""
+        """Return the value, checked against its declared type."""
         if isinstance(type_, Number) and isinstance(value, (Constant, Dynamic)):
             try:
                 return converted(value, type_.kind)
@@ -131,7 +131,7 @@ class Calls(Expressions):
     def _result(
         self, shape: Value | None, kinds: Sequence[str], text: str, passed: Sequence[Scalar], out: Block
     ) -> Value:
-        """What a call gives back: its run-time numbers in variables, all else as it is known."""
+        """Return the result of a call: its run-time numbers in variables, all else as known."""
         if shape is None or (isinstance(shape, Dynamic) and kinds):
             kind = kinds[0] if kinds else INT
             return combined(passed, text, kind, atom=True, calls=True)
@@ -201,10 +201,10 @@ def _applied(name: str, number: Scalar, kind: str) -> Scalar:
 
 
 def _generalised(value: Value, type_: Type) -> Value:
-    """An argument as the callee is specialised for it.
+    """Return an argument as the callee is specialised for it.
 
-    Structural constants stay; other constants, and where an array begins, become run-time values. The arrays
-    of a named tuple stay where they are.
+    Structural constants stay; other constants, and offsets of arrays, become run-time values. The arrays of a
+    named tuple keep their offsets.
     """
     if isinstance(value, Constant):
         declared = isinstance(type_, Number) and type_.static
@@ -215,7 +215,7 @@ def _generalised(value: Value, type_: Type) -> Value:
 
 
 def _said(type_: Type) -> str:
-    """A type in words."""
+    """Return a type as text for messages."""
     if isinstance(type_, Number):
         return f"a {type_.kind}"
     if isinstance(type_, Table):

@@ -1,4 +1,4 @@
-"""Evaluating expressions: a value, and the statements that must run before it."""
+"""Evaluation of expressions: a value, and the statements that must run before it."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ from evenhand.compile.values import (
 
 
 class Expressions(Scope):
-    """Evaluates expressions. `out` takes the statements that must run before the value is used."""
+    """Evaluates expressions; `out` receives the statements that must run first."""
 
     def value(self, node: ast.expr, env: Environment, out: Block) -> Value:
-        """Any expression."""
+        """Evaluate any expression."""
         try:
             return _EVALUATE[type(node)](self, node, env, out)
         except (KindMismatch, Misuse) as problem:
             self.refuse(node, problem)
 
     def number(self, node: ast.expr, env: Environment, out: Block) -> Scalar:
-        """An expression that is a number."""
+        """Evaluate an expression that is a number."""
         value = self.value(node, env, out)
         if not isinstance(value, (Constant, Dynamic)):
             self.refuse(node, f"{ast.unparse(node)} must be a number")
         return value
 
     def values(self, nodes: Sequence[ast.expr], env: Environment, out: Block) -> list[Value]:
-        """Several expressions, evaluated from left to right.
+        """Evaluate several expressions from left to right.
 
-        Where one of them needs statements of its own, those before it are kept in variables first, so that
-        they are read before these statements run.
+        Where one of them needs statements, the earlier ones are stored in variables first, so that they are
+        read before these statements run.
         """
         found: list[Value] = []
         for node in nodes:
@@ -70,7 +70,7 @@ class Expressions(Scope):
         return found
 
     def numbers(self, nodes: Sequence[ast.expr], env: Environment, out: Block) -> list[Scalar]:
-        """Several expressions that are numbers."""
+        """Evaluate several expressions that are numbers."""
         found = self.values(nodes, env, out)
         for node, value in zip(nodes, found, strict=True):
             if not isinstance(value, (Constant, Dynamic)):
@@ -78,11 +78,11 @@ class Expressions(Scope):
         return found  # type: ignore[return-value]
 
     def call(self, node: ast.Call, env: Environment, out: Block) -> Value:
-        """A call; see `calls`."""
+        """Evaluate a call; see `calls`."""
         raise NotImplementedError
 
     def python_value(self, node: ast.expr, env: Environment) -> Any:
-        """The Python object that a name outside the kernel, or an attribute of a module, stands for."""
+        """Return the Python object of a global name, or of an attribute of a module."""
         if isinstance(node, ast.Name) and not self.is_local(node.id):
             return self.global_value(node)
         if isinstance(node, ast.Attribute):
@@ -94,7 +94,7 @@ class Expressions(Scope):
         return None
 
     def from_python(self, node: ast.expr, found: Any) -> Value:
-        """A value that is known because it is defined outside the kernel."""
+        """Return the value of an object that is defined outside the kernel."""
         if isinstance(found, (bool, int, float, np.bool_, np.integer, np.floating)):
             return constant(found)
         if isinstance(found, tuple):
@@ -149,10 +149,10 @@ class Expressions(Scope):
         if not isinstance(owner, View):
             self.refuse(node, f"{ast.unparse(node.value)} has no elements")
         found = self.part_of(owner, node, env, out)
-        return found if found.lengths else arrays.load(found, self.program.stride(found.buffer))
+        return found if found.lengths else self.program.load(found)
 
     def part_of(self, owner: View, node: ast.Subscript, env: Environment, out: Block) -> View:
-        """The part of an array that a subscript names; without axes, an element."""
+        """Return the part of an array that a subscript selects; without axes, an element."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         bounds = [
             bound
@@ -188,7 +188,7 @@ class Expressions(Scope):
         return self.item_of(node, owner, place)
 
     def item_of(self, node: ast.AST, owner: Several | Record, place: Scalar) -> Dynamic:
-        """The item of a tuple of numbers at a run-time index."""
+        """Return the item of a tuple of numbers at a run-time index."""
         items = [item for item in owner.items if isinstance(item, (Constant, Dynamic))]
         if len(items) < len(owner.items) or len({item.kind for item in items}) != 1:
             self.refuse(node, "a tuple with a run-time index must hold numbers of one kind")
@@ -247,7 +247,7 @@ class Expressions(Scope):
         return _joined_tests(tests, conjunction)
 
     def _later(self, first: Scalar, rest: ast.expr, conjunction: bool, env: Environment, out: Block) -> Value:
-        """`first and rest`, where the rest needs statements that may run only if it is looked at."""
+        """Evaluate `first and rest`, where the statements of the rest may run only if it is needed."""
         name = self.temporary()
         out.append(assign(name, first))
         own: Block = []
@@ -265,7 +265,7 @@ class Expressions(Scope):
         return test
 
     def test(self, node: ast.expr, env: Environment, out: Block) -> Scalar:
-        """The condition of an if or a while."""
+        """Evaluate the condition of an if or a while."""
         return self._truth(node, env, out)
 
     def _choice(self, node: ast.IfExp, env: Environment, out: Block) -> Value:
@@ -287,9 +287,9 @@ class Expressions(Scope):
         return found
 
     def merged(self, node: ast.AST, one: Value, other: Value, first: Block, second: Block) -> Value:
-        """The value that is `one` after the first block and `other` after the second.
+        """Return the value that is `one` after the first block and `other` after the second.
 
-        Numbers that differ go to a variable that both blocks set. Structure must not differ.
+        Numbers that differ are stored in a variable that both blocks set. The structure must be the same.
         """
         if same(one, other):
             return one
@@ -326,7 +326,7 @@ class Expressions(Scope):
         return with_numbers(one, tuple(found))
 
     def check_structure(self, node: ast.AST, one: Value, other: Value) -> None:
-        """Refuse a record that has one structural constant on one way here, and another on the other."""
+        """Refuse a record whose structural constants differ between two control-flow paths."""
         if not (isinstance(one, Record) and isinstance(other, Record)):
             return
         for a, b in zip(one.items, other.items, strict=True):
@@ -337,12 +337,12 @@ class Expressions(Scope):
 
 
 def assign(name: str, value: Scalar) -> Assign:
-    """A number to a variable."""
+    """Assign a number to a variable."""
     return Assign(name, bare(value), isinstance(value, Dynamic) and value.calls)
 
 
 def _joined_tests(tests: Sequence[Scalar], conjunction: bool) -> Scalar:
-    """All of the tests, or any of them; those after one that settles it are not evaluated."""
+    """Evaluate all of the tests, or any of them, with short-circuiting."""
     left: list[Scalar] = []
     for test in tests:
         if isinstance(test, Constant):

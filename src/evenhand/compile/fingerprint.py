@@ -1,6 +1,6 @@
-"""What compiled code depends on, as a hash: kernels, compiler, processor.
+"""Hashes of everything compiled code depends on: kernels, compiler, processor.
 
-A kernel is hashed by its byte code and by everything that it names: kernels it calls, constants, named
+A kernel is hashed by its byte code and by everything that it refers to: kernels it calls, constants, named
 tuples. No file is read, and comments do not count.
 """
 
@@ -27,11 +27,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @cache
 def fingerprint(kernel: Any) -> str:
-    """A hash of a kernel, of everything it calls, and of the compiler; the same on every machine."""
+    """Return a hash of a kernel, its callees and the compiler; the same on every machine."""
     digest = hashlib.sha256(compiler().encode())
-    seen: set[Any] = (
-        set()
-    )  # kernels and named tuples only: values are equal or not, whatever object holds them
+    seen: set[Any] = set()  # kernels and named tuples only: values are compared, not objects
     waiting: list[Any] = [kernel]
     while waiting:
         thing = waiting.pop()
@@ -57,14 +55,14 @@ def fingerprint(kernel: Any) -> str:
 
 @cache
 def compiler() -> str:
-    """All that turns kernels into programs: this package, the compiler and Python."""
+    """Return the versions of Python and the compiler, and a hash of this package."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return f"{python} {compiler_versions()} {_hash_of(Path(__file__).parent.glob('*.py'))}"
 
 
 @cache
 def back_end() -> str:
-    """All that turns the source of a unit into machine code."""
+    """Return the versions of Python and the compiler, and a hash of lowering and linking."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     files = [Path(__file__).with_name(name) for name in ("lowering.py", "linking.py")]
     return f"{python} {compiler_versions()} {_hash_of(files)}"
@@ -79,12 +77,12 @@ def _hash_of(files: Iterable[Path]) -> str:
 
 @cache
 def target() -> str:
-    """The machine that code is compiled for."""
+    """Return a description of the machine that code is compiled for."""
     return f"{platform.system()} {platform.machine()} {processor.name()} {processor.features()}"
 
 
 def _named_by(function: types.FunctionType) -> Iterator[Any]:
-    """Everything outside a function that it names, and that compiled code may depend on."""
+    """Return the globals of a function on which compiled code may depend."""
     space, names = function.__globals__, function.__code__.co_names
     for name in names:
         found = space.get(name)
@@ -96,7 +94,7 @@ def _named_by(function: types.FunctionType) -> Iterator[Any]:
 
 
 def _annotated(annotations: dict[str, Any], space: dict[str, Any]) -> Iterator[Any]:
-    """What annotations name: aliases of types, and named tuples."""
+    """Return what annotations refer to: aliases of types, and named tuples."""
     for annotation in annotations.values():
         for name in _NAME.findall(annotation if isinstance(annotation, str) else repr(annotation)):
             found = space.get(name)

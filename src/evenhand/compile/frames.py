@@ -1,6 +1,6 @@
-"""A loaded program, and the memory that it is run on: buffers, header, numbers passed and handed back.
+"""A loaded program and its memory: buffers, header, passed and returned numbers.
 
-Arrays stay where they are. A buffer begins at the first of its arrays, and the others are found by their
+Arrays are not copied. A buffer begins at the first of its arrays, and the others are addressed by their
 distance from there, which may be negative.
 """
 
@@ -26,7 +26,7 @@ _GROUPS = (HEADER, ARGUMENTS, RESULTS)
 
 
 class Frame:
-    """The named tuples of a call, and what was found out about them; used again for the same ones."""
+    """The named tuples of a call, and values derived from them; reused for the same ones."""
 
     def __init__(self, records: Sequence[Any], values: list[Any]) -> None:
         self._records = records
@@ -39,13 +39,13 @@ class Frame:
 
 
 class Head(NamedTuple):
-    """The part of a program's memory that named tuples decide."""
+    """The part of a program's memory that depends on the named tuples only."""
 
     whole: list[int]
     real: list[float]
     bases: dict[str, int]
     lengths: dict[str, int]  # of named axes
-    copies: list[tuple[Array, Array]]  # arrays that are not run on where they are, and their copies
+    copies: list[tuple[Array, Array]]  # arrays that must be copied, and their copies
     packed: dict[str, Array]  # buffers of packed arrays
 
 
@@ -75,7 +75,7 @@ class Loaded:
                 self._slots[entry.leaf].append((slot, entry))
 
     def run(self, frame: Frame, values: Sequence[Any]) -> Any:
-        """Run the program; numbers that it hands back are Python's own."""
+        """Run the program; returned numbers are Python numbers."""
         head = frame.heads.get(id(self))
         if head is None:
             head = frame.heads[id(self)] = self._head(values)
@@ -108,7 +108,7 @@ class Loaded:
         return head
 
     def _place(self, i: int, array: Any, head: Head) -> None:
-        """Check an array and enter where it begins and how long its axes are."""
+        """Check an array and write its offset and lengths to the header."""
         leaf = self._layout.leaves[i]
         assert isinstance(leaf.type, Table)
         if not isinstance(array, np.ndarray) or array.dtype != DTYPES[leaf.type.kind]:
@@ -134,7 +134,7 @@ class Loaded:
                 whole[slot] = int(np.prod(array.shape[entry.axis + 1 :]))
 
     def _packed_place(self, i: int, shape: tuple[int, ...], packed: dict[str, Array]) -> Array:
-        """The part of a buffer that holds a packed array, in its shape."""
+        """Return the part of a buffer that holds a packed array, in its shape."""
         buffer, place = self._layout.buffers[i], self._layout.places[i]
         stride = self._stride(buffer)
         part = packed[buffer][place * stride :: stride][: math.prod(shape)]
@@ -145,7 +145,7 @@ class Loaded:
         return dict(self._layout.target.strides).get(buffer[:-1], 1)
 
     def _spaces(self, values: Sequence[Any], whole: list[int], real: list[float]) -> dict[str, Array]:
-        """Header, constants, and room for the numbers that are passed and handed back."""
+        """Allocate header, constants, and space for passed and returned numbers."""
         spaces = self._constants.copy()
         for name, group, kind in self._own:
             if group == HEADER:
@@ -174,14 +174,14 @@ def _address(array: Array) -> int:
 
 
 def _stored(kind: str) -> str:
-    """Truth values are passed as whole numbers."""
+    """Return the kind in memory: bools are passed as integers."""
     return INT if kind == BOOL else kind
 
 
 def _check_axes(
     path: str, axes: tuple[str | int | None, ...] | None, shape: tuple[int, ...], lengths: dict[str, int]
 ) -> None:
-    """Refuse an array whose axes are not as long as declared."""
+    """Refuse an array whose axes do not have the declared lengths."""
     if axes is None:
         return
     if len(shape) != len(axes):

@@ -1,4 +1,4 @@
-"""Functions in LLVM's language to machine code: linked, optimised and emitted, by llvmlite alone."""
+"""Link, optimise and compile LLVM IR to machine code, by llvmlite alone."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from evenhand.compile import processor
 from evenhand.compile.units import ENTRY, NAME, call_name
 from evenhand.errors import CompilationFailed
 
-# numba forbids copying a function into the wrapper that is called from outside, for the sake of errors that
-# it may raise; kernels raise none
+# numba forbids inlining a function into its external wrapper because of the errors that it may raise;
+# kernels raise none
 _KEPT_OUT = re.compile(r"\bnoinline\b")
 
 
 class Part(TypedDict):
-    """A unit's bit code, the name that its function gets, and those of the functions it calls."""
+    """A unit's bit code, the name of its function, and the names of its callees."""
 
     code: bytes
     name: str
@@ -28,7 +28,7 @@ class Part(TypedDict):
 
 
 def tidied(text: str, wrapper: str, name: str) -> bytes:
-    """What numba made of one function, without the parts that no kernel needs, as bit code."""
+    """Return numba's output for one function as bit code, without unneeded parts."""
     _initialise()
     module = llvm.parse_assembly(_KEPT_OUT.sub("alwaysinline", text))
     for thing in (*module.functions, *module.global_variables):
@@ -39,7 +39,7 @@ def tidied(text: str, wrapper: str, name: str) -> bytes:
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     # no instruction combining yet: before equal loads are found, it turns `a[k] if c else b[k]` into one load
-    # from either of two addresses, and the loop around it can no longer take many steps at once
+    # from either of two addresses, which prevents vectorisation of the loop around it
     passes.add_simplify_cfg_pass()
     passes.add_global_dead_code_eliminate_pass()
     passes.add_strip_dead_prototype_pass()
@@ -49,7 +49,7 @@ def tidied(text: str, wrapper: str, name: str) -> bytes:
 
 
 def machine_code(parts: Sequence[Part]) -> bytes:
-    """The object code of a cluster; only its head can be seen from outside."""
+    """Return the object code of a cluster; only its head is exported."""
     _initialise()
     whole = llvm.parse_assembly("")
     for part in parts:
@@ -74,7 +74,7 @@ def machine_code(parts: Sequence[Part]) -> bytes:
 
 @cache
 def machine() -> Any:
-    """This machine: its processor with all it can do."""
+    """Return LLVM's target machine for this processor, with all its features."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=processor.name(), features=processor.features(),
@@ -96,7 +96,7 @@ def _initialise() -> None:
 
 
 def _refuse_python(module: Any) -> None:
-    """A kernel that could raise an error would need the interpreter; there is none where it runs."""
+    """Refuse a kernel that could raise an error, which would need the interpreter."""
     for function in module.functions:
         if function.is_declaration and function.name.startswith(("Py", "numba_", "NRT_")):
             raise CompilationFailed(f"a kernel needs {function.name}, which is not at hand where it runs")

@@ -1,4 +1,4 @@
-"""Machine code in memory: loaded by llvmlite, called through ctypes. numba is not needed for it."""
+"""Load machine code with llvmlite and call it through ctypes; numba is not needed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from evenhand.compile.building import Code
 from evenhand.compile.units import ENTRY, head_name
 
 _loading = threading.Lock()
-_loaded: dict[tuple[str, tuple[int, ...]], tuple[int, Any]] = {}  # code stays as long as the process
+_loaded: dict[tuple[str, tuple[int, ...]], tuple[int, Any]] = {}  # code stays loaded until the process ends
 _numbers = itertools.count()
 
 
 def entry_of(code: Code) -> Callable[..., None]:
-    """The program's entry, to be called with the addresses of its buffers.
+    """Return the program's entry, which takes the addresses of its buffers.
 
-    It runs without the interpreter lock. Clusters that another program has loaded are used again.
+    It runs without the interpreter lock. Clusters loaded by another program are reused.
     """
     plan = code.plan
     addresses: list[int] = []
@@ -34,7 +34,7 @@ def entry_of(code: Code) -> Callable[..., None]:
 
 
 def _load(machine_code: bytes, called: tuple[int, ...]) -> tuple[int, Any]:
-    """The address of a cluster's head, and what keeps it in memory."""
+    """Return the address of a cluster's head, and the object that keeps it in memory."""
     import llvmlite.binding as llvm
 
     library = llvm.JITLibraryBuilder().add_object_img(machine_code).add_current_process().export_symbol(ENTRY)

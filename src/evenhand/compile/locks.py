@@ -1,22 +1,23 @@
-"""A lock among processes, by a file; on every platform."""
+"""A lock between processes, by a file; on every platform."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-POLL = 0.05  # seconds between looks at a lock that another process holds
+from evenhand.file_lock import try_lock
+
+POLL = 0.05  # seconds between attempts to take a lock that another process holds
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this name; where no lock can be had, go on without.
+    """Hold the lock of this name; continue without it where locks are not supported.
 
-    A lock ends with its process, however that ends. Without one, two processes may do the same work at once.
+    A lock ends with its process in every case. Without one, two processes may do the same work at once.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,22 +30,12 @@ def locked(path: Path) -> Iterator[None]:
             time.sleep(POLL)
         yield
     finally:
-        os.close(file)  # which gives the lock back
+        os.close(file)  # which releases the lock
 
 
 def _taken(file: int) -> bool:
-    """Take the lock if it is free; True also where this file system has no locks."""
+    """Take the lock if it is free; return True also where this file system has no locks."""
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
+        return try_lock(file)
     except OSError:
         return True
-    return True

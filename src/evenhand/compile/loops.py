@@ -1,8 +1,9 @@
-"""Evaluating loops whose number of turns is known only at run time.
+"""Evaluation of loops whose number of iterations is known only at run time.
 
 Variables that a loop writes are run-time values from its start on. Arrays and tuples that it binds again are
-carried from turn to turn number by number, in variables of the loop. Which numbers those are, and of which
-kind, is found by trying: a loop is evaluated again until what a turn ends with fits what it began with.
+carried between iterations number by number, in variables of the loop. Which numbers these are, and of which
+kind, is found by iteration: a loop is evaluated again until the environment at the end of its body fits that
+at the start.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ from evenhand.compile.values import (
 
 
 class Turn:
-    """What is known of a loop while its turns are evaluated."""
+    """What is known of a loop while its body is evaluated."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, str] = {}  # of numbers whose kind changes
         self.carried: dict[str, Value] = {}  # arrays and tuples, their numbers in variables of the loop
-        self.changing: set[str] = set()  # numbers of these that are constant at the start only
+        self.changing: set[str] = set()  # their numbers that are constant at the start only
         self.unusable: set[str] = set()  # variables whose structure changes
         self.start: Environment = {}
-        self.left: list[Environment] = []  # environments with which it is left by a break
-        self.ends: list[Environment] = []  # environments with which a turn ends
+        self.left: list[Environment] = []  # environments at a break
+        self.ends: list[Environment] = []  # environments at the end of the body
 
 
 class Loops(Statements):
-    """Evaluates loops, and all other statements."""
+    """Evaluates loops and all other statements."""
 
-    turns: list[Turn]  # of the loops that enclose the statement under evaluation, innermost last
+    turns: list[Turn]  # loops around the current statement, innermost last
 
     def statement(self, node: ast.stmt, env: Environment, out: Block) -> Environment | None:
         if type(node) in _EVALUATE:
@@ -75,7 +76,7 @@ class Loops(Statements):
         return self._for_elements(node, env, out)
 
     def _for_elements(self, node: ast.For, env: Environment, out: Block) -> Environment | None:
-        """A loop over the elements of an array or of a tuple."""
+        """Evaluate a loop over the elements of an array or of a tuple."""
         over = self.value(node.iter, env, out)
         if isinstance(over, Several) and not all(isinstance(item, Constant) for item in over.items):
             return self._unroll(node, over, env, out)
@@ -88,7 +89,7 @@ class Loops(Statements):
         else:
             kept = self.kept_whole(over, out)
             assert isinstance(kept, View)
-            element = arrays.load(arrays.index(kept, [position]), self.program.stride(kept.buffer))
+            element = self.program.load(arrays.index(kept, [position]))
             length = kept.lengths[0]
         name = node.target.id
         given: Environment = {name: variable(name, element.kind)}
@@ -97,7 +98,7 @@ class Loops(Statements):
         return _after(turn, isinstance(over, Several))
 
     def _unroll(self, node: ast.For, over: Several, env: Environment, out: Block) -> Environment | None:
-        """A loop over a tuple of run-time values, step by step."""
+        """Unroll a loop over a tuple of run-time values."""
         if any(isinstance(part, (ast.Break, ast.Continue)) for part in ast.walk(node)):
             self.refuse(node, "a loop over a tuple of run-time values has no break or continue")
         kept = self.kept_whole(over, out)
@@ -129,7 +130,7 @@ class Loops(Statements):
     def _loop(
         self, node: ast.For | ast.While, given: Environment, first: Block, env: Environment, out: Block
     ) -> tuple[Block, Turn]:
-        """The body of a loop, evaluated until a turn ends with what it began with."""
+        """Evaluate the body of a loop until its end fits its start."""
         written = stores_in_block(node.body)
         returns = len(self.returns)
         turn = Turn()
@@ -155,7 +156,7 @@ class Loops(Statements):
         return body, turn
 
     def _carry(self, node: ast.AST, env: Environment, out: Block) -> Environment:
-        """Put what this turn leaves behind into the variables of the loop."""
+        """Assign the values at the end of the body to the variables of the loop."""
         turn = self.turns[-1]
         found = dict(env)
         for name, shape in turn.carried.items():
@@ -184,7 +185,7 @@ class Loops(Statements):
 
 
 def _start(env: Environment, written: set[str], turn: Turn) -> Environment:
-    """What is known at the start of every turn."""
+    """Return the environment at the start of every iteration."""
     found: Environment = {}
     for name, value in env.items():
         if name not in written or isinstance(value, Unusable):
@@ -199,7 +200,7 @@ def _start(env: Environment, written: set[str], turn: Turn) -> Environment:
 
 
 def _carried(name: str, value: Value, changing: set[str]) -> Value:
-    """A compound value with its run-time numbers in variables of the loop."""
+    """Return a compound value with its run-time numbers in variables of the loop."""
     positions = iter(range(sum(1 for _ in scalars(value))))
 
     def held(number: Scalar, path: str) -> Scalar:
@@ -211,18 +212,18 @@ def _carried(name: str, value: Value, changing: set[str]) -> Value:
 
 
 def _is_fixed(number: Scalar) -> bool:
-    """Is this the same number wherever it is used?"""
+    """Return whether this is the same number wherever it is used."""
     return isinstance(number, Constant) or number.header
 
 
 def _copies(shape: Value, value: Value) -> Block:
-    """Assignments of the numbers of a value to the variables of its shape."""
+    """Return assignments of the numbers of a value to the variables of its shape."""
     pairs = zip(scalars(shape), scalars(value), strict=True)
     return [assign(bare(held), new) for held, new in pairs if not _is_fixed(held) and not same(held, new)]
 
 
 def _wider_kinds(turn: Turn, written: set[str]) -> dict[str, str]:
-    """Numbers that are of another kind at the end of a turn than at its start."""
+    """Return the numbers whose kind at the end of the body differs from that at its start."""
     found: dict[str, str] = {}
     for end in turn.ends:
         for name in written & turn.start.keys() & end.keys():
@@ -235,12 +236,12 @@ def _wider_kinds(turn: Turn, written: set[str]) -> dict[str, str]:
 
 
 def _after(turn: Turn, certain: bool) -> Environment | None:
-    """What is known after a loop; where at least one turn is certain, what a turn sets is set."""
+    """Return the environment after a loop; with at least one iteration, its variables are set."""
     return _joined([*turn.left, *(turn.ends if certain else [turn.start])])
 
 
 def _joined(ends: Sequence[Environment]) -> Environment | None:
-    """What is known after a loop that can be left with each of these environments."""
+    """Return the environment after a loop that can be left with each of these environments."""
     if not ends:
         return None
     found: Environment = {}
@@ -265,7 +266,7 @@ def _is_false(test: Scalar) -> bool:
 
 
 def _is_empty(bounds: Sequence[Scalar]) -> bool:
-    """Is a range known to hold nothing?"""
+    """Return whether a range is known to be empty."""
     known = [bound.value for bound in bounds if isinstance(bound, Constant)]
     return len(known) == len(bounds) and len(range(*known)) == 0
 

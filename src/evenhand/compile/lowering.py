@@ -1,7 +1,7 @@
-"""Plain functions to LLVM's language, by numba.
+"""Compile plain functions to LLVM IR with numba.
 
-Each function is compiled by itself: what it calls is declared, not compiled again, and linked later. numba is
-used as it comes, through `cfunc`, `intrinsic` and `inspect_llvm`.
+Each function is compiled separately: its callees are declared, not compiled again, and linked later. Only
+numba's public `cfunc`, `intrinsic` and `inspect_llvm` are used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evenhand.compile.units import NAME, Signature, Unit, call_name
 from evenhand.compile.values import BOOL, FLOAT, INT, WORD
 
 _TYPES = {FLOAT: types.float64, INT: types.int64, BOOL: types.boolean, WORD: types.uint64}
-# truth values take a byte each in memory
+# bools take a byte each in memory
 _POINTERS = {
     "*" + kind: types.CPointer(types.uint8 if kind == BOOL else type_) for kind, type_ in _TYPES.items()
 }
@@ -32,14 +32,14 @@ _WORD = re.compile(r"word_([0-9a-f]+)")
 
 
 def lowered_unit(unit: Unit) -> bytes:
-    """A unit as LLVM's bit code; the functions that it calls are declared only."""
+    """Return a unit as LLVM bit code; its callees are declared only."""
     space: dict[str, Any] = {"math": math, "np": np, "bits_of": _bits_of}
     for word in set(_WORD.findall(unit["source"])):
         space[f"word_{word}"] = np.uint64(int(word, 16))
     for place, head in enumerate(unit["calls"]):
         name = call_name(place)
         space[name] = _external(name, head)
-        llvm.add_symbol(name, 1)  # numba wants an address of everything; this code never runs here
+        llvm.add_symbol(name, 1)  # numba requires an address of everything; this code is never run here
     exec(compile(unit["source"], f"<{NAME}>", "exec"), space)
     compiled = cfunc(_signature(unit["signature"]), **_OPTIONS)(space[NAME])
     return tidied(compiled.inspect_llvm(), compiled.native_name, NAME)
@@ -61,7 +61,7 @@ def _result(kinds: Sequence[str]) -> Any:
 
 
 def _external(name: str, head: Signature) -> Callable[..., Any]:
-    """A function that is called by its name and defined elsewhere."""
+    """Return a function that is called by name and defined elsewhere."""
     wanted = _signature(head)
 
     def generate(context: Any, builder: Any, found: Any, arguments: Any) -> Any:
@@ -81,7 +81,7 @@ def _external(name: str, head: Signature) -> Callable[..., Any]:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _bits_of(context: Any, number: Any) -> Any:
-    """The bits of a floating-point number as a word."""
+    """Return the bits of a float as a word."""
 
     def generate(context: Any, builder: Any, found: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))

@@ -1,4 +1,4 @@
-"""Messages between a process and its compiling processes: JSON, each after its length."""
+"""Messages between a process and its compiling processes: JSON with a length prefix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def send(stream: IO[bytes], message: Any) -> None:
 
 
 def receive(stream: IO[bytes]) -> Any:
-    """The next message; None where there are no more."""
+    """Return the next message; None at the end of the stream."""
     head = stream.read(4)
     if len(head) < 4:
         return None

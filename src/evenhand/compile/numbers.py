@@ -1,9 +1,8 @@
-"""Arithmetic on abstract numbers: what is known now is computed now, the rest becomes an expression.
+"""Arithmetic on abstract numbers: known values are computed, others become expressions.
 
-Kinds follow the compiler's rules: whole numbers and truth values mixed with floating-point numbers are
-floating-point; words mix with nothing but words. Computing now gives what computing later would: Python's
-arithmetic on floating-point numbers is that of the machine, and functions of the mathematical library are
-left to run time.
+Kinds follow the compiler's rules: integers and bools mixed with floats are floats; words mix with words only.
+A value computed now equals the one at run time: Python's arithmetic on floating-point numbers is that of the
+machine, and functions of the mathematical library are left to run time.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ _LARGEST_INT = 2**63
 
 
 class KindMismatch(TypeError):
-    """Numbers of kinds that must not meet."""
+    """Numbers of kinds that do not mix."""
 
 
 def joined_kind(one: str, other: str) -> str:
-    """The kind of a number that is of either kind."""
+    """Return the kind of a number that is of either kind."""
     if one == other:
         return one
     if WORD in (one, other):
@@ -65,7 +64,7 @@ def combined(
     reads: bool = False,
     calls: bool = False,
 ) -> Dynamic:
-    """An expression made of others."""
+    """Return an expression made of others."""
     dynamic = [part for part in parts if isinstance(part, Dynamic)]
     names = frozenset().union(*(part.names for part in dynamic))
     calls = calls or any(part.calls for part in dynamic)
@@ -74,7 +73,7 @@ def combined(
 
 
 def binary(op: ast.operator, left: Scalar, right: Scalar) -> Scalar:
-    """left op right."""
+    """Return left op right."""
     symbol, compute = BINARY[type(op)]
     kind = _binary_kind(op, left.kind, right.kind)
     folded = _folded(op, compute, left, right, kind)
@@ -86,7 +85,7 @@ def binary(op: ast.operator, left: Scalar, right: Scalar) -> Scalar:
 
 
 def compared(op: ast.cmpop, left: Scalar, right: Scalar) -> Scalar:
-    """left op right, true or false."""
+    """Return left op right as a bool."""
     symbol, compute = COMPARE[type(op)]
     joined_kind(left.kind, right.kind)
     if isinstance(left, Constant) and isinstance(right, Constant):
@@ -95,7 +94,7 @@ def compared(op: ast.cmpop, left: Scalar, right: Scalar) -> Scalar:
 
 
 def negative(value: Scalar) -> Scalar:
-    """-value."""
+    """Return -value."""
     if value.kind == WORD:
         raise KindMismatch("a word has no negative")
     kind = INT if value.kind == BOOL else value.kind
@@ -105,7 +104,7 @@ def negative(value: Scalar) -> Scalar:
 
 
 def inverted(value: Scalar) -> Scalar:
-    """not value."""
+    """Return not value."""
     if value.kind == WORD:
         raise KindMismatch("a word is neither true nor false")
     if isinstance(value, Constant):
@@ -114,7 +113,7 @@ def inverted(value: Scalar) -> Scalar:
 
 
 def converted(value: Scalar, kind: str) -> Scalar:
-    """The number as another kind, where nothing can be lost: truth values to int, both to float."""
+    """Return the number as another kind without loss: bool to int, both to float."""
     if value.kind == kind:
         return value
     if value.kind == WORD or kind in (WORD, BOOL) or value.kind == FLOAT:
@@ -123,7 +122,7 @@ def converted(value: Scalar, kind: str) -> Scalar:
 
 
 def cast_to(value: Scalar, kind: str) -> Scalar:
-    """int(value), float(value), bool(value) or np.uint64(value)."""
+    """Return int(value), float(value), bool(value) or np.uint64(value)."""
     if value.kind == kind:
         return value
     if isinstance(value, Constant) and kind != WORD and value.kind != WORD:
@@ -135,7 +134,7 @@ def cast_to(value: Scalar, kind: str) -> Scalar:
 
 
 def extreme(name: str, parts: Sequence[Scalar]) -> Scalar:
-    """min or max of two or more numbers, taken from left to right."""
+    """Return min or max of two or more numbers, taken from left to right."""
     found = parts[0]
     for part in parts[1:]:
         kind = joined_kind(found.kind, part.kind)
@@ -167,13 +166,13 @@ def _binary_kind(op: ast.operator, left: str, right: str) -> str:
 def _folded(
     op: ast.operator, compute: Callable[[Any, Any], Any], left: Scalar, right: Scalar, kind: str
 ) -> Constant | None:
-    """The result, where both numbers are known and the compiler would find the same."""
+    """Return the result if both numbers are known and the compiler would compute the same."""
     if not (isinstance(left, Constant) and isinstance(right, Constant)) or kind == WORD:
         return None
     if isinstance(op, _DIVISIONS) and right.value == 0:
         return None
     if isinstance(op, ast.Pow) and (kind != INT or right.value < 0):
-        return None  # the compiler's own power
+        return None  # power is left to the compiler
     if isinstance(op, _SHIFTS) and not 0 <= right.value < 64:
         return None
     value = compute(left.value, right.value)
@@ -183,7 +182,7 @@ def _folded(
 
 
 def _shorter(op: ast.operator, left: Scalar, right: Scalar) -> Scalar | None:
-    """The operand itself, where 0 is added or 1 multiplied; for whole numbers only."""
+    """Return the operand itself where 0 is added or 1 multiplied; for integers only."""
     zero = Constant(0, INT)
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Constant) and other.kind == INT and one.kind == INT:

@@ -8,14 +8,14 @@ from importlib.metadata import version
 
 
 def name() -> str:
-    """The processor's name; NUMBA_CPU_NAME asks for another one."""
+    """Return the processor's name, or NUMBA_CPU_NAME."""
     import llvmlite.binding as llvm
 
     return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())
 
 
 def features() -> str:
-    """What the processor can do; NUMBA_CPU_FEATURES asks for something else."""
+    """Return the processor's features, or NUMBA_CPU_FEATURES."""
     import llvmlite.binding as llvm
 
     asked = os.environ.get("NUMBA_CPU_FEATURES")
@@ -24,10 +24,10 @@ def features() -> str:
     try:
         return str(llvm.get_host_cpu_features().flatten())
     except RuntimeError:
-        return ""  # not every system says
+        return ""  # not available on every system
 
 
 @cache
 def compiler_versions() -> dict[str, str]:
-    """The packages that make machine code, by name."""
+    """Return the versions of the packages that make machine code, by name."""
     return {package: version(package) for package in ("numba", "llvmlite")}

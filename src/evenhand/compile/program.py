@@ -6,7 +6,7 @@ The result is a list of plain functions over numbers and buffers, callees first.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,19 +54,20 @@ class Specialised:
     buffers: list[str]
     result: Value | None
     kinds: list[str]  # of the numbers it returns
-    constant: Value | None = None  # what it always returns, where it does nothing else
+    constant: Value | None = None  # its result, where it is constant and the kernel has no other effect
 
 
 @dataclass
 class Program:
-    """Functions of one program, made as they are needed.
+    """Functions of one program, specialised on demand.
 
     `strides` says how far apart neighbouring elements of a group's buffers are in memory, 1 unless named.
-    Buffers of a group in `read_only` are never written.
+    Buffers of a group in `read_only` are never written. Those in `uniform` hold one number everywhere.
     """
 
     strides: dict[str, int] = field(default_factory=dict)
     read_only: frozenset[str] = frozenset()
+    uniform: Mapping[str, Constant] = field(default_factory=dict)
     functions: list[Function] = field(default_factory=list)
     constants: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
 
@@ -76,11 +77,11 @@ class Program:
         self._places: dict[int, View] = {}
 
     def root(self, kernel: Kernel, arguments: list[Value]) -> Specialised:
-        """The kernel with which the program begins; it hands back all its results, known or not."""
+        """Specialise the first kernel of the program; it returns all results, known or not."""
         return self._make(kernel, arguments, True)
 
     def specialised(self, kernel: Kernel, arguments: list[Value]) -> Specialised | None:
-        """The kernel for arguments like these, made on first use; None while it is being made."""
+        """Return the kernel for such arguments, made on first use; None while it is being made."""
         identity = (kernel, tuple(map(key, arguments)))
         if identity not in self._made:
             self._made[identity] = None
@@ -90,11 +91,21 @@ class Program:
     def stride(self, buffer: str) -> int:
         return self.strides.get(buffer[:-1], 1)
 
+    def load(self, view: View) -> Scalar:
+        """Return the number at an element."""
+        known = self.uniform.get(view.buffer)
+        if known is None:
+            return arrays.load(view, self.stride(view.buffer))
+        if known.kind != view.kind:
+            raise arrays.Misuse("the bits of an array of equal numbers")
+        return known
+
     def is_writable(self, buffer: str) -> bool:
-        return buffer[:-1] not in self.read_only and buffer[:-1] != CONSTANTS
+        own = buffer[:-1] in self.read_only or buffer[:-1] == CONSTANTS
+        return buffer not in self.uniform and not own
 
     def constant_array(self, array: NDArray[Any]) -> View:
-        """The place of an array that is defined outside kernels; it is handed to the program as it is now."""
+        """Return the place of an array defined outside kernels; its current values are stored."""
         if id(array) not in self._places:
             kind = next(kind for kind, dtype in DTYPES.items() if array.dtype == dtype)
             buffer = arrays.buffer_name(CONSTANTS, kind)
@@ -108,7 +119,7 @@ class Program:
         return self._places[id(array)]
 
     def add_entry(self, root: Specialised, passed: Sequence[str]) -> Function:
-        """The function that is called from outside: buffers only, arguments and results among them.
+        """Add the function that is called from outside: all its parameters are buffers.
 
         `passed` are the kinds of the numbers that the root is called with.
         """
@@ -141,7 +152,7 @@ class Program:
 
 
 class Evaluation(Loops):
-    """One kernel evaluated for one set of arguments."""
+    """The evaluation of one kernel for one set of arguments."""
 
     def __init__(self, program: Program, kernel: Kernel, arguments: list[Value], is_root: bool) -> None:
         tree = tree_of(kernel.py_func)
@@ -170,7 +181,7 @@ class Evaluation(Loops):
                 self.always = self.as_declared(self._tree, value, self._declared, "the result")
 
     def finished(self, name: str) -> tuple[Function, Specialised]:
-        """The function's source, and how it is called."""
+        """Return the function's source, and how it is called."""
         shape, kinds = self._shape, self._kinds
         lines = rendered(self._body)
         used = names_in(lines)
@@ -192,7 +203,7 @@ class Evaluation(Loops):
         return function, Specialised(name, wanted, buffers, shape, kinds)
 
     def _start(self) -> Environment:
-        """The environment at the start; parameters that the kernel writes are in their variables."""
+        """Return the initial environment; parameters that the kernel writes are in variables."""
         from evenhand.compile.expressions import assign
 
         for name, value in self._env.items():
@@ -204,7 +215,7 @@ class Evaluation(Loops):
         return bool(_BUFFER.fullmatch(word)) and not self.is_local(word)
 
     def _settle_returns(self) -> tuple[Value | None, list[str]]:
-        """Fill in what every return hands back; the shape of the result and the kinds of its numbers."""
+        """Complete all return statements; return the shape of the result and its kinds."""
         if isinstance(self._declared, Nothing):
             return None, []
         found = [
@@ -226,7 +237,7 @@ class Evaluation(Loops):
         return shape, [number.kind for number in scalars(shape) if _is_passed(number)]
 
     def _common(self, one: Value, other: Value) -> Value:
-        """The shape of a result that is either of these."""
+        """Return the common shape of two results."""
         if isinstance(one, (Constant, Dynamic)) and isinstance(other, (Constant, Dynamic)):
             return one if same(one, other) and isinstance(one, Constant) else variable("", one.kind)
         if key(blank(one)) != key(blank(other)):
@@ -236,12 +247,12 @@ class Evaluation(Loops):
 
 
 def _stored(kind: str) -> str:
-    """Truth values are passed as whole numbers."""
+    """Return the kind in memory: bools are passed as integers."""
     return INT if kind == BOOL else kind
 
 
 def _loaded(group: str, place: int, kind: str) -> str:
-    """The expression that loads a number of this kind."""
+    """Return the expression that loads a number of this kind."""
     text = f"{arrays.buffer_name(group, _stored(kind))}[{place}]"
     return f"{text} != 0" if kind == BOOL else text
 
@@ -252,7 +263,7 @@ def _header_load(entry: str) -> str:
 
 
 def _formal(value: Value, name: str) -> Value:
-    """An argument as the kernel sees it: run-time numbers in variables of its own."""
+    """Return an argument inside the kernel: run-time numbers are in its variables."""
     return rebuilt(
         value, lambda number, path: variable(path, number.kind) if _is_passed(number) else number, name
     )

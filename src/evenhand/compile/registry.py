@@ -1,4 +1,4 @@
-"""`@kernel`: registers a function to be specialised and compiled; compiles nothing itself."""
+"""`@kernel`: register a function for specialisation and compilation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# what no kernel may contain, found at registration; `verifier` knows what it may
+# constructs that no kernel may contain, checked at registration; `verifier` has the supported ones
 _FORBIDDEN = {
     dis.opmap[name]
     for name in (
@@ -26,7 +26,7 @@ KERNELS: list[Kernel] = []
 
 
 class Kernel:
-    """A function that can be compiled. Called from Python, it runs as compiled code."""
+    """A function that can be compiled; a call from Python runs compiled code."""
 
     def __init__(self, function: FunctionType, inlined: bool) -> None:
         self.py_func = function
@@ -42,7 +42,7 @@ class Kernel:
         return call(self, arguments, named)
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # found again by name, as functions are
+        return self.__qualname__  # pickled by name, as functions are
 
     def __repr__(self) -> str:
         return f"<kernel {self.__module__}.{self.__qualname__}>"
@@ -53,9 +53,9 @@ def kernel(function: F) -> F: ...
 @overload
 def kernel(*, inlined: bool = False) -> Callable[[F], F]: ...
 def kernel(function: F | None = None, *, inlined: bool = False) -> F | Callable[[F], F]:
-    """Register a function over numbers, arrays and named tuples; typed as the function itself.
+    """Register a function over numbers, arrays and named tuples; its type is kept.
 
-    `inlined`: always copied into its callers, so that a loop around it can take many steps at once.
+    `inlined`: always inlined into its callers, so that a loop around it can be vectorised.
     """
     if function is None:
         return lambda function: _registered(function, inlined)
@@ -63,7 +63,7 @@ def kernel(function: F | None = None, *, inlined: bool = False) -> F | Callable[
 
 
 def uncompiled(function: F) -> F:
-    """The Python function of a kernel: for a few calls of a small one, where compiling would not pay."""
+    """Return the Python function of a kernel: for a few calls, where compiling takes longer."""
     return cast(F, cast(Kernel, function).py_func)
 
 
@@ -74,7 +74,7 @@ def _registered(function: F, inlined: bool) -> F:
 
 
 def _check(function: FunctionType) -> None:
-    """Refuse what is never compiled; cheap enough to be done at every import."""
+    """Refuse constructs that are never supported; fast enough for every import."""
     code = function.__code__
     parameters = code.co_varnames[: code.co_argcount]
     if code.co_flags & _VARIADIC or code.co_kwonlyargcount or code.co_freevars or function.__defaults__:

@@ -1,7 +1,7 @@
-"""The program that is left after evaluation: statements of plain Python over numbers and buffers.
+"""The program after evaluation: statements of plain Python over numbers and buffers.
 
-Statements are kept as small objects until a function is complete: what a return hands back, and which
-assignments are read at all, is known only then.
+Statements are objects until a function is complete: only then are the results of a return, and the variables
+that are read, known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(slots=True)
 class Assign:
-    """A number to a variable. Dropped where nobody reads the variable and nothing else happens."""
+    """Assignment to a variable; removed if it is never read and has no other effect."""
 
     target: str
     text: str
@@ -27,7 +27,7 @@ class Assign:
 
 @dataclass(slots=True)
 class Unpack:
-    """Several results of a call to variables."""
+    """Assignment of several results of a call to variables."""
 
     targets: list[str]
     text: str
@@ -35,7 +35,7 @@ class Unpack:
 
 @dataclass(slots=True)
 class Do:
-    """Any other line: a write to a buffer, a call."""
+    """Any other line: a write to a buffer, or a call."""
 
     text: str
 
@@ -49,7 +49,7 @@ class If:
 
 @dataclass(slots=True)
 class Loop:
-    """`head` is the line with which it begins."""
+    """A loop; `head` is its first line."""
 
     head: str
     body: list[Statement]
@@ -57,7 +57,7 @@ class Loop:
 
 @dataclass(slots=True)
 class Return:
-    """`text` is filled in when the function's result is known."""
+    """A return; `text` is set when the function's result is known."""
 
     value: Value | None
     text: str = ""
@@ -69,7 +69,7 @@ Block: TypeAlias = list[Statement]
 
 @dataclass(slots=True)
 class Function:
-    """A function of the program: parameters with their types, types of the results, source of the body."""
+    """A function of the program: typed parameters, types of results, and body."""
 
     name: str
     parameters: list[tuple[str, str]]
@@ -85,7 +85,7 @@ class Function:
 
 
 def drop_unread(block: Block) -> None:
-    """Remove assignments to variables that are never read, until there are none."""
+    """Remove assignments to variables that are never read, repeatedly."""
     while True:
         read: set[str] = set()
         for statement in walk(block):
@@ -95,7 +95,7 @@ def drop_unread(block: Block) -> None:
 
 
 def names_in(lines: Iterable[str]) -> set[str]:
-    """Every name in these lines."""
+    """Return every name in these lines."""
     found: set[str] = set()
     for line in lines:
         found.update(_NAME.findall(line))
@@ -103,7 +103,7 @@ def names_in(lines: Iterable[str]) -> set[str]:
 
 
 def walk(block: Block) -> Iterator[Statement]:
-    """Every statement, nested ones included."""
+    """Yield every statement, nested ones included."""
     for statement in block:
         yield statement
         if isinstance(statement, If):
@@ -114,7 +114,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def rendered(block: Block, indent: str = "    ") -> list[str]:
-    """The lines of a block; `pass` where it is empty."""
+    """Return the lines of a block; `pass` where it is empty."""
     lines: list[str] = []
     for statement in block:
         if isinstance(statement, Assign):
@@ -152,7 +152,7 @@ def _names_read(statement: Statement) -> list[str]:
 
 
 def _remove(block: Block, read: set[str]) -> bool:
-    """Remove what assigns to none of these names; say whether anything was removed."""
+    """Remove assignments to names that are not in `read`; return whether any were."""
     kept: Block = []
     removed = False
     for statement in block:

@@ -1,4 +1,4 @@
-"""One kernel under evaluation: its variables and temporaries, and how what it contains is refused."""
+"""The state of one kernel under evaluation: variables, temporaries and error messages."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Environment = dict[str, Value]
 
 
 class Refused(CompilationFailed):
-    """A kernel contains what cannot be compiled."""
+    """A kernel contains an unsupported construct."""
 
 
 class Scope:
-    """One kernel under evaluation."""
+    """The state of one kernel under evaluation."""
 
     def __init__(self, program: Program, function: FunctionType, tree: ast.FunctionDef) -> None:
         self.program = program
         self.function = function
-        self.stores = stores_in(tree)  # how often each local variable is written; parameters count once
+        self.stores = stores_in(tree)  # number of writes of each local variable; parameters count once
         self._temporaries = 0
 
     def refuse(self, node: ast.AST, message: object) -> NoReturn:
-        """Say what cannot be compiled, and where."""
+        """Raise an error that names the construct and its place."""
         line = getattr(node, "lineno", self.function.__code__.co_firstlineno)
         raise Refused(f"{self.function.__module__}.{self.function.__qualname__}, line {line}: {message}.")
 
@@ -40,7 +40,7 @@ class Scope:
         return name in self.stores
 
     def global_value(self, node: ast.Name) -> Any:
-        """What a name outside the kernel stands for."""
+        """Return the value of a name outside the kernel."""
         if node.id in self.function.__globals__:
             return self.function.__globals__[node.id]
         if hasattr(builtins, node.id):
@@ -48,12 +48,12 @@ class Scope:
         return self.refuse(node, f"{node.id} is not defined")
 
     def temporary(self) -> str:
-        """A new variable name."""
+        """Return a new variable name."""
         self._temporaries += 1
         return f"t{self._temporaries}_"
 
     def kept(self, value: Scalar, out: Block) -> Scalar:
-        """The number in a variable of its own, unless it is one that never changes."""
+        """Return the number in a separate variable, unless it never changes."""
         if isinstance(value, Constant) or self._is_stable(value):
             return value
         name = self.temporary()
@@ -61,7 +61,7 @@ class Scope:
         return variable(name, value.kind)
 
     def kept_whole(self, value: Value, out: Block) -> Value:
-        """A compound value whose numbers do not change when variables are written."""
+        """Return a compound value that does not change when variables are written."""
         return rebuilt(value, lambda number, _: self.kept(number, out))
 
     def _is_stable(self, value: Dynamic) -> bool:
@@ -71,7 +71,7 @@ class Scope:
 
 
 def stores_in(tree: ast.FunctionDef) -> Counter[str]:
-    """How often each local variable is written; parameters are written by the call."""
+    """Return the number of writes of each local variable; parameters are written by the call."""
     found = Counter(argument.arg for argument in tree.args.args)
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -82,7 +82,7 @@ def stores_in(tree: ast.FunctionDef) -> Counter[str]:
 
 
 def stores_in_block(block: list[ast.stmt]) -> set[str]:
-    """The local variables that are written in these statements."""
+    """Return the local variables that are written in these statements."""
     return {
         node.id
         for statement in block

@@ -1,4 +1,4 @@
-"""Syntax trees of kernels, and a check that they are those of the functions that were imported."""
+"""Syntax trees of kernels, with a check that the files match the imported functions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from types import CodeType, FunctionType
 
 from evenhand.errors import CompilationFailed
 
-Place = tuple[str, int]  # a function's name, and the line with which it begins
+Place = tuple[str, int]  # a function's name and first line
 
 
 @cache
 def tree_of(function: FunctionType) -> ast.FunctionDef:
-    """The function's definition. Not to be changed."""
+    """Return the function's definition, which must not be modified."""
     code = function.__code__
     trees, codes = _definitions(code.co_filename)
     place = code.co_name, code.co_firstlineno
@@ -24,14 +24,14 @@ def tree_of(function: FunctionType) -> ast.FunctionDef:
 
 
 def body_of(function: FunctionType) -> list[ast.stmt]:
-    """The statements of a kernel, without its docstring."""
+    """Return the statements of a kernel, without its docstring."""
     body = tree_of(function).body
     return body if ast.get_docstring(tree_of(function), clean=False) is None else body[1:]
 
 
 @cache
 def _definitions(file: str) -> tuple[dict[Place, ast.FunctionDef], dict[Place, CodeType]]:
-    """The functions of a file, as syntax trees and as code, by name and line."""
+    """Return the functions of a file, as syntax trees and as code, by name and line."""
     try:
         text = Path(file).read_bytes()
     except OSError as problem:

@@ -1,4 +1,4 @@
-"""Evaluating statements: the environment after them, and what is left of them."""
+"""Evaluation of statements: the environment after them, and their residual statements."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from evenhand.compile.values import (
     variable,
 )
 
-UNREAD = "_"  # the variable that holds what is not wanted; it has no value
+UNREAD = "_"  # the variable for unused values; it has no value
 
 
 class Statements(Calls):
-    """Evaluates statements. An environment of None means that nothing after is reached."""
+    """Evaluates statements; an environment of None means that the code after is unreachable."""
 
     def block(
         self, statements: Sequence[ast.stmt], env: Environment | None, out: Block
     ) -> Environment | None:
-        """Statements in order, up to one that does not go on."""
+        """Evaluate statements in order, up to one that does not continue."""
         for statement in statements:
             if env is None:
                 break
@@ -51,7 +51,7 @@ class Statements(Calls):
         return env
 
     def statement(self, node: ast.stmt, env: Environment, out: Block) -> Environment | None:
-        """One statement; loops are in `loops`."""
+        """Evaluate one statement; loops are in `loops`."""
         return _EVALUATE[type(node)](self, node, env, out)
 
     returns: list[Return]
@@ -78,7 +78,7 @@ class Statements(Calls):
         return env
 
     def bind(self, target: ast.expr, found: Value, env: Environment, out: Block) -> Environment:
-        """Give a value to a variable or to elements of an array."""
+        """Assign a value to a variable or to elements of an array."""
         if isinstance(target, ast.Name):
             if target.id == UNREAD:
                 if isinstance(found, Dynamic) and found.calls:
@@ -91,7 +91,7 @@ class Statements(Calls):
         return self.refuse(target, f"{ast.unparse(target)} cannot be assigned")
 
     def _named(self, name: str, found: Value, out: Block) -> Value:
-        """What a variable stands for once it was given a value."""
+        """Return the value of a variable after an assignment."""
         if isinstance(found, (Constant, Dynamic)):
             out.append(assign(name, found))
             return found if isinstance(found, Constant) else variable(name, found.kind)
@@ -123,7 +123,7 @@ class Statements(Calls):
         return arrays.place(element, self.program.stride(element.buffer))
 
     def _each(self, node: ast.AST, view: View, symbol: str, value: Scalar, out: Block) -> None:
-        """The same number to every element, or the same operation on each."""
+        """Write the same number to every element, or apply the same operation to each."""
         value = self.kept(value, out)
         kept = self.kept_whole(view, out)
         assert isinstance(kept, View)
@@ -137,7 +137,7 @@ class Statements(Calls):
     def unpacked(
         self, node: ast.AST, target: ast.expr, found: Value, env: Environment, out: Block
     ) -> Environment:
-        """Give a value to a target, or the items of a tuple to several.
+        """Assign a value to a target, or the items of a tuple to several.
 
         All values are read before any target is written.
         """
@@ -160,14 +160,14 @@ class Statements(Calls):
         return env
 
     def _elements(self, view: View, count: int) -> Several:
-        """The first elements of an array, to be unpacked."""
+        """Return the first elements of an array, to be unpacked."""
         places = [arrays.index(view, [constant(position)]) for position in range(count)]
-        return Several(tuple(arrays.load(place, self.program.stride(view.buffer)) for place in places))
+        return Several(tuple(map(self.program.load, places)))
 
     def _received(
         self, target: ast.Tuple, found: Several | Record, unpack: Unpack, env: Environment, out: Block
     ) -> Environment:
-        """The results of a call go straight to the variables named."""
+        """Assign the results of a call directly to the named variables."""
         for position, (element, item) in enumerate(zip(target.elts, found.items, strict=True)):
             if isinstance(element, ast.Name) and isinstance(item, Dynamic):
                 if element.id != UNREAD:
@@ -198,14 +198,14 @@ class Statements(Calls):
             return env | {node.target.id: self._named(node.target.id, found, out)}
         if not isinstance(node.target, ast.Subscript):
             self.refuse(node, f"{ast.unparse(node.target)} cannot be assigned")
-        # Python reads the element before the right-hand side; the text does so too
+        # Python reads the element before the right-hand side, and so does the generated source
         own: Block = []
         element = self._element(node.target, env, out)
         value = self.number(node.value, env, own)
         if own:
             kept = self.kept_whole(element, out)
             assert isinstance(kept, View)
-            old = self.kept(arrays.load(kept, self.program.stride(kept.buffer)), out)
+            old = self.kept(self.program.load(kept), out)
             out.extend(own)
             value = arrays.storable(kept, binary(node.op, old, value))
             out.append(Do(f"{self._place(node, kept)} = {bare(value)}"))
@@ -230,7 +230,7 @@ class Statements(Calls):
     def _merge(
         self, node: ast.AST, one: Environment | None, other: Environment | None, first: Block, second: Block
     ) -> Environment | None:
-        """The environment after either of two blocks."""
+        """Return the environment after either of two blocks."""
         if one is None or other is None:
             return one if other is None else other
         return {
@@ -255,13 +255,13 @@ class Statements(Calls):
 
 
 def _are_results(found: Several | Record, unpack: Unpack) -> bool:
-    """Are these exactly the variables that a call's results were just unpacked to?"""
+    """Return whether these are exactly the variables of a call's unpacked results."""
     texts = [item.text if isinstance(item, Dynamic) else None for item in found.items]
     return texts == unpack.targets
 
 
 def _is_disturbed(value: Value, targets: Sequence[ast.expr]) -> bool:
-    """Does writing these targets change a value that is read after?"""
+    """Return whether writing these targets changes a value that is read later."""
     names = {target.id for target in targets if isinstance(target, ast.Name)}
     memory = len(names) < len(targets)
     dynamic = [number for number in scalars(value) if isinstance(number, Dynamic)]

@@ -1,9 +1,9 @@
-"""What is compiled by itself and shared by programs: units, of one function each, and clusters of units.
+"""Separately compiled parts shared by programs: units (one function each) and clusters.
 
 numba compiles units. LLVM links and optimises clusters: a function, its head, with the small functions that
-it calls, so that these are copied into it. Larger functions are heads of clusters of their own and are called
-through an address that is known when a program is loaded. Inside a unit or a cluster functions have names by
-their places, so that equal ones are the same whatever program they come from.
+it calls, which are inlined. Larger functions are heads of separate clusters and are called through an address
+that is known when a program is loaded. Inside a unit or a cluster functions are named by position, so that
+equal ones are identical in all programs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TypedDict
 
 from evenhand.compile.residual import Function
 
-NAME = "unit"  # the function of a unit
-ENTRY = "entry"  # the head of a cluster
-LINES = 50  # of source, from which a function with those it calls is a cluster of its own
+NAME = "unit"  # name of the function of a unit
+ENTRY = "entry"  # name of the head of a cluster
+LINES = 50  # lines of source, callees included, from which a function is a separate cluster
 
 
 class Signature(TypedDict):
@@ -30,7 +30,7 @@ class Signature(TypedDict):
 
 
 class Unit(TypedDict):
-    """A function, and the signatures of those it calls, which it knows as call_0, call_1 and so on."""
+    """A function, and the signatures of its callees, named call_0, call_1 and so on."""
 
     signature: Signature
     source: str
@@ -39,7 +39,7 @@ class Unit(TypedDict):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Functions that are compiled together, callees first, the head last; and the heads that they call."""
+    """Functions that are compiled together, callees first, the head last; and called heads."""
 
     members: list[Function]
     calls: list[str]
@@ -49,24 +49,24 @@ class Cluster:
         return self.members[-1].name
 
     def local_names(self) -> dict[str, str]:
-        """Names by place: of members, and of heads that are called."""
+        """Return names by position: of members, and of called heads."""
         names = {name: head_name(place) for place, name in enumerate(self.calls)}
         names |= {member.name: f"member_{place}" for place, member in enumerate(self.members)}
         return names | {self.head: ENTRY}
 
 
 def call_name(place: int) -> str:
-    """The name in a unit of the function at this place of its calls."""
+    """Return the name in a unit of its callee at this position."""
     return f"call_{place}"
 
 
 def head_name(place: int) -> str:
-    """The name in a cluster of the head at this place of its calls."""
+    """Return the name in a cluster of the called head at this position."""
     return f"head_{place}"
 
 
 def unit_of(function: Function, others: Mapping[str, Function]) -> Unit:
-    """The unit of a function; `others` are the functions of the program by name."""
+    """Return the unit of a function; `others` are the functions of the program by name."""
     places = {name: call_name(place) for place, name in enumerate(function.calls)} | {function.name: NAME}
     pattern = re.compile(r"\b(" + "|".join(places) + r")\b")
     return {
@@ -77,7 +77,7 @@ def unit_of(function: Function, others: Mapping[str, Function]) -> Unit:
 
 
 def clusters_of(functions: Sequence[Function]) -> list[Cluster]:
-    """A program cut into clusters, those that are called first; the last one holds the program's entry."""
+    """Return the clusters of a program, callees first; the last one holds the entry."""
     by_name = {function.name: function for function in functions}
     heads: list[str] = []
     found: list[Cluster] = []
@@ -92,12 +92,12 @@ def clusters_of(functions: Sequence[Function]) -> list[Cluster]:
 
 
 def key_of(*parts: object) -> str:
-    """A hash of anything that JSON can say."""
+    """Return a hash of any JSON value."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _members(function: Function, by_name: Mapping[str, Function], heads: Sequence[str]) -> list[Function]:
-    """The function and all it calls that are no heads, callees first."""
+    """Return the function and its callees that are not heads, callees first."""
     found: dict[str, Function] = {}
     for name in function.calls:
         if name not in heads:

@@ -24,7 +24,7 @@ FLOAT, INT, BOOL, WORD = "float", "int", "bool", "word"
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number known now. A structural one specialises the kernels it is passed to."""
+    """A number known now; code is specialised for a structural one."""
 
     value: Any
     kind: str
@@ -35,8 +35,8 @@ class Constant:
 class Dynamic:
     """A number known at run time.
 
-    `text` is the expression, `names` the variables in it. It `reads` where it loads from memory or calls a
-    kernel, so that it may not be moved across a write; a call may write itself. `header` is set where it is
+    `text` is the expression, `names` the variables in it. `reads` is set where it loads from memory or calls
+    a kernel, so that it must not be moved across a write; a call may also write. `header` is set where it is
     an entry of the header, which is the same variable in every function.
     """
 
@@ -54,7 +54,7 @@ Scalar: TypeAlias = Constant | Dynamic
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An array of one kind of number inside a buffer. Lengths, strides and the offset count elements."""
+    """An array of one kind of number inside a buffer; offset, lengths and strides in elements."""
 
     buffer: str
     kind: str
@@ -97,7 +97,7 @@ COMPOUND = (View, Record, Several)
 
 
 def constant(value: Any, structural: bool = False) -> Constant:
-    """The constant of a Python or NumPy number."""
+    """Return the constant of a Python or NumPy number."""
     if isinstance(value, (bool, np.bool_)):
         return Constant(bool(value), BOOL, structural)
     if isinstance(value, np.uint64):
@@ -108,30 +108,30 @@ def constant(value: Any, structural: bool = False) -> Constant:
 
 
 def variable(name: str, kind: str) -> Dynamic:
-    """A number held by a variable."""
+    """Return a number held by a variable."""
     return Dynamic(name, kind, frozenset((name,)))
 
 
 def header_entry(slot: int, kind: str) -> Dynamic:
-    """A number that is loaded from the header at the start of each function that uses it."""
+    """Return a number that is loaded from the header at the start of each function."""
     name = f"{kind}_{slot}_"
     return Dynamic(name, kind, frozenset((name,)), header=True)
 
 
 def text_of(value: Scalar) -> str:
-    """The expression of a number, in parentheses where an operator may stand beside it."""
+    """Return the expression of a number, in parentheses where they may be needed."""
     if isinstance(value, Dynamic):
         return value.text if value.atom else f"({value.text})"
     return literal(value.value, value.kind)
 
 
 def bare(value: Scalar) -> str:
-    """The expression of a number, where no operator stands beside it."""
+    """Return the expression of a number, without parentheses."""
     return value.text if isinstance(value, Dynamic) else literal(value.value, value.kind)
 
 
 def literal(value: Any, kind: str) -> str:
-    """A constant as source text; negative ones in parentheses."""
+    """Return a constant as source text; negative ones in parentheses."""
     if kind == WORD:
         return f"word_{int(value):x}"
     if kind == BOOL:
@@ -146,7 +146,7 @@ def literal(value: Any, kind: str) -> str:
 
 
 def key(value: Value) -> tuple[Any, ...]:
-    """What identifies a value as an argument: run-time numbers are alike, all else must be equal."""
+    """Return a key for an argument: run-time numbers are alike, all else must be equal."""
     if isinstance(value, Constant):
         return ("constant", value.kind, repr(value.value))
     if isinstance(value, Dynamic):
@@ -162,7 +162,7 @@ def key(value: Value) -> tuple[Any, ...]:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Are these the same value, expression by expression?"""
+    """Return whether these are the same value, expression by expression."""
     if isinstance(one, Dynamic) and isinstance(other, Dynamic):
         return one.text == other.text and one.kind == other.kind and not one.reads
     if isinstance(one, View) and isinstance(other, View):
@@ -181,18 +181,18 @@ def same(one: Value, other: Value) -> bool:
 
 
 def numbers_of(view: View) -> tuple[Scalar, ...]:
-    """Offset, lengths and strides."""
+    """Return offset, lengths and strides."""
     return (view.offset, *view.lengths, *view.strides)
 
 
 def with_numbers(view: View, numbers: tuple[Scalar, ...]) -> View:
-    """The same view with another offset, lengths and strides."""
+    """Return the same view with another offset, lengths and strides."""
     axes = len(view.lengths)
     return View(view.buffer, view.kind, numbers[0], numbers[1 : 1 + axes], numbers[1 + axes :])
 
 
 def scalars(value: Value) -> Iterator[Scalar]:
-    """All numbers of a value, from left to right."""
+    """Return all numbers of a value, from left to right."""
     if isinstance(value, (Constant, Dynamic)):
         yield value
     elif isinstance(value, View):
@@ -205,7 +205,7 @@ def scalars(value: Value) -> Iterator[Scalar]:
 
 
 def rebuilt(value: Value, change: Callable[[Scalar, str], Scalar], path: str = "") -> Value:
-    """The same value with every number changed; `change` also gets the path of the number's name."""
+    """Return the value with every number changed; `change` also gets the name's path."""
     if isinstance(value, (Constant, Dynamic)):
         return change(value, path)
     if isinstance(value, View):
@@ -222,5 +222,5 @@ def rebuilt(value: Value, change: Callable[[Scalar, str], Scalar], path: str = "
 
 
 def blank(value: Value) -> Value:
-    """The structure of a value, whatever its numbers."""
+    """Return the structure of a value, regardless of its numbers."""
     return rebuilt(value, lambda number, _: variable("", number.kind))

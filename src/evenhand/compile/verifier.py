@@ -1,6 +1,6 @@
-"""Checks the whole syntax tree of a kernel, branches that are never taken included.
+"""Check the whole syntax tree of a kernel, including branches that are never taken.
 
-What is not known here is an error before anything is compiled, never a wrong answer.
+An unsupported construct is an error before anything is compiled, never a wrong result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SYMBOLS: tuple[type[ast.AST], ...] = (
 
 @cache
 def verify(function: FunctionType) -> None:
-    """Refuse a kernel that contains what the compiler does not know."""
+    """Refuse a kernel that contains constructs the compiler does not support."""
     for statement in body_of(function):
         for node in ast.walk(statement):
             problem = _problem(node)

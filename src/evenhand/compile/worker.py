@@ -1,6 +1,6 @@
-"""A compiling process: numba and LLVM run here, so that they cannot disturb the process that asked.
+"""A compiling process: numba and LLVM run here, separately from the requesting process.
 
-It is started by `workers`, gets one message at a time, and ends when nobody asks any more.
+It is started by `workers`, handles one message at a time, and ends after a time without messages.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ PATIENCE = 20.0  # seconds without a message, after which it ends
 
 
 def main() -> None:
-    """Answer messages from standard input until there are none."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the asking process's to answer
+    """Answer messages from standard input until its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the requesting process
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+    os.dup2(2, 1)  # output of a library must not be taken for an answer
     gc.disable()  # it would take a tenth of the time, and the process ends soon
     sys.modules["scipy"] = None  # type: ignore[assignment]  # numba loads it for matrix products; we have none
     waiting: queue.Queue[Any] = queue.Queue()

@@ -1,4 +1,4 @@
-"""Compiling processes: started when something must be compiled, kept while there is more to do."""
+"""Compiling processes: started when something must be compiled, kept while there is work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.compile.messages import receive, send
 from evenhand.compile.worker import PATIENCE
 from evenhand.errors import CompilationFailed
 
-MOST = 4  # processes at once
+MOST = 4  # maximum number of processes
 FEW = 6  # messages that one process answers before another one is ready
 _ROOT = Path(__file__).parents[2]
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from evenhand.compile.worker import main; main()"
@@ -32,7 +32,7 @@ class Worker:
         self._owner = os.getpid()
         self._used = time.monotonic()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
-        # numba's own optimisation is for code that runs at once; ours comes after linking
+        # numba's own optimisation is not needed: ours comes after linking
         environment = os.environ | {"NUMBA_OPT": "0"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, str(_ROOT)],
@@ -40,7 +40,7 @@ class Worker:
         )  # fmt: skip
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a message."""
+        """Return the answer to a message."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._used = time.monotonic()
@@ -58,20 +58,20 @@ class Worker:
 
     @property
     def usable(self) -> bool:
-        """Is it this process's own, alive, and not about to end for want of work?"""
+        """Return whether it was started by this process, is alive, and is not about to end."""
         recent = time.monotonic() - self._used < PATIENCE / 2
         return recent and self._owner == os.getpid() and self._process.poll() is None
 
     def end(self) -> None:
-        """Stop it, whatever it does. A process that was forked off leaves it to the one that started it."""
+        """Stop the process; a forked process leaves this to its parent."""
         if self._owner != os.getpid():
-            self._process.returncode = 0  # not ours to wait for
+            self._process.returncode = 0  # it is not a child of this process
             return
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
             if stream is not None:
-                with contextlib.suppress(OSError):  # what was still to be sent to it is not
+                with contextlib.suppress(OSError):  # unsent data is discarded
                     stream.close()
 
     def _last_words(self) -> str:
@@ -84,7 +84,7 @@ _workers: list[Worker] = []
 
 
 def start(count: int) -> None:
-    """Have so many compiling processes ready; they load the compiler while the caller goes on."""
+    """Start so many compiling processes; they load the compiler in the background."""
     for worker in [worker for worker in _workers if not worker.usable]:
         worker.end()
         _workers.remove(worker)
@@ -102,7 +102,7 @@ atexit.register(stop)
 
 
 def ask_all(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The answers to all messages, by as many processes as pay; one thread at a time may call this."""
+    """Return the answers to all messages; call from one thread at a time."""
     count = max(1, min(MOST, os.cpu_count() or 1, len(messages) // FEW))
     if not messages:
         return []
@@ -125,7 +125,7 @@ def ask_all(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     try:
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
-                thread.join(0.05)  # so that a Ctrl-C is heard
+                thread.join(0.05)  # so that Ctrl-C is handled
     except BaseException:
         stop()
         raise

@@ -1,4 +1,4 @@
-"""Calls: candidates asked about items of a pool, what they scored, and what it cost."""
+"""Calls of candidates on items of a pool, their scores and their cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.evaluation.pool import Pool
 from evenhand.model.problem import Problem
 from evenhand.procedure.randomness import OUTCOMES, uniform
@@ -17,12 +17,12 @@ from evenhand.procedure.randomness import OUTCOMES, uniform
 Array = NDArray[np.float64]
 Score = Callable[[Any, Any], float]
 
-AHEAD = 64  # so many predictions of a fitted model are made at once
+AHEAD = 64  # predictions of a fitted model that are made at once
 
 
 @dataclass
 class Cost:
-    """What an evaluation has cost so far, and what evaluating everything would."""
+    """The calls of an evaluation so far, and the calls of evaluating everything."""
 
     everything: int
     calls: int = 0
@@ -32,12 +32,12 @@ class Cost:
 
     @property
     def saved(self) -> float:
-        """The share of all calls that was not needed."""
+        """Return the share of all calls that was not needed."""
         return 1.0 - self.calls / self.everything
 
 
 class Caller:
-    """Calls candidates on items of a pool, and remembers what they scored."""
+    """Calls candidates on items of a pool, and keeps their scores."""
 
     def __init__(
         self, problem: Problem, pool: Pool, candidates: list[Any], score: Score, cache: bool, seed: int
@@ -51,7 +51,7 @@ class Caller:
         self.ahead: dict[tuple[int, int], dict[int, Any]] = {}
 
     def sample(self, k: int, g: int) -> float:
-        """The score of candidate k on a random item of group g."""
+        """Return the score of candidate k on a random item of group g."""
         draw = int(self.drawn[k, g])
         item = self._item(k, g, draw)
         self.drawn[k, g] += 1
@@ -65,12 +65,12 @@ class Caller:
             self.cache[k, item] = value
         return value
 
-    def knows_everything(self) -> bool:
-        """Has every candidate answered every item?"""
+    def is_complete(self) -> bool:
+        """Return whether every candidate has answered every item."""
         return self.cache is not None and len(self.cache) == self.cost.everything
 
     def everything(self) -> tuple[Array, Array]:
-        """Sums and counts of the scores (K x L) of all that was answered, each item once."""
+        """Return sums and counts (K x L) of the scores kept, each item once."""
         sums, counts = np.zeros(self.problem.shape), np.zeros(self.problem.shape)
         for (k, item), value in (self.cache or {}).items():
             cell = k, self.problem.group_index(self.pool.groups[item])
@@ -79,13 +79,13 @@ class Caller:
         return sums, counts
 
     def _item(self, k: int, g: int, draw: int) -> int:
-        """The item of this draw of a cell: known ahead, for it depends on nothing else."""
+        """Return the item of this draw of a cell; it depends on nothing else, so it is known beforehand."""
         members = self.pool.members[self.problem.group_names[g]]
         u = uniform(self.seed, draw, k * len(self.problem.groups) + g, 0, OUTCOMES)
         return int(members[min(int(u * len(members)), len(members) - 1)])
 
     def _output(self, k: int, g: int, draw: int, row: Any) -> Any:
-        """What the candidate says. A fitted model predicts a block of coming draws at once."""
+        """Return the output of the candidate; a fitted model predicts a block of coming draws at once."""
         candidate = self.candidates[k]
         if not hasattr(candidate, "predict"):
             return candidate(row)
@@ -103,8 +103,8 @@ class Caller:
     def _number(self, k: int, item: int, value: Any) -> float:
         try:
             number = float(value)
-        except (TypeError, ValueError):
-            raise BadInput(f"score must return a number; it returned {value!r}.") from None
+        except (TypeError, ValueError, OverflowError):
+            raise BadInput(f"score must return a number; it returned {shown(value)}.") from None
         if not bool(self.problem.family.admits(number)):
             name, family = self.problem.policies[k], self.problem.family
             raise BadInput(f"scores must be {family.outcomes}; {name!r} got {number:g} on item {item}.")
@@ -112,6 +112,9 @@ class Caller:
 
 
 def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """Return candidates by name; those of a list by the names of their functions or classes."""
+    if not isinstance(candidates, (Mapping, list, tuple)):
+        raise BadInput(f"candidates must be a mapping from name to candidate; it is {shown(candidates)}.")
     if isinstance(candidates, Mapping):
         found = dict(candidates)
     else:
@@ -127,10 +130,11 @@ def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str,
 
 
 def scorer(score: Score | None, target: str | None, pool: Pool) -> Score:
+    """Return the given score, or one that compares the output with the target of the item."""
     if score is not None:
         return score
     if target is None:
         raise BadInput("give score(output, item), or the target column that outputs must equal.")
-    if target not in pool.columns:
-        raise BadInput(f"the pool has no column {target!r}{nearest(target, pool.columns)}")
+    if not is_one_of(target, pool.columns):
+        raise BadInput(f"the pool has no column {shown(target)}{nearest(str(target), pool.columns)}")
     return lambda output, item: float(output == item[target])

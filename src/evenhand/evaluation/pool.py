@@ -1,6 +1,6 @@
-"""The pool: items to evaluate on, each of a group; a data frame of any kind, or a sequence of mappings.
+"""The pool of items to evaluate on, by group: a data frame, or a sequence of mappings.
 
-Everything was evaluated: the means of the pool are known, and nothing is left to chance.
+Where every candidate has answered every item, the means of the pool are known and the verdict is exact.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, nearest, shown
+from evenhand.model.arguments import callable_or_none
 from evenhand.model.region import ROUNDING
 from evenhand.procedure.intervals import FAILED, MET
 from evenhand.procedure.spec import Spec, compile_spec
@@ -21,15 +22,15 @@ from evenhand.procedure.state import NONE, new_state
 from evenhand.verdicts.apply_rule import Cells, Weight
 from evenhand.verdicts.forecast import nothing_more
 from evenhand.verdicts.judge import Verdict
-from evenhand.verdicts.rows import cell_rows, policy_rows
+from evenhand.verdicts.rows import result_rows
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Items by number, their groups, and how a model's inputs are taken from them."""
+    """Items by number, their groups, and the inputs of a model for given items."""
 
     item: Callable[[int], Any]
-    inputs: Callable[[Sequence[int]], Any]  # of several items, as a model takes them
+    inputs: Callable[[Sequence[int]], Any]  # of several items, for a model
     groups: tuple[str, ...]
     members: dict[str, NDArray[np.int64]]
     columns: tuple[str, ...]
@@ -39,27 +40,37 @@ class Pool:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each group's part of the pool."""
+        """Return the share of every group in the pool."""
         return {name: len(items) / len(self.groups) for name, items in self.members.items()}
 
 
 def open_pool(pool: Any, groups: str | Callable[[Any], str], features: Sequence[str] | None) -> Pool:
-    """The items of a frame or sequence, sorted into groups."""
+    """Return the items of a frame or sequence, by group."""
+    if not isinstance(groups, str):
+        callable_or_none(groups, "groups")
+    if groups is None:
+        raise BadInput("groups must be a column of the pool or a function of an item; it is None.")
+    if features is not None and (isinstance(features, str) or not isinstance(features, Sequence)):
+        raise BadInput(f"features must be a list of columns; it is {shown(features)}.")
     if isinstance(pool, Sequence) and not isinstance(pool, (str, bytes)):
         return _from_sequence(pool, groups)
     import narwhals as nw
 
     try:
         found = nw.from_native(pool)
+    except nw.exceptions.DuplicateError:
+        raise BadInput("the pool must have different column names; one comes twice.") from None
     except TypeError:
         raise BadInput(
             f"the pool must be a data frame or a sequence of items; it is a {type(pool).__name__}."
         ) from None
+    if isinstance(found, nw.Series):
+        raise BadInput("the pool must be a data frame or a sequence of items; it is a series.")
     frame = found.collect() if isinstance(found, nw.LazyFrame) else found
     columns = tuple(map(str, frame.columns))
     if isinstance(groups, str) and groups not in columns:
         raise BadInput(f"the pool has no column {groups!r}{nearest(groups, columns)}")
-    wanted = list(features) if features is not None else [c for c in columns if c != groups]
+    wanted = list(map(str, features)) if features is not None else [c for c in columns if c != groups]
     for name in wanted:
         if name not in columns:
             raise BadInput(f"the pool has no column {name!r}{nearest(name, columns)}")
@@ -113,8 +124,8 @@ def _label(value: Any, number: int) -> str:
 Array = NDArray[np.float64]
 
 
-def census(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
-    """The verdict of the means themselves, from sums and counts (K x L) of all there is."""
+def exact_verdict(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
+    """Return the verdict at the means of the whole pool, from sums and counts (K x L)."""
     problem = verdict.problem
     spec = compile_spec(problem, verdict.procedure)
     state = new_state(spec)
@@ -128,10 +139,11 @@ def census(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
     )
     cells = Cells(unit, unit, np.where(meets, MET, FAILED))
     weight = Weight(answer, True, verdict.evidence, verdict.needed, 0, np.where(feasible, MET, FAILED))
+    of_cells, of_policies = result_rows(problem, spec, state, cells, weight)
     return replace(
         verdict,
-        cells=cell_rows(problem, spec, state, cells, weight),
-        policies=policy_rows(problem, spec, state, cells, weight),
+        cells=of_cells,
+        policies=of_policies,
         decided=True,
         leader=None if answer == NONE else problem.policies[answer],
         exact=True,
@@ -142,5 +154,5 @@ def census(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
 
 
 def _rounding(spec: Spec, unit: Array, bound: Array) -> Array:
-    """What a mean may miss its bound by through rounding."""
+    """Return how far a mean may miss its bound through rounding."""
     return np.asarray(ROUNDING * (np.abs(unit) + np.abs(bound)) + spec.region.resolution)

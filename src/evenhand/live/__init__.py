@@ -1,4 +1,4 @@
-"""One real experiment.
+"""Live experiments: event log, tickets, storage, status, audit, export and transfer.
 
-A fold over its journal, for hours or months, on outcomes that come late, twice, wrong or never.
+The state of an experiment is a fold over its event log. Outcomes may arrive late, twice, wrong or never.
 """

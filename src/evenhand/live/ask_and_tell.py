@@ -1,10 +1,8 @@
-"""Asking: which policy for whom, next.
+"""The operations ask, tell, tell_all, drop and amend.
 
-Telling: outcomes that come once, twice, late, never or wrong.
-
-Everything that can be refused is refused before anything is written, but for a second, different outcome:
-that is refused and written down. Of many outcomes told at once all are taken or none. Every call can be
-repeated: the answer is the first one's.
+All checks are made before any event is written, with one exception: a second, different outcome for a ticket
+is refused and recorded as an event. `tell_all` accepts all outcomes or none. Every call can be repeated with
+the same key and then returns its first answer.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from evenhand.live.events import decode
 from evenhand.live.operation_checks import code, refuse_unless_open, told_group
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import LIMITS
+from evenhand.live.tickets import Ask, Receipt
 from evenhand.live.transaction import Session
 from evenhand.procedure.spec import is_unproven
 from evenhand.procedure.state import TOLD
@@ -37,16 +36,8 @@ NO_MORE = (
 )
 
 
-class Ask(NamedTuple):
-    """A ticket: give this policy to one unit of this group, then tell what came of it."""
-
-    ticket: str
-    policy: str
-    group: str | None  # None where it is known only with the outcome
-
-
 class Request(NamedTuple):
-    """What somebody asks for."""
+    """The arguments of an `ask`."""
 
     n: int
     group: str | None = None
@@ -55,7 +46,7 @@ class Request(NamedTuple):
 
 
 def checked_count(n: object) -> int:
-    """How many tickets, if that is a sensible number."""
+    """Return the number of tickets as an int; refuse values outside the limits."""
     most = LIMITS["asks_at_once"]
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
         raise BadInput(f"ask for 1 to {most} tickets at once; {n!r} were asked for.")
@@ -63,7 +54,7 @@ def checked_count(n: object) -> int:
 
 
 def ask(session: Session, request: Request) -> list[Ask]:
-    """Hand out tickets; those this worker still has come first. None after the stop."""
+    """Return tickets: first those this worker holds, then new ones; none after the stop."""
     fold = session.fold
     refuse_unless_open(fold, "hand out tickets")
     arrived = _arrived(fold, request.group)
@@ -76,7 +67,7 @@ def ask(session: Session, request: Request) -> list[Ask]:
 
 
 def _room(fold: Fold, wanted: int) -> int:
-    """How many of these tickets the experiment may still hand out."""
+    """Return how many of the wanted tickets the experiment may still issue."""
     left = int(fold.brain.spec.cap - fold.brain.state.clock[TOLD]) - len(fold.out)
     n = max(min(wanted, left), 0)
     most = fold.protocol.limits["tickets_out"]
@@ -103,13 +94,13 @@ def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask
             lease=None if request.lease is None else float(request.lease),
             **session.stamp(),
         )
-        session.emit_chosen(event, cell)
+        session.emit_chosen(event)
         asks.append(_shown(fold, event.ticket, event.policy, group))
     return asks
 
 
 def _held(fold: Fold, worker: str | None, arrived: int) -> list[Ask]:
-    """The tickets this worker has and has not told."""
+    """Return the open tickets of this worker that match the request."""
     asks = []
     problem = fold.protocol.problem
     for ticket in fold.out.held_by(worker):
@@ -123,7 +114,7 @@ def _held(fold: Fold, worker: str | None, arrived: int) -> list[Ask]:
 
 
 def _arrived(fold: Fold, group: str | None) -> int:
-    """The group of the unit that came, -1 where the rule chooses it or it is not known."""
+    """Return the group of the arriving unit; -1 if the rule chooses it or it is unknown."""
     mode = fold.protocol.problem.mode
     if mode == "proportional":
         if group is None:
@@ -142,26 +133,17 @@ def _shown(fold: Fold, ticket: int, policy: str, group: str | None) -> Ask:
 History = list[ev.AnyEvent]
 
 
-class Receipt(NamedTuple):
-    """What became of an outcome; repeated calls get the same."""
-
-    ticket: str
-    outcome: float
-    counted: bool  # False: it came late, and is kept without counting
-    why: str | None = None  # why it came late
-
-
 class Outcome(NamedTuple):
-    """An outcome to be told, its number checked."""
+    """An outcome to record; the number has been checked."""
 
     ticket: int
     value: float
     group: str | None
-    place: str = ""  # how an error names it: "row 3", or a file and a line
+    place: str = ""  # how error messages name it: "row 3", or a file and a line
 
 
 def tell(session: Session, outcome: Outcome) -> Receipt:
-    """Take an outcome: count it, keep it as late, or recognise it."""
+    """Record an outcome: it counts, is stored as late, or repeats an earlier one."""
     history = _checked(session, outcome)
     if history is None:
         return _count(session, outcome)
@@ -174,14 +156,14 @@ def tell(session: Session, outcome: Outcome) -> Receipt:
         late = first.why if isinstance(first, ev.Late) else None
         return Receipt(code(session.fold, outcome.ticket), first.outcome, late is None, late)
     known = any(isinstance(event, ev.Refused) and event.outcome == outcome.value for event in history)
-    if not known or session.key_was_given:  # a request with a key leaves its own answer in the log
+    if not known or session.key_was_given:  # a request with a key needs its own answer in the log
         refused = ev.Refused(ticket=outcome.ticket, outcome=outcome.value, kept=kept, **session.stamp())
         session.emit(refused)
     raise second_outcome(session.fold, outcome.ticket, kept, outcome.value)
 
 
 def tell_all(session: Session, outcomes: Sequence[Outcome]) -> list[Receipt]:
-    """Take all these outcomes, or none: the first that cannot be taken is named."""
+    """Record all outcomes or none; the error names the first that cannot be recorded."""
     earlier: dict[int, Outcome] = {}
     for outcome in outcomes:
         try:
@@ -195,7 +177,7 @@ def tell_all(session: Session, outcomes: Sequence[Outcome]) -> list[Receipt]:
 
 
 def drop(session: Session, ticket: int, reason: str, by: str | None) -> None:
-    """Give a ticket up."""
+    """Drop a ticket: it will have no outcome."""
     if ticket in session.fold.out:
         session.emit(ev.Dropped(ticket=ticket, reason=reason, by=by, **session.stamp()))
         return
@@ -231,7 +213,7 @@ def amend(session: Session, ticket: int, outcome: float, reason: str, by: str) -
 
 
 def second_outcome(fold: Fold, ticket: int, kept: float, outcome: float) -> Conflict:
-    """The refusal of an outcome for a ticket that has another one."""
+    """Return the refusal of an outcome for a ticket that has a different one."""
     return Conflict(
         f"ticket {code(fold, ticket)} has the outcome {kept:g} already; {outcome:g} was refused and written "
         "down. Correct it with amend, a reason and your name if it is wrong."
@@ -239,7 +221,7 @@ def second_outcome(fold: Fold, ticket: int, kept: float, outcome: float) -> Conf
 
 
 def _checked(session: Session, outcome: Outcome) -> History | None:
-    """The ticket's events, None while it is out; an outcome for another group than its own is refused."""
+    """Return the ticket's events, None while it is open; refuse an outcome for another group."""
     fold = session.fold
     out = fold.out.get(outcome.ticket)
     if out is not None:
@@ -254,7 +236,7 @@ def _checked(session: Session, outcome: Outcome) -> History | None:
 
 
 def _refuse_untellable(session: Session, outcome: Outcome, earlier: dict[int, Outcome]) -> None:
-    """Raise where `tell` would refuse this outcome, told after the earlier ones."""
+    """Raise if `tell` would refuse this outcome after the earlier ones of the batch."""
     history = _checked(session, outcome)
     first = None if history is None else _first_outcome(history)
     if history is not None and first is not None:
@@ -271,7 +253,7 @@ def _refuse_untellable(session: Session, outcome: Outcome, earlier: dict[int, Ou
 
 
 def _kept_outcome(outcome: Outcome, history: History, first: ev.Told | ev.Late | ev.Imported) -> float | None:
-    """The outcome that stands against this one; None where this one says the same."""
+    """Return the recorded outcome that differs from this one; None if they are equal."""
     kept = _latest_outcome(history)
     same_group = outcome.group is None or outcome.group == _cell_names(history, first)[1]
     return None if outcome.value in (first.outcome, kept) and same_group else kept
@@ -293,12 +275,12 @@ def _late(session: Session, outcome: Outcome, why: str) -> Receipt:
 
 
 def _written_group(fold: Fold, outcome: Outcome) -> str | None:
-    """The group as the event says it: only where it was not known when asking."""
+    """Return the group to store in the event: only if it was unknown when asking."""
     return outcome.group if fold.protocol.problem.mode == "agnostic" else None
 
 
 def _history(session: Session, ticket: int) -> History:
-    """All events of a ticket."""
+    """Return all events of a ticket."""
     history = [decode(record) for record in session.by_ticket(ticket)]
     if not history:
         raise NotFound(f"this experiment has no ticket {code(session.fold, ticket)}.")
@@ -315,7 +297,7 @@ def _latest_outcome(history: History) -> float:
 
 
 def _cell_names(history: History, outcome: ev.Told | ev.Late | ev.Imported) -> tuple[str, str]:
-    """Policy and group of a ticket with an outcome."""
+    """Return the policy and group of a ticket with an outcome."""
     began = _began(history)
     return began.policy, outcome.group or began.group or ""
 

@@ -1,13 +1,12 @@
-"""Files that appear whole or not at all, and what is left of them when their writer was killed.
+"""Atomic file writes, and removal of the unfinished files of killed processes.
 
-A file is written under another name that ends with ``.part``, and locked meanwhile. A part that nobody has
-locked was left by a process that was killed; the next that opens a journal or writes an export in its folder
-removes it.
+A file is written under a temporary name that ends with ``.part`` and is locked while it is written. A
+``.part`` file without a lock was left by a process that was killed; it is removed when a journal is opened or
+an export is written in its folder.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -16,14 +15,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from evenhand.file_lock import try_lock, wait_for_lock
+
 SUFFIX = ".part"
-EXPORT = b'{"evenhand":"export"'  # how an export begins
+EXPORT = b'{"evenhand":"export"'  # first bytes of an export
 _OURS = re.compile(r"\.[0-9a-f]{16}\.part")  # version 0.1 wrote NAME.part
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `target` at the end of the block."""
+    """Yield a file to write to; it replaces `target` at the end of the block."""
     remove_unfinished(target.parent)
     part, file = _new_part(target)
     with file:
@@ -38,7 +39,7 @@ def whole_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the parts of exports that nobody writes any more; what cannot be removed stays."""
+    """Remove unfinished exports that no process is writing; skip those that cannot be removed."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
@@ -49,17 +50,18 @@ def _new_part(target: Path) -> tuple[Path, BinaryIO]:
     while True:
         part = target.with_name(f"{target.name}.{secrets.token_hex(8)}{SUFFIX}")
         file = part.open("xb")
-        fcntl.flock(file, fcntl.LOCK_EX)
+        wait_for_lock(file.fileno())
         if part.exists():
             return part, file
-        file.close()  # taken for a part left over, in the moment before it was locked
+        file.close()  # another process removed it as unfinished before it was locked
 
 
 def _remove_if_left(part: Path) -> None:
     if Path(f"{part}.lock").exists():
-        return  # a journal of this name: opening it here would drop the locks that this process has on it
+        return  # a journal of this name: opening it here would drop this process's locks on it
     with suppress(OSError), part.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
+        if not try_lock(file.fileno()):
+            return  # its writer is running
         begins = file.read(len(EXPORT))
         if begins == EXPORT or (begins == b"" and _OURS.search(part.name)):
             part.unlink()

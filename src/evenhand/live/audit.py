@@ -1,10 +1,9 @@
-"""The audit: every allocation, estimate, piece of evidence and the stop, derived again from the log.
+"""The audit: recompute allocations, estimates, evidence and the stop from the log.
 
-It says "identical", or names the first event that does not follow from those before it. It checks whatever
-the writer checks. On another build of the numerical libraries the last digits of chances may differ; these
-are counted apart, and are no difference as long as every decision is the same.
-
-Which event was changed, where that shows later than it was done.
+The result is "identical" or the first event that does not follow from those before it. The audit makes every
+check that the writer makes. With another build of the numerical libraries the last digits of probabilities
+may differ; these events are counted separately and are not a difference while all decisions are the same.
+If a changed event shows only at a later one, `located` finds the event that was changed.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ from evenhand.live.sequence_checks import check_complete
 from evenhand.live.ticket_history import TicketHistory
 from evenhand.live.transaction import Row
 
-_AT_ONCE = 10_000  # events whose arithmetic is done in one go
-_NOWHERE = Index(part=-1)  # of records from a file, which has no index
+_AT_ONCE = 10_000  # events per batch of arithmetic
+_NOWHERE = Index(part=-1)  # for records from a file, which has no index
 
 
 class Audit(NamedTuple):
-    """What an audit found."""
+    """The result of an audit."""
 
-    events: int  # how many were read before the end or the first difference
+    events: int  # number of events read before the end or the first difference
     identical: bool
     first_difference: str | None
     first_different_event: int | None
     head: str  # hash of the last event read
-    same_build: bool  # did the build of this audit write every event?
-    other_digits: int  # asks and snapshots whose chances differ in the last digits
-    builds: int = 1  # how often another build went on with the log, and one
-    close_decisions: int = 0  # of other builds, which only their last digits explain
+    same_build: bool  # whether every event was written by the build that runs this audit
+    other_digits: int  # asks and snapshots whose probabilities differ in the last digits
+    builds: int = 1  # 1 + the number of build changes in the log
+    close_decisions: int = 0  # decisions of other builds that follow only with other last digits
 
 
 def audit(address: str, head: str | None = None, experiment: str | None = None) -> Audit:
-    """Audit a journal or an export. `head`: a hash noted earlier, which the log must still hold."""
+    """Audit a journal or an export; `head` is a hash noted earlier that the log must contain."""
     wanted = None if head is None else _hash(head)
     if not is_journal(address):
         return _audit_export(Path(address), wanted)
@@ -76,7 +75,7 @@ def _audit_export(path: Path, wanted: bytes | None) -> Audit:
 
 
 class End(NamedTuple):
-    """Where a journal's log ends, by what the journal says of it."""
+    """Where a log ends according to the journal's own table."""
 
     position: Position
     missing: Missing | None
@@ -107,9 +106,9 @@ class _Run:
         self._history: TicketHistory | None = None
 
     def read_all(self) -> None:
-        """Every event: its place in the chain, what it is found by, and whether it follows."""
+        """Check every event: hash chain, index columns, and that it follows from the log before it."""
         read, rows = itertools.tee(self._read())
-        # in step: what cannot be read is reported after everything before it was checked
+        # in order: an unreadable record is reported after all records before it were checked
         for record, row in zip(verified((row.record for row in read), self._head), rows, strict=True):
             self._one(row)
             self._head = Head(record.seq, record.hash)
@@ -138,12 +137,12 @@ class _Run:
             raise Difference(record.seq, f"answers the request {event.key!r} a second time.")
         if isinstance(event, Amended):
             history.correct(record.seq, event)
-        fold.step(record, event, lambda cell, _seq: history.of(cell))
-        history.take(record.seq, event)
+        place = fold.step(record, event, lambda cell, _seq: history.of(cell))
+        history.take(record.seq, event, place)
         self._builds += isinstance(event, BuildChanged)
 
     def check_end(self, end: End | None) -> None:
-        """Is this all, does it reach the head noted earlier, and is nothing due that is not there?"""
+        """Check that the log is complete, contains the noted head and lacks no required event."""
         fold, seq = self._fold, self._head.seq
         if fold is None:
             raise Difference(1, "is missing: the log is empty.")
@@ -157,7 +156,7 @@ class _Run:
             raise Difference(seq + 1, f"is missing: {missing}; the log was cut off, or is another one.")
 
     def _check_position(self, fold: Fold, end: Position) -> None:
-        """Does the journal say that the log ends where it does?"""
+        """Check that the journal's table gives the same end as the log."""
         if end.head != self._head or not end.ends_there:
             raise Difference(
                 self._head.seq + 1,
@@ -167,7 +166,7 @@ class _Run:
             raise Difference(end.snapshot, f"is noted as the latest snapshot; that is event {fold.snapshot}.")
 
     def _lost(self, missing: Missing) -> IntegrityFailed:
-        """The difference where events were written that are not there."""
+        """Return the difference for events that were written and are missing."""
         if missing.experiment != self._name:
             return IntegrityFailed(f"{missing.what}: the journal is an older or another copy.")
         if missing.last >= missing.mark.seq:
@@ -179,7 +178,7 @@ class _Run:
         )
 
     def earliest(self, problem: IntegrityFailed) -> IntegrityFailed:
-        """The problem, or an earlier one that waits in the arithmetic; with the event that explains it."""
+        """Return the problem, or an earlier one from queued arithmetic; with the changed event."""
         if self._fold is None:
             return problem
         try:
@@ -207,7 +206,7 @@ class _Run:
 
 
 def is_journal(address: str) -> bool:
-    """Is this a journal, and not an export?"""
+    """Return whether the address is a journal, not an export."""
     if address.startswith(("postgresql://", "postgres://")):
         return True
     path = Path(address)
@@ -232,7 +231,7 @@ Read = Callable[[], Iterable[Record]]
 
 
 def located(problem: Difference, read: Read) -> Difference:
-    """The difference, with the event at fault if an earlier one is, or with all that may be."""
+    """Return the difference with the event that was changed, or the range that contains it."""
     events = [decode(record) for record in itertools.islice(read(), problem.since - 1, problem.seq + 1)]
     if isinstance(events[0], ev.Imported) and isinstance(events[problem.seq - problem.since], ev.Imported):
         return _wrong_row(problem, events)
@@ -249,14 +248,14 @@ def located(problem: Difference, read: Read) -> Difference:
 
 
 def _may_be_wrong(event: AnyEvent) -> bool:
-    """Can this event change counts and sums, without saying what it leads to?"""
+    """Return whether the event changes counts and sums without a digest of the result."""
     if isinstance(event, (ev.Told, ev.Imported, ev.Amended)):
         return event.sums is None
     return isinstance(event, (ev.Dropped, ev.Expired))
 
 
 def _wrong_row(problem: Difference, events: list[AnyEvent]) -> Difference:
-    """Of an import's first and second row, which disagree, the one that the next event disagrees with."""
+    """Return which of an import's first two rows is wrong, judged by the event after them."""
     first, second, *rest = events
     after = rest[0] if rest else None
     if not isinstance(first, ev.Imported) or first.row != 1 or not isinstance(second, ev.Imported):
@@ -264,7 +263,7 @@ def _wrong_row(problem: Difference, events: list[AnyEvent]) -> Difference:
     if isinstance(after, ev.Imported) and after.row > 1:
         second_is_right = after.row == 3 and (after.rows, after.source) == (second.rows, second.source)
     else:
-        second_is_right = second.rows == 2  # it is the last
+        second_is_right = second.rows == 2  # the import has only these two rows
     if second_is_right:
         return Difference(problem.seq - 1, "is of another import than the rows that follow it.")
     return problem

@@ -1,15 +1,13 @@
-"""The build: everything that the last digits of a computed number may depend on.
+"""The build: everything on which the last digits of a computed number may depend.
 
 The first event of a log names the build that wrote it, and a `build_changed` event precedes the first event
-of a writer with another one. An audit compares chances to the last digit only where the log's build is its
-own; decisions are compared always.
+of a writer with another one. An audit compares probabilities to the last digit only if the log's build is its
+own; decisions are always compared.
 
-Decisions of another build that its last digits explain.
-
-Some rules follow weights that a solver improves step by step, and where two comparisons are all but equal
-the last digit decides which one a step follows. Two builds then come to other weights, and now and then to
-another cell. Such a decision is the rule's as well, from weights that differ in their last digits only;
-whoever follows the log goes on from such weights.
+Decisions of another build can differ by rounding. Some rules follow weights that a solver improves step by
+step; if two comparisons are almost equal, the last digit decides which one a step follows. Two builds then
+get different weights and sometimes a different cell. `explained` searches for weights that differ in their
+last digits only and give the decision of the log; the replay continues from these weights.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ from evenhand.live.replay_kernels import Tally
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
 
-Build = dict[str, str]  # what, and which version or digest of it
+Build = dict[str, str]  # component -> version or digest
 
-_LONGEST = 200  # characters of an entry
-# what every release has written; later ones may add entries
+_LONGEST = 200  # maximum characters of an entry
+# entries that every release has written; later releases may add more
 _ALWAYS = ("evenhand", "python", "numpy", "numba", "llvmlite", "machine", "processor", "c library")
-# functions of the mathematical library that kernels call, each with the range it is evaluated on
+# functions of the mathematical library that kernels call, each with its range of evaluation
 _FUNCTIONS: tuple[tuple[Callable[[float], float], float], ...] = (
     (math.log, 1.0), (math.log, 1e6), (math.log1p, 1.0), (math.exp, -20.0), (math.expm1, 1.0),
     (math.lgamma, 50.0), (math.erfc, 5.0), (math.sin, 1.5), (math.cos, 1.5), (math.asin, 1.0),
@@ -52,7 +50,7 @@ def present_build() -> Build:
 
 
 def checked_build(build: Build) -> Build:
-    """Return the build, or refuse one that no release can have written."""
+    """Return the build; refuse one that no release can have written."""
     missing = [name for name in _ALWAYS if name not in build]
     if missing:
         raise BadInput(f"versions must name {', '.join(_ALWAYS)}; {missing[0]!r} is missing.")
@@ -78,7 +76,7 @@ def _present() -> Build:
 
 
 def _processor() -> str:
-    """Return what the kernels are compiled for: its name, and a digest of its features."""
+    """Return the name of the compilation target and a digest of its features."""
     features = hashlib.sha256(processor.features().encode()).hexdigest()
     return f"{processor.name()} {features[:8]}"
 
@@ -90,17 +88,17 @@ def _kernels() -> str:
 
 
 def _arithmetic() -> str:
-    """Return a digest of what the mathematical library computes here.
+    """Return a digest of results of the mathematical library on this machine.
 
-    The library chooses code by the processor it runs on, by its settings and by how it was built; its version
-    alone says little, and not every library has one. Kernels and the interpreter call the same library.
+    The library selects code by processor, settings and compile options; its version alone is not enough, and
+    not every library has one. Kernels and interpreter call the same library.
     """
     values = (function(scale * x) for function, scale in _FUNCTIONS for x in _points())
     return hashlib.sha256(b"".join(map(struct.Struct("<d").pack, values))).hexdigest()[:16]
 
 
 def _points() -> Iterator[float]:
-    """Return numbers between 0 and 1 that stand in no simple ratio to one another."""
+    """Yield numbers between 0 and 1 without simple ratios between them."""
     return (number * 0.6180339887498949 % 1.0 for number in range(1, 2049))
 
 
@@ -124,7 +122,7 @@ class Tables(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One ask: what the log says of it goes in, what the rule gives comes out."""
+    """One ask: input is what the log says, output is what the rule gives."""
 
     row: replay_kernels.Ints
     value: replay_kernels.Array
@@ -132,7 +130,7 @@ class Row(NamedTuple):
 
 
 def explained(spec: Spec, tables: Tables, seed: int, asked: replay_kernels.Ints) -> tuple[Tables, Row] | None:
-    """Tables as close to these as two builds are, from which the rule decides as the log says, if there are.
+    """Return tables equal up to last digits that give the decision of the log, or None.
 
     `asked` is the row of one ask. The changes tried are the same every time.
     """
@@ -148,7 +146,7 @@ def explained(spec: Spec, tables: Tables, seed: int, asked: replay_kernels.Ints)
 
 
 def _between(number: int, shape: tuple[int, ...]) -> replay_kernels.Array:
-    """Numbers between -1 and 1 that are the same on every machine."""
+    """Return numbers between -1 and 1 that are the same on every machine."""
     count = int(np.prod(shape))
     places = np.arange(1, count + 1, dtype=np.float64) + number * count
     return (2.0 * np.modf(places * 0.6180339887498949)[0] - 1.0).reshape(shape)

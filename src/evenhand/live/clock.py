@@ -1,4 +1,4 @@
-"""The clocks of one process: one for people, which may jump, and one for waiting, which does not."""
+"""Wall clock and monotonic clock of one process, and times as text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from evenhand.errors import BadInput
 
 
 class Clock:
-    """The machine's clocks; tests put others in their place."""
+    """The machine's clocks; tests substitute others."""
 
     def now(self) -> float:
-        """Seconds since 1970, as people set it."""
+        """Return the wall clock in seconds since 1970; it may jump."""
         return time.time()
 
     def steady(self) -> float:
-        """Seconds since some moment; only differences mean anything."""
+        """Return the monotonic clock in seconds; only differences are meaningful."""
         return time.monotonic()
 
 
@@ -24,23 +24,23 @@ SYSTEM_CLOCK = Clock()
 
 
 class Deadlines(dict[int, float]):
-    """By ticket, when its lease runs out by the steady clock of this process."""
+    """Ticket number -> time when its lease ends, by the monotonic clock of this process."""
 
-    seen: float | None = None  # when this process last knew of every ticket that was out
+    seen: float | None = None  # last time at which this process knew every open ticket
 
 
 def utc(seconds: float) -> str:
-    """Seconds since 1970 as text. Later times sort after earlier ones."""
+    """Return seconds since 1970 as UTC text; the texts sort by time."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def seconds_of(text: str) -> float:
-    """What `utc` was given."""
+    """Return the seconds since 1970 of a text that `utc` wrote."""
     return datetime.fromisoformat(text).timestamp()
 
 
 def checked_time(text: str) -> str:
-    """Return the text, or refuse what `utc` cannot have written."""
+    """Return the text; refuse what `utc` cannot have written."""
     try:
         written = datetime.fromisoformat(text).isoformat(timespec="microseconds")
     except ValueError:

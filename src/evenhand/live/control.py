@@ -1,6 +1,6 @@
-"""Steering: pausing, closing, and looking.
+"""The operations pause, resume, finish, view and create.
 
-Beginning an experiment once: also when the reply is lost, or the request is sent again.
+Creation is idempotent: it can be repeated after a lost reply.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from evenhand.live.transaction import Session
 
 
 def pause(session: Session, reason: str, by: str | None) -> None:
-    """Hand out nothing until `resume`; outcomes are still taken."""
+    """Issue no tickets until `resume`; outcomes are still accepted."""
     refuse_if_closed(session.fold, "be paused")
     if not session.fold.paused:
         session.emit(ev.Paused(reason=reason, by=by, **session.stamp()))
 
 
 def resume(session: Session, reason: str, by: str | None) -> None:
-    """Hand out tickets again."""
+    """Issue tickets again."""
     refuse_if_closed(session.fold, "be resumed")
     if session.fold.paused:
         session.emit(ev.Resumed(reason=reason, by=by, **session.stamp()))
 
 
-def close(session: Session, reason: str, by: str | None) -> None:
+def finish(session: Session, reason: str, by: str | None) -> None:
     """End the experiment, decided or not."""
     if not session.fold.closed:
         session.emit(ev.Closed(reason=reason, by=by, **session.stamp()))
 
 
 def view(session: Session, by: str, what: str) -> None:
-    """Write down that somebody looked at outcomes."""
+    """Record that a user viewed outcomes."""
     session.emit(ev.Viewed(by=by, what=what, **session.stamp()))
 
 
-PAUSE = 0.1  # seconds before trying again
+PAUSE = 0.1  # seconds between attempts
 
 
 def create_once(journal: Journal, event: Created, key: str | None, patience: float) -> None:
-    """Begin a log with its first event; the same key and protocol again change nothing."""
+    """Begin a log with its first event; repeating the key and protocol has no effect."""
     request = creation_key(journal, event, key)
     if request is not None:
         event = msgspec.structs.replace(event, key=request.key, request=request.digest)
@@ -57,7 +57,7 @@ def create_once(journal: Journal, event: Created, key: str | None, patience: flo
         try:
             journal.create(name, entry)
             return
-        except KeyTaken as taken:  # by an earlier request, or by a try before whose reply was lost
+        except KeyTaken as taken:  # by an earlier request, or by an earlier attempt whose reply was lost
             assert request is not None
             refuse_other_request(request, [decode(taken.record)])
             return
@@ -69,13 +69,13 @@ def create_once(journal: Journal, event: Created, key: str | None, patience: flo
 
 
 def creation_key(journal: Journal, event: Created, key: str | None) -> RequestKey | None:
-    """What a request to create this experiment is recognised by."""
+    """Return the request key for the creation of this experiment."""
     details = {"name": event.experiment, "study": event.study, "seed": event.seed, "lease": event.lease}
     return request_key(key, journal.shared, "create", details)
 
 
 def refuse_used_key(journal: Journal, event: Created, key: str | None) -> None:
-    """Raise where the key stands for another experiment of this journal."""
+    """Raise if the key belongs to another experiment of this journal."""
     request = creation_key(journal, event, key)
     if request is not None and request.is_given:
         record = journal.created_by_key(request.key)

@@ -1,7 +1,7 @@
-"""Checks of one event on its own: what the writer refuses, no reader accepts.
+"""Checks of a single event: readers refuse what the writer refuses.
 
-The functions that refuse are those the writer calls before it writes. What an event must be after the events
-before it is checked by `fold`, and by `history` where the whole past of a ticket matters.
+The functions called here are those that the writer calls before it writes. Checks against the events before
+are in `sequence_checks`, and those that need the whole history of a ticket in `ticket_history`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from evenhand.procedure.sampling.draw_cell import WRITTEN_OUT
 _DIGEST = re.compile(r"[0-9a-f]{16}")  # 64 bits
 _REQUEST = re.compile(r"[0-9a-f]{32}")  # 128 bits
 _LATE = ("stopped", "closed", "expired", "dropped")
-_SURE = 1.0 + 1e-9  # a chance of 1 that was added up
+_SURE = 1.0 + 1e-9  # probability 1 as a rounded sum
 
 
 def check_event(record: Record, event: AnyEvent, protocol: Protocol) -> None:
-    """Refuse an event that no writer can have written, whatever came before it."""
+    """Refuse an event that no writer can have written, regardless of earlier events."""
     if not is_written_so(event, record.body):
         raise Difference(record.seq, "is not spelled as evenhand spells events.")
     try:

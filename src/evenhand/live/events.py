@@ -1,20 +1,20 @@
-"""What can happen in an experiment: a closed set of events, and nothing else ever changes it.
+"""The event types of an experiment, and their encoding. Only events change an experiment.
 
-Names of policies and groups stand in the log as people wrote them, so that a log can be read without its
-program. Tickets are whole numbers here; people see them with a check code (`tickets`).
+Policies and groups are stored by name, so that a log can be read without the program. Tickets are integers
+here; users see them with a check code (`tickets`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from evenhand.live.hash_chain import Difference, Record, canonical
 
-# of the events, written in `created` and `build_changed`. From 2 on a change of build is an event, outcomes
-# that count carry a digest of what they lead to, the time of event one counts when clocks are compared, and
-# an expiry that the wall clock calls early says so.
+# Version of the event format, written in `created` and `build_changed`. From 2 on a change of build is an
+# event, outcomes that count carry a digest of the sums they lead to, the time of event one is included when
+# clocks are compared, and an expiry that is early by the wall clock says so.
 FORMAT = 2
 
 
@@ -27,41 +27,41 @@ class Event(
     forbid_unknown_fields=True,
     omit_defaults=True,
 ):
-    """What all events carry."""
+    """The fields of all events."""
 
-    at: str  # UTC by the writer's clock; for people and leases, never for the order
+    at: str  # UTC by the writer's clock; for users and leases, not for the order
     back: float = 0.0  # seconds by which that clock was behind the latest time in the log
-    key: str | None = None  # the request this answers, so that a repeated request finds its answer
-    part: int = 0  # which event of that request
-    request: str | None = None  # digest of that request, in its first event, where the caller gave the key
+    key: str | None = None  # the request this event answers; used to recognise a repeated request
+    part: int = 0  # position of this event among those of the request
+    request: str | None = None  # digest of the request, in its first event, if the caller gave the key
 
 
 class Created(Event, frozen=True, kw_only=True, tag="created"):
-    """Event one: the protocol, frozen."""
+    """Event one: the protocol, fixed for the whole experiment."""
 
     experiment: str
-    study: str  # the study file, every default spelled out
+    study: str  # the study file with all defaults written out
     seed: int
-    lease: float | None  # seconds after which a ticket without an outcome is given up; None: never
+    lease: float | None  # seconds after which a ticket without an outcome expires; None: never
     format: int
     versions: dict[str, str]
     limits: dict[str, int]
     by: str | None = None
-    evidence: int = 1  # version of the bounds of the evidence; before there were two, none was written
+    evidence: int = 1  # version of the evidence bounds; version 1 was not written
 
 
 class Asked(Event, frozen=True, kw_only=True, gc=False, tag="asked"):
-    """A ticket was handed out: decision number `decision`, drawn with chance `p`."""
+    """A ticket was issued: decision number `decision`, drawn with probability `p`."""
 
     ticket: int
     policy: str
-    group: str | None  # None where it is known only with the outcome
+    group: str | None  # None if it becomes known only with the outcome
     decision: int
-    state: str  # digest of the counts and sums the decision was made from
+    state: str  # digest of the counts and sums used for the decision
     chance: str  # digest of the rule's memory and of the probabilities it drew from
-    p: float | None = None  # None where there are too many policies to write the probabilities out
+    p: float | None = None  # None if there are too many policies to list all probabilities
     worker: str | None = None
-    lease: float | None = None  # where it differs from the protocol's
+    lease: float | None = None  # if it differs from the protocol's
 
 
 class Told(Event, frozen=True, kw_only=True, gc=False, tag="told"):
@@ -69,12 +69,12 @@ class Told(Event, frozen=True, kw_only=True, gc=False, tag="told"):
 
     ticket: int
     outcome: float
-    group: str | None = None  # where it was not known before
-    sums: str | None = None  # digest of what it leads to in its cell (`cell_sums`); None in format 1
+    group: str | None = None  # if it was not known before
+    sums: str | None = None  # digest of the sums of its cell after it (`replay.Sums`); None in format 1
 
 
 class Late(Event, frozen=True, kw_only=True, tag="late"):
-    """An outcome that came after the stop, or for a ticket given up: kept, never counted."""
+    """An outcome after the stop or for a dropped or expired ticket: stored, not counted."""
 
     ticket: int
     outcome: float
@@ -91,28 +91,28 @@ class Dropped(Event, frozen=True, kw_only=True, gc=False, tag="dropped"):
 
 
 class Expired(Event, frozen=True, kw_only=True, gc=False, tag="expired"):
-    """A ticket whose lease ran out."""
+    """A ticket whose lease has expired."""
 
     ticket: int
-    early: float = 0.0  # seconds that the lease had still to run by the wall clock, which had been set back
+    early: float = 0.0  # seconds left on the lease by the wall clock, if that clock had been set back
 
 
 class Amended(Event, frozen=True, kw_only=True, tag="amended"):
-    """A correction: `outcome` stands from here on in place of `old`."""
+    """A correction: `outcome` replaces `old` from here on."""
 
     ticket: int
     policy: str
     group: str
     outcome: float
     old: float
-    counted: bool  # False where the outcome came late
+    counted: bool  # False if the outcome was late
     reason: str
     by: str
-    sums: str | None = None  # as of `told`; None where it does not count
+    sums: str | None = None  # as in `told`; None if the outcome does not count
 
 
 class Imported(Event, frozen=True, kw_only=True, gc=False, tag="imported"):
-    """An outcome collected before; row `row` of `rows` of one import."""
+    """An outcome collected before the experiment; row `row` of `rows` of one import."""
 
     ticket: int
     policy: str
@@ -121,11 +121,11 @@ class Imported(Event, frozen=True, kw_only=True, gc=False, tag="imported"):
     row: int
     rows: int
     source: str
-    sums: str | None = None  # as of `told`
+    sums: str | None = None  # as in `told`
 
 
 class Refused(Event, frozen=True, kw_only=True, tag="refused"):
-    """Somebody told a second, different outcome; `kept` still counts."""
+    """A second, different outcome for a ticket was refused; `kept` still counts."""
 
     ticket: int
     outcome: float
@@ -133,46 +133,46 @@ class Refused(Event, frozen=True, kw_only=True, tag="refused"):
 
 
 class Paused(Event, frozen=True, kw_only=True, tag="paused"):
-    """No tickets from here on; outcomes are still taken."""
+    """No tickets are issued from here on; outcomes are still accepted."""
 
     reason: str
     by: str | None = None
 
 
 class Resumed(Event, frozen=True, kw_only=True, tag="resumed"):
-    """Tickets again."""
+    """Tickets are issued again."""
 
     reason: str
     by: str | None = None
 
 
 class Stopped(Event, frozen=True, kw_only=True, tag="stopped"):
-    """The stopping rule fired, or the samples ran out."""
+    """The stopping rule fired, or the samples are exhausted."""
 
     why: str  # "decided" or "exhausted"
-    answer: str | None  # the policy; None: none meets the requirement, or nothing was decided
+    answer: str | None  # the policy; None: no policy meets the requirement, or there is no decision
     samples: int
     evidence: float | None
-    needed: float | None  # None where the rule needs no evidence
+    needed: float | None  # None if the rule needs no evidence
     weakest: int
 
 
 class Closed(Event, frozen=True, kw_only=True, tag="closed"):
-    """The end for good, decided or not."""
+    """The experiment was ended by a user, decided or not."""
 
     reason: str
     by: str | None = None
 
 
 class Viewed(Event, frozen=True, kw_only=True, tag="viewed"):
-    """Somebody looked at outcomes before the end."""
+    """A user viewed outcomes before the end."""
 
     by: str
     what: str
 
 
 class Answered(Event, frozen=True, kw_only=True, tag="answered"):
-    """The answer to a request with a key, where the request's other events do not give it."""
+    """The answer to a request with a key, if its other events do not contain it."""
 
     answer: list[Any] | None = None
 
@@ -185,7 +185,7 @@ class BuildChanged(Event, frozen=True, kw_only=True, tag="build_changed"):
 
 
 class Snapshot(Event, frozen=True, kw_only=True, tag="snapshot"):
-    """The fold of all events before, so that opening need not begin at event one."""
+    """The fold of all events before; opening the log starts from the latest one."""
 
     fold: dict[str, Any]
 
@@ -200,23 +200,46 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def encode(event: Event) -> bytes:
-    """The event's bytes."""
+    """Return the event as JSON bytes."""
     return canonical(plain(event))
 
 
 def plain(event: Event) -> dict[str, Any]:
-    """The event as tables and numbers."""
+    """Return the event as dicts, lists and numbers."""
     table: dict[str, Any] = msgspec.to_builtins(event)
     return table
 
 
 def stopped(table: dict[str, Any]) -> Stopped:
-    """The stop that `plain` wrote."""
+    """Return the `Stopped` event that `plain` wrote."""
     return msgspec.convert(table, Stopped)
 
 
+class LogEntry(NamedTuple):
+    """An event of the log with its number and its hash in hexadecimal digits."""
+
+    seq: int
+    hash: str
+    event: AnyEvent
+
+    @classmethod
+    def of(cls, record: Record) -> LogEntry:
+        """Return the entry of a stored record."""
+        return cls(record.seq, record.hash.hex(), decode(record))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as a JSON object."""
+        return plain(self.event) | {"seq": self.seq, "hash": self.hash}
+
+    @classmethod
+    def from_dict(cls, table: dict[str, Any]) -> LogEntry:
+        """Return the entry that `to_dict` wrote."""
+        event = {name: value for name, value in table.items() if name not in ("seq", "hash")}
+        return cls(table["seq"], table["hash"], msgspec.convert(event, AnyEvent))
+
+
 def decode(record: Record) -> AnyEvent:
-    """The event of a record; bytes that are no event are named by their number."""
+    """Return the event of a record; the error for invalid bytes gives the event's number."""
     try:
         event: AnyEvent = _decoder.decode(record.body)
         return event
@@ -226,11 +249,11 @@ def decode(record: Record) -> AnyEvent:
 
 
 def is_written_so(event: AnyEvent, body: bytes) -> bool:
-    """Are these the very bytes that a writer writes for this event?"""
+    """Return whether these are exactly the bytes that a writer writes for this event."""
     if _encoder.encode(event) == body:
         return True
     table = plain(event)
-    if canonical(table) == body:  # the fast encoder spells numbers such as 1e-07 otherwise
+    if canonical(table) == body:  # the fast encoder formats numbers such as 1e-07 differently
         return True
     lease = table.get("lease")
-    return lease is not None and canonical(table | {"lease": int(lease)}) == body  # format 1 may have it so
+    return lease is not None and canonical(table | {"lease": int(lease)}) == body  # format 1 may contain this

@@ -1,26 +1,31 @@
-"""Experiment: one real run of a procedure, kept in a journal.
+"""Experiment: a live run of a procedure, stored in a journal.
 
     with Experiment.create("trial.db", problem, Procedure(delta=0.05), seed=7) as trial:
         while ask := trial.ask():
             trial.tell(ask, outcome=treat(ask.policy, ask.group))
 
-An answer comes back only when what it says is on the disk. Safe to share between threads; between processes
-use a postgresql:// address, or the service. Every writing call takes a `key`: repeated with the same key, it
-gets its first answer; another call with that key is refused.
+Calls that write return after their events are on the disk. An Experiment can be shared between threads;
+between processes use a postgresql:// address, or the service. Every call that writes takes a `key`: repeated
+with the same key, it returns its first answer; a different call with that key is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from evenhand.errors import BadInput, EvenhandError
+from evenhand.errors import BadInput, EvenhandError, StorageFailed
 from evenhand.live import ask_and_tell, control, importing
-from evenhand.live.ask_and_tell import Ask, Outcome, Receipt, Request
+from evenhand.live.ask_and_tell import Outcome, Request
+from evenhand.live.atomic_files import whole_file
 from evenhand.live.clock import SYSTEM_CLOCK, Clock, utc
+from evenhand.live.compute_status import Forecaster, status_of
 from evenhand.live.control import create_once
+from evenhand.live.events import LogEntry
+from evenhand.live.export import write_export
 from evenhand.live.group_commit import Writer
 from evenhand.live.hash_chain import Head
 from evenhand.live.journal import Journal, open_journal
@@ -30,25 +35,28 @@ from evenhand.live.outcomes import checked_outcome
 from evenhand.live.projection import View, view_of
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
 from evenhand.live.requests import request_key
-from evenhand.live.status import Forecaster, Status, status_of
-from evenhand.live.tickets import ticket_number
-from evenhand.live.transaction import Row, Session
+from evenhand.live.status import Status
+from evenhand.live.tickets import Ask, Receipt, ticket_number
+from evenhand.live.transaction import Session
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
-from evenhand.study import Study
+from evenhand.result import Result
+from evenhand.study import Study, study_of
 
-PATIENCE = 30.0  # seconds to keep trying when the database cannot be reached
-Details = dict[str, Any]  # what a request asks for, by name
+PATIENCE = 30.0  # seconds to retry if the database cannot be reached
+Details = dict[str, Any]  # arguments of a request, by name
 T = TypeVar("T")
 
 
-class Experiment:
-    """Ask for cells, tell outcomes, and the procedure says when it has decided."""
+class Experiment(Result):
+    """A live experiment: ask for cells, tell outcomes, until the procedure has decided."""
 
     def __init__(
         self, journal: Journal, name: str, *, clock: Clock | None = None, patience: float = PATIENCE
     ) -> None:
         self._journal = journal
+        self._owns_journal = False  # a journal that was passed in stays open when this object is closed
+        self._is_closed = False
         self._clock = clock or SYSTEM_CLOCK
         self._writer = Writer(journal, name, self._clock, patience)
         with self._writer.reading() as fold:
@@ -70,23 +78,23 @@ class Experiment:
         clock: Clock | None = None,
         patience: float = PATIENCE,
     ) -> Experiment:
-        """A new experiment in a journal, made where there is none.
+        """Create an experiment in a journal; the journal is created if it does not exist.
 
-        `lease`: seconds until a ticket is given up.
+        The procedure and title default to those of the study. `lease`: seconds until a ticket expires.
         """
-        study = (
-            problem if isinstance(problem, Study) else Study(problem, procedure or Procedure(), title=title)
-        )
+        study = study_of(problem, procedure, title)
         clock = clock or SYSTEM_CLOCK
         event = new_protocol(name, study, seed, lease, utc(clock.now()), optional_text(by, "by"))
         journal = open_journal(address, create=True) if isinstance(address, str) else address
         try:
             create_once(journal, event, key, patience)
-            return cls(journal, name, clock=clock, patience=patience)
+            made = cls(journal, name, clock=clock, patience=patience)
         except BaseException:
             if journal is not address:
                 journal.close()
             raise
+        made._owns_journal = journal is not address
+        return made
 
     @classmethod
     def open(
@@ -99,14 +107,16 @@ class Experiment:
         clock: Clock | None = None,
         patience: float = PATIENCE,
     ) -> Experiment:
-        """An experiment that exists. `write=False` looks at it while another process writes."""
+        """Open an existing experiment; `write=False` reads it while another process writes."""
         journal = open_journal(address, write=write, wait=wait) if isinstance(address, str) else address
         try:
-            return cls(journal, only_experiment(journal, name), clock=clock, patience=patience)
+            found = cls(journal, only_experiment(journal, name), clock=clock, patience=patience)
         except BaseException:
             if journal is not address:
                 journal.close()
             raise
+        found._owns_journal = journal is not address
+        return found
 
     @overload
     def ask(
@@ -138,7 +148,7 @@ class Experiment:
         key: str | None = None,
         lease: float | None = None,
     ) -> Ask | list[Ask] | None:
-        """The next ticket, or the next n; none when the experiment has stopped or all its samples are out."""
+        """Return the next ticket, or the next n; none after the stop or if all samples are open."""
         count = ask_and_tell.checked_count(1 if n is None else n)
         if lease is not None:
             check_lease(lease)
@@ -150,9 +160,9 @@ class Experiment:
     def tell(
         self, ticket: Ask | str, outcome: float, *, group: str | None = None, key: str | None = None
     ) -> Receipt:
-        """The outcome of a ticket.
+        """Record the outcome of a ticket.
 
-        Telling the same again is no harm; telling another is refused and written down.
+        Repeating the same outcome has no effect; a different one is refused, and the refusal is recorded.
         """
         told = self._outcome(ticket, outcome, group)
         details = {"ticket": told.ticket, "outcome": told.value, "group": group}
@@ -165,10 +175,10 @@ class Experiment:
         key: str | None = None,
         places: Sequence[str] | None = None,
     ) -> list[Receipt]:
-        """Many outcomes at once, as (ticket, outcome, group): all of them or none.
+        """Record many outcomes, as (ticket, outcome, group): all of them or none.
 
-        The first that cannot be taken is named: by `places`, one text for each outcome, or as "row 1" and
-        so on. Outcomes told before are taken again; a different one is not.
+        The error names the first that cannot be recorded: by `places`, one text for each outcome, or as "row
+        1" and so on. Outcomes recorded earlier may be repeated; a different one is refused.
         """
         rows = list(outcomes)
         names = [f"row {n}" for n in range(1, len(rows) + 1)] if places is None else list(places)
@@ -177,7 +187,7 @@ class Experiment:
         return self._submit("tell_all", partial(ask_and_tell.tell_all, outcomes=told), key, details)
 
     def drop(self, ticket: Ask | str, reason: str, *, by: str | None = None, key: str | None = None) -> None:
-        """The ticket will have no outcome."""
+        """Drop a ticket: it will have no outcome."""
         reason, by = checked_text(reason, "reason"), optional_text(by, "by")
         details: Details = {"ticket": self._number(ticket), "reason": reason, "by": by}
         self._submit("drop", partial(ask_and_tell.drop, **details), key, details)
@@ -185,7 +195,7 @@ class Experiment:
     def amend(
         self, ticket: Ask | str, outcome: float, *, reason: str, by: str, key: str | None = None
     ) -> Receipt:
-        """Correct an outcome; the old one stays in the log with the reason and who said so."""
+        """Correct an outcome; the old one stays in the log with the reason and the name in `by`."""
         details: Details = {
             "ticket": self._number(ticket),
             "outcome": checked_outcome(outcome, self.protocol.problem.family),
@@ -202,10 +212,10 @@ class Experiment:
         key: str | None = None,
         place_of: Callable[[int], str] = "row {}".format,
     ) -> int:
-        """Outcomes collected before, as (policy, group, outcome); all of them or none.
+        """Import outcomes collected before, as (policy, group, outcome): all of them or none.
 
-        Rows may come one by one from an iterator: they are kept in 16 bytes each. `place_of` says how an
-        error names the first row, the second, and so on.
+        Rows may come from an iterator; they are stored in 16 bytes each. `place_of` gives the name of row 1,
+        2, ... in error messages.
         """
         source = checked_text(source, "source")
         checked = importing.checked_rows(rows, self.protocol.problem, place_of)
@@ -214,58 +224,73 @@ class Experiment:
         return self._submit("import", work, key, details)
 
     def pause(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
-        """Hand out nothing until `resume`; outcomes are still taken."""
-        self._steer(control.pause, reason, by, key)
+        """Issue no tickets until `resume`; outcomes are still accepted."""
+        self._steer("pause", control.pause, reason, by, key)
 
     def resume(self, reason: str = "resumed", *, by: str | None = None, key: str | None = None) -> None:
-        """Hand out tickets again."""
-        self._steer(control.resume, reason, by, key)
+        """Issue tickets again."""
+        self._steer("resume", control.resume, reason, by, key)
 
-    def close(self, reason: str = "closed", *, by: str | None = None, key: str | None = None) -> None:
-        """End the experiment for good, decided or not; outcomes that still come are kept as late."""
-        self._steer(control.close, reason, by, key)
+    def finish(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
+        """End the experiment, decided or not; outcomes that arrive later are stored as late."""
+        self._steer("close", control.finish, reason, by, key)
 
     def view(self, by: str, what: str, *, key: str | None = None) -> None:
-        """Write down that somebody looked at outcomes before the end."""
+        """Record that a user viewed outcomes before the end."""
         details: Details = {"by": checked_text(by, "by"), "what": checked_text(what, "what")}
         self._submit("view", partial(control.view, **details), key, details)
 
     def sweep(self) -> None:
-        """Give up tickets whose lease has run out; every other writing call does so too."""
+        """Expire tickets whose lease has ended; every other call that writes does so too."""
+        self._refuse_if_closed()
         self._writer.submit(lambda _session: None)
 
     def status(self, forecast: Forecaster | None = None) -> Status:
-        """Where the experiment stands.
+        """Return the current status.
 
-        `forecast` says how many more samples it may take: `evenhand.verdicts.forecast.experiment_forecast`.
-        Without it `more` is unknown (None) until the experiment has decided.
+        `forecast` computes the number of further samples: `evenhand.verdicts.forecast.experiment_forecast`.
+        Without it `more` is None until the experiment has decided.
         """
         return status_of(self.present(), self._clock.now(), forecast)
 
     def present(self) -> View:
-        """Protocol, counts and state as they are now, for whoever judges or reports them."""
+        """Return the current protocol, counts and state, for verdicts and reports."""
         with self._writer.reading() as fold:
             return view_of(fold)
 
     @property
     def is_over(self) -> bool:
-        """Has the experiment stopped, or was it closed?"""
+        """Return whether the experiment has stopped or was finished."""
         with self._writer.reading() as fold:
             return fold.is_over
 
     @property
     def head(self) -> Head:
-        """Number and hash of the last event."""
+        """Return the number and hash of the last event."""
         with self._writer.reading() as fold:
             return fold.head
 
-    def events(self, after: int = 0) -> Iterator[Row]:
-        """The log, as it was when reading began."""
-        return self._journal.read(self.protocol.experiment, after)
+    def events(self, after: int = 0) -> Iterator[LogEntry]:
+        """Yield the events after this number, up to the end of the log when reading began."""
+        rows = self._journal.read(self.protocol.experiment, after)
+        return (LogEntry.of(row.record) for row in rows)
 
-    def leave(self) -> None:
-        """Release the journal: this object can still be read; opened again, the experiment goes on."""
-        self._journal.close()
+    def export(self, path: str | Path) -> Head:
+        """Write the whole log into one file that can be audited alone; return its head."""
+        try:
+            with whole_file(Path(path)) as file:
+                return write_export(self._journal, self.protocol.experiment, file)
+        except OSError as problem:
+            raise BadInput(f"the export cannot be written to {path}: {problem.strerror}.") from None
+
+    def close(self) -> None:
+        """Release this object and what it has opened: reading still works, writing is refused.
+
+        The experiment continues and can be opened again. `finish` ends it.
+        """
+        self._is_closed = True
+        if self._owns_journal:
+            self._journal.close()
 
     def __enter__(self) -> Experiment:
         return self
@@ -273,7 +298,11 @@ class Experiment:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.leave()
+        self.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise StorageFailed("this experiment was closed; open it again to write to it.")
 
     def _number(self, ticket: Ask | str) -> int:
         return ticket_number(self.protocol.hash, ticket.ticket if isinstance(ticket, Ask) else ticket)
@@ -291,11 +320,14 @@ class Experiment:
         except (TypeError, ValueError):
             raise BadInput(f"{place} must be (ticket, outcome, group); it is {row!r}.") from None
 
-    def _steer(self, work: Callable[..., None], reason: str, by: str | None, key: str | None) -> None:
+    def _steer(
+        self, operation: str, work: Callable[..., None], reason: str, by: str | None, key: str | None
+    ) -> None:
         details: Details = {"reason": checked_text(reason, "reason"), "by": optional_text(by, "by")}
-        self._submit(work.__name__, partial(work, **details), key, details)
+        self._submit(operation, partial(work, **details), key, details)
 
     def _submit(self, operation: str, work: Callable[[Session], T], key: str | None, details: Details) -> T:
-        """Do a piece of work once, whatever becomes of the reply; a repeated key gets its first answer."""
+        """Run an operation once, even if the reply is lost; a repeated key gets its first answer."""
+        self._refuse_if_closed()
         request = request_key(key, self._journal.shared, operation, details)
         return self._writer.submit(work, request)

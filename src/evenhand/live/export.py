@@ -1,12 +1,12 @@
-"""An experiment in one file: JSON lines, the protocol and all events with their hashes, and the head.
+"""Export of an experiment to a JSON-lines file: all events, their hashes, and the head.
 
     {"evenhand":"export","experiment":"main","format":1}
     {"event":{...},"hash":"9f3a...","seq":1}
     ...
     {"events":4711,"head":"77c0..."}
 
-The text of each event stands there byte for byte as it was hashed. A reader accepts these very bytes and no
-others: every bit of the file is either hashed or compared.
+Each event is stored byte for byte as it was hashed. A reader accepts exactly these bytes: every bit of the
+file is either hashed or compared.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from evenhand.errors import BadInput, IntegrityFailed
 from evenhand.live.hash_chain import Difference, Head, Record, canonical, genesis, verified
-from evenhand.live.journal import Journal
+
+if TYPE_CHECKING:
+    from evenhand.live.journal import Journal
 
 FORMAT = 1
 _FIRST = re.compile(rb'\{"evenhand":"export","experiment":"([A-Za-z0-9_-]{1,64})","format":([1-9][0-9]*)\}\n')
 _EVENT = b'{"event":'
 _AFTER_EVENT = re.compile(rb',"hash":"([0-9a-f]{64})","seq":([1-9][0-9]*)\}\n\Z')
-_LENGTH = 200  # no longer than this is what follows an event on its line
+_LENGTH = 200  # maximum length of what follows an event on its line
 _LAST = re.compile(rb'\{"events":([1-9][0-9]*),"head":"([0-9a-f]{64})"\}\n')
 
 
 def write_export(journal: Journal, experiment: str, file: BinaryIO) -> Head:
-    """Write the whole log, its chain verified; return how far it goes."""
+    """Write the whole log and verify its hash chain; return its head."""
     head = journal.head(experiment)
     first = {"evenhand": "export", "experiment": experiment, "format": FORMAT}
     file.write(canonical(first) + b"\n")
@@ -43,8 +45,18 @@ def write_export(journal: Journal, experiment: str, file: BinaryIO) -> Head:
     return head
 
 
+def end_of_export(path: Path) -> Head:
+    """Return the head of the log in an export, from its last line."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _LENGTH, 0))
+        found = _LAST.fullmatch(file.read().splitlines(keepends=True)[-1])
+    if found is None:
+        raise IntegrityFailed(f"{path.name} is not a whole export: its last line does not name the head.")
+    return Head(int(found[1]), bytes.fromhex(found[2].decode()))
+
+
 class Export:
-    """An export file, read as often as needed."""
+    """An export file; it can be read repeatedly."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,7 +64,7 @@ class Export:
             self.experiment = _experiment(file)
 
     def read(self) -> Iterator[Record]:
-        """Its records, unverified; the file must be whole."""
+        """Yield its records, unverified; refuse an incomplete file."""
         seq, head = 0, b""
         with self._path.open("rb") as file:
             _experiment(file)
@@ -67,7 +79,7 @@ class Export:
 
 
 def _experiment(file: BinaryIO) -> str:
-    """Which experiment the export is of, from its first line."""
+    """Return the experiment's name from the first line."""
     found = _FIRST.fullmatch(file.readline(1_000_000))
     if found is None:
         name = Path(file.name).name
@@ -82,7 +94,7 @@ def _experiment(file: BinaryIO) -> str:
 
 
 def _record(line: bytes, seq: int) -> Record:
-    """The record on a line: between a fixed beginning and an end of a fixed form."""
+    """Return the record of a line; refuse any other beginning or end than the fixed ones."""
     start = max(len(line) - _LENGTH, len(_EVENT))
     found = _AFTER_EVENT.search(line, start)
     if found is None:

@@ -1,4 +1,4 @@
-"""Named places at which a test may stop the world; in normal life they do nothing."""
+"""Named points at which tests can inject faults; without a hook they do nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ hook: Callable[[str], None] | None = None
 
 
 def reach(place: str) -> None:
-    """The program is at this place now."""
+    """Call the hook, if there is one, with the name of this point."""
     if hook is not None:
         hook(place)

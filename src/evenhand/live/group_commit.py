@@ -1,10 +1,8 @@
-"""Group commit: whoever comes first writes for everyone who is waiting, in one transaction.
+"""Group commit: one thread writes the queued calls of all threads in one transaction.
 
-A call is a function of a `Session`; it reads the fold, emits events and returns a result. Nobody gets a
-result before the transaction that holds its events is on the disk. When a transaction fails the fold is
-thrown away and read again from the log.
-
-Calls that wait for the writer: what each does inside a transaction, and what came of it.
+A call is a function of a `Session`: it reads the fold, emits events and returns a result. Results are
+returned after the transaction with their events is on the disk. If a transaction fails, the fold is discarded
+and read again from the log.
 """
 
 from __future__ import annotations
@@ -33,11 +31,11 @@ from evenhand.live.transaction import Row, Session, Turn
 
 T = TypeVar("T")
 AT_ONCE = 1_000  # calls in one transaction
-_PAUSES = (0.0, 0.05, 0.1, 0.2)  # seconds before trying again; then always the last
+_PAUSES = (0.0, 0.05, 0.1, 0.2)  # seconds between attempts; the last value repeats
 
 
 class Writer:
-    """The one place that writes to an experiment; safe to call from many threads."""
+    """The writer of an experiment; safe to call from many threads."""
 
     def __init__(self, journal: Journal, experiment: str, clock: Clock, patience: float) -> None:
         self._journal = journal
@@ -45,21 +43,21 @@ class Writer:
         self._clock = clock
         self._patience = patience
         self._leases = Leases(clock, journal.deadlines.setdefault((experiment, clock), Deadlines()))
-        self._lock = threading.Lock()  # around the fold and the journal
-        self._door = threading.Lock()  # around the queue
+        self._lock = threading.Lock()  # guards the fold and the journal
+        self._queue_lock = threading.Lock()  # guards the queue
         self._queue: deque[Call] = deque()
         self._has_leader = False
         self._fold: Fold | None = None
         self._protocol: bytes | None = None  # hash of event one
-        self._lost: IntegrityFailed | None = None  # why this writer does not go on
+        self._lost: IntegrityFailed | None = None  # why this writer refuses to continue
         with self._lock:
             self._insist(lambda _again: self._known_fold())
 
     def submit(self, work: Callable[[Session], T], request: RequestKey | None = None) -> T:
-        """Do it once, and return when it is on the disk. A repeated request gets its first answer."""
-        self._journal.check_writable()  # first: after a fork the locks below may be held for ever
+        """Run the call once and return when it is on the disk; repeats get the first answer."""
+        self._journal.check_writable()  # first: after a fork the locks below may never be released
         call = Call(work, request)
-        with self._door:
+        with self._queue_lock:
             self._queue.append(call)
             call.leads = not self._has_leader
             self._has_leader = True
@@ -74,11 +72,11 @@ class Writer:
         return result
 
     def _wait(self, call: Call) -> None:
-        """Until the call is done by another caller, or this one is to lead."""
+        """Wait until another thread has done the call, or this thread must lead."""
         try:
             call.wake.acquire()
         except BaseException:
-            with self._door:
+            with self._queue_lock:
                 if call in self._queue:
                     self._queue.remove(call)
             if call.leads and not call.done:
@@ -86,7 +84,7 @@ class Writer:
             raise
 
     def _lead(self) -> None:
-        """Write for everyone who is waiting; then the first of those who came meanwhile leads."""
+        """Write all queued calls; then the first call queued meanwhile leads."""
         try:
             with self._lock:
                 self._write_for_all()
@@ -94,7 +92,7 @@ class Writer:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        with self._door:
+        with self._queue_lock:
             if self._queue:
                 self._queue[0].leads = True
                 self._queue[0].wake.release()
@@ -103,15 +101,15 @@ class Writer:
 
     @contextmanager
     def reading(self) -> Iterator[Fold]:
-        """The fold as of now; nobody writes inside the block, so keep it short."""
+        """Yield the current fold; writers wait until the block ends, so keep it short."""
         journal = self._journal
         journal.check_readable()
         with self._lock:
-            # others may write to what is shared, and to what was released
+            # other processes may write to a shared journal, and to one that was released
             yield self._insist(lambda _again: self._known_fold(fresh=journal.shared or journal.is_closed))
 
     def _write_for_all(self) -> None:
-        with self._door:
+        with self._queue_lock:
             calls = [self._queue.popleft() for _ in range(min(len(self._queue), AT_ONCE))]
         try:
             self._insist(lambda again: self._transact(calls, again))
@@ -120,9 +118,7 @@ class Writer:
                 call.fail(problem)
         except BaseException:
             for call in calls:
-                call.fail(
-                    StorageFailed("the writer was interrupted; repeat the call to learn what came of it.")
-                )
+                call.fail(StorageFailed("the writer was interrupted; repeat the call to get its result."))
             raise
         finally:
             for call in calls:
@@ -131,13 +127,13 @@ class Writer:
 
     def _transact(self, calls: list[Call], again: bool) -> None:
         fold = self._known_fold()
-        self._fold = None  # until the commit, the log knows better
+        self._fold = None  # discarded until the commit: after a failure it is read from the log
         with self._journal.turn(self._experiment) as turn:
             if turn.head != fold.head:
                 history = partial(_history_in, turn)
                 self._follow(fold, turn.head, turn.read(fold.head.seq), history, turn.hash_of)
             if keys := [call.request.key for call in calls if call.request and call.is_looked_up(again)]:
-                turn.look_up(keys)  # once for all, and before anything waits to be written
+                turn.look_up(keys)  # one query for all keys, before any event is appended
             session = Session(turn, fold, self._clock, self._leases, again)
             session.give_up_overdue()
             for call in calls:
@@ -156,7 +152,7 @@ class Writer:
         return self._fold
 
     def _load(self) -> Fold:
-        """Read the log; one that does not hold what this process knows of it is refused."""
+        """Read the log; refuse one that lacks events that this process has read or written."""
         journal, name = self._journal, self._experiment
         fold, known = load(journal, name), journal.heads.get(name)
         if self._protocol not in (None, fold.protocol.hash):
@@ -171,17 +167,17 @@ class Writer:
         return fold
 
     def _note_seen(self, fold: Fold) -> None:
-        """Remember how far the log is known, so that one that goes back is noticed."""
+        """Store the head of the log; used to detect a log that was rolled back."""
         self._journal.heads[self._experiment] = fold.head
         self._leases.note_seen()
 
     def _read_on(self) -> None:
-        """Fold what other processes have written since, without taking their turn."""
+        """Fold what other processes have written since, without locking the experiment."""
         fold, journal, name = self._fold, self._journal, self._experiment
         assert fold is not None
         head = journal.position(name).head
         if head != fold.head:
-            self._fold = None  # until all is read
+            self._fold = None  # discarded until all is read
             rows = journal.read(name, fold.head.seq, head.seq)
             self._follow(fold, head, rows, history_of(journal, name), partial(journal.hash_of, name))
             self._fold = fold
@@ -195,7 +191,7 @@ class Writer:
         history: History,
         hash_of: Callable[[int], bytes | None],
     ) -> None:
-        """Fold what other processes have written since, up to `head`; refuse a log that went back."""
+        """Fold the events of other processes up to `head`; refuse a log that was rolled back."""
         known, before = fold.head, fold.tickets
         try:
             catch_up(fold, rows, history)
@@ -207,7 +203,7 @@ class Writer:
         self._lease_since(fold, before)
 
     def _went_back(self, known: Head, head: Head) -> IntegrityFailed:
-        """The refusal to go on over a log that does not hold what this process has read or written."""
+        """Return the refusal of a log that lacks events that this process has read or written."""
         says = (
             f"the log of {self._experiment!r} does not hold event {known.seq} as this process knows it: it "
             "went back to an older state, or another log was put in its place, and it ends with event "
@@ -229,9 +225,9 @@ class Writer:
                 self._leases.add(ticket, fold.out[ticket])
 
     def _insist(self, work: Callable[[bool], T]) -> T:
-        """Try until it is done or patience ends.
+        """Try until the work is done or the time limit is reached.
 
-        Broken connections and deadlocks are no reason to give up.
+        Broken connections and deadlocks are retried.
         """
         deadline = time.monotonic() + self._patience
         tries = 0
@@ -240,7 +236,7 @@ class Writer:
                 return work(tries > 0)
             except Interrupted:
                 self._fold = None
-                # a process that was stopped for long tries once more before it gives up
+                # a process that was suspended for long tries once more
                 if tries > 0 and time.monotonic() >= deadline:
                     raise
                 time.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
@@ -248,7 +244,7 @@ class Writer:
 
 
 def _history_in(turn: Turn, cell: int, seq: int) -> list[float]:
-    """A cell's outcomes as of an event, looked up during a turn."""
+    """Return a cell's outcomes as of an event, read inside the transaction."""
     return corrected(turn.by_cell(cell, seq))
 
 
@@ -259,11 +255,11 @@ class Call:
         self.work = work
         self.request = request
         self.done = False
-        self.leads = False  # its caller is the one to write now
+        self.leads = False  # whether its thread must write the queue now
         self.value: Any = None
         self.error: BaseException | None = None
         self.wake = threading.Lock()
-        self.wake.acquire()  # let go of when the call is done, or its turn has come to lead
+        self.wake.acquire()  # released when the call is done, or when its thread must lead
 
     def run(self, session: Session) -> None:
         self.value, self.error = None, None
@@ -273,10 +269,10 @@ class Call:
         except (StorageFailed, IntegrityFailed):
             raise
         except EvenhandError as refusal:
-            self.error = refusal  # an answer like any other; what it emitted before is kept
+            self.error = refusal  # a refusal is a normal result; events emitted before it are kept
 
     def is_looked_up(self, again: bool) -> bool:
-        """May events of this request be in the log already? A key made here is there only after a try."""
+        """Return whether the log may hold this request: its key was given, or this is a retry."""
         return self.request is not None and (again or self.request.is_given)
 
     def _answer(self, session: Session) -> Any:
@@ -286,7 +282,7 @@ class Call:
             if earlier:
                 return recalled(session.fold, request, earlier)
         value = self.work(session)
-        if request is not None and not _is_told_by_events(request, session.parts, value):
+        if request is not None and not _events_hold_answer(request, session.parts, value):
             session.emit(ev.Answered(answer=written_form(value), **session.stamp()))
         return value
 
@@ -294,8 +290,8 @@ class Call:
         self.value, self.error = None, error
 
 
-def _is_told_by_events(request: RequestKey, parts: int, value: Any) -> bool:
-    """Do so many events of a request give its answer, so that a repeated request can be answered?"""
+def _events_hold_answer(request: RequestKey, parts: int, value: Any) -> bool:
+    """Return whether this many events of a request contain its answer."""
     if parts == 0:
-        return not request.is_given  # nobody else can repeat a request whose key was made here
+        return not request.is_given  # only this process can repeat a request with an internal key
     return not isinstance(value, list) or len(value) == parts

@@ -1,11 +1,11 @@
-"""The hash chain: an event's hash covers the event and the hash before it, so nothing inside changes unseen.
+"""The hash chain: an event's hash covers its bytes and the previous hash.
 
     hash of event n  =  SHA-256( hash of event n-1  followed by  the bytes of event n )
     hash of event 0  =  SHA-256( "evenhand journal 1", a line end, the experiment's name )
 
 An event's bytes are canonical JSON in UTF-8: keys sorted, no spaces, floats as the shortest text that reads
-back as the same number, neither NaN nor infinity. The hashes are over the stored bytes, so a verifier needs
-no JSON to check them.
+back as the same number, neither NaN nor infinity. The hashes are over the stored bytes, so they can be
+verified without parsing JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenhand.errors import BadInput, IntegrityFailed
 
 
 class Head(NamedTuple):
-    """How far a log goes: the number of its last event, and that event's hash."""
+    """The head of a log: the number and hash of its last event."""
 
     seq: int
     hash: bytes
@@ -37,9 +37,9 @@ class Record(NamedTuple):
 
 
 class Difference(IntegrityFailed):
-    """An event is not what it must be; the first such event is named.
+    """The first event that is not what it must be.
 
-    Where an earlier event may be the one that was changed, `since` is the first that may.
+    If an earlier event may be the one that was changed, `since` is the first candidate.
     """
 
     def __init__(self, seq: int, message: str, since: int | None = None) -> None:
@@ -50,17 +50,17 @@ class Difference(IntegrityFailed):
 
 
 def genesis(experiment: str) -> Head:
-    """Where an experiment's chain begins."""
+    """Return the head of an empty log."""
     return Head(0, hashlib.sha256(b"evenhand journal 1\n" + experiment.encode()).digest())
 
 
 def link(previous: bytes, body: bytes) -> bytes:
-    """The hash of the event with these bytes after the event with that hash."""
+    """Return the hash of an event with these bytes after the event with that hash."""
     return hashlib.sha256(previous + body).digest()
 
 
 def canonical(value: Any) -> bytes:
-    """The one way a value is written."""
+    """Return a value as canonical JSON."""
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         return text.encode()
@@ -69,17 +69,17 @@ def canonical(value: Any) -> bytes:
 
 
 def extend(head: Head, bodies: Iterable[bytes]) -> list[Record]:
-    """These bodies as the next records after `head`."""
+    """Return these bodies as the next records after `head`."""
     records = []
     seq, previous = head
     for body in bodies:
-        seq, previous = seq + 1, hashlib.sha256(previous + body).digest()  # as `link`, a million times
+        seq, previous = seq + 1, hashlib.sha256(previous + body).digest()  # as `link`, inlined for speed
         records.append(Record(seq, body, previous))
     return records
 
 
 def verified(records: Iterable[Record], head: Head) -> Iterator[Record]:
-    """The same records, each checked to follow the one before; the first that does not is named."""
+    """Yield the same records after checking each hash; the error names the first wrong one."""
     seq, previous = head
     for record in records:
         seq += 1

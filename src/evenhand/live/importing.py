@@ -1,6 +1,6 @@
-"""Data collected before: checked as they come, kept in little memory, written in pieces.
+"""Import of outcomes collected before: rows are checked in batches and stored compactly.
 
-All rows are one act in one transaction. Only the first event carries the key of the import.
+All rows are written in one transaction. Only the first event carries the key of the import.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from evenhand.live.transaction import Entry, Session
 from evenhand.model.problem import Problem
 from evenhand.procedure.outcome_order import depends_on_order, new_order, note_order, refuse_sorted
 
-AT_ONCE = 500  # rows checked or written in one piece: more would keep the garbage collector busy
+AT_ONCE = 500  # rows per batch: larger batches make the garbage collector slow
 
 
 class Rows:
-    """Rows as columns: 16 bytes each, however many there are."""
+    """Rows stored as columns of 16 bytes per row."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -43,7 +43,7 @@ class Rows:
         return len(self.outcomes)
 
     def add(self, policy: str, group: str, outcome: Any) -> None:
-        """One more row; whether the family allows its number is checked later, many at a time."""
+        """Add a row; its number is checked later, in batches."""
         if type(outcome) is not float:
             outcome = checked_outcome(outcome, self.problem.family)
         k, g = self._policy_numbers.get(policy), self._group_numbers.get(group)
@@ -55,7 +55,7 @@ class Rows:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over all rows, in hexadecimal digits; the same on every machine."""
+        """Return SHA-256 over all rows in hexadecimal digits; the same on every machine."""
         found = hashlib.sha256()
         for column, kind in ((self.policies, "<i4"), (self.groups, "<i4"), (self.outcomes, "<f8")):
             found.update(np.asarray(column).astype(kind).tobytes())
@@ -63,14 +63,14 @@ class Rows:
 
 
 def checked_rows(rows: Iterable[Any], problem: Problem, place_of: Callable[[int], str]) -> Rows:
-    """What may be imported; the first row that may not is named, by its number's `place_of`."""
+    """Return the rows; the error names the first invalid one by `place_of` its number."""
     checked, coming = Rows(problem), iter(rows)
     while True:
         begun = len(checked)
         try:
             for row in itertools.islice(coming, AT_ONCE):
                 _add(checked, row, place_of)
-        finally:  # also where a later row was refused: the first is named
+        finally:  # also if a later row was refused: the first is named
             _refuse_bad_outcomes(checked, begun, place_of)
         if len(checked) == begun:
             break
@@ -80,7 +80,7 @@ def checked_rows(rows: Iterable[Any], problem: Problem, place_of: Callable[[int]
 
 
 def import_rows(session: Session, rows: Rows, source: str) -> int:
-    """Count outcomes collected before, as one act."""
+    """Record all rows as one import; return how many."""
     fold = session.fold
     refuse_unless_open(fold, "take data")
     if fold.stop is not None:
@@ -95,7 +95,7 @@ def import_rows(session: Session, rows: Rows, source: str) -> int:
 
 
 def _refuse_sorted(rows: Rows) -> None:
-    """Refuse rows that were sorted by outcome, where the evidence depends on their order."""
+    """Refuse rows sorted by outcome if the evidence depends on their order."""
     k, l = rows.problem.shape
     order = new_order((l, k))
     policies, groups = (np.asarray(column).astype(np.int64) for column in (rows.policies, rows.groups))
@@ -115,7 +115,7 @@ def _add(rows: Rows, row: Any, place_of: Callable[[int], str]) -> None:
 
 
 def _refuse_bad_outcomes(rows: Rows, begun: int, place_of: Callable[[int], str]) -> None:
-    """Raise for the first row after so many whose number cannot come from the family."""
+    """Raise for the first row after `begun` whose number cannot come from the family."""
     family, outcomes = rows.problem.family, rows.outcomes[begun:]
     bad = first_bad(np.asarray(outcomes), family)
     if bad is not None:
@@ -128,9 +128,10 @@ def _refuse_bad_outcomes(rows: Rows, begun: int, place_of: Callable[[int], str])
 def _events(
     fold: Fold, rows: Rows, start: int, tickets: int, source: str, stamp: dict[str, Any]
 ) -> Iterator[tuple[ev.Imported, Entry]]:
-    """The events of the next rows and what is stored of them, each made when those before are folded.
+    """Yield the events of the next rows and their stored form, one at a time.
 
-    The first of all has the whole stamp, the others its time.
+    Each event is built after those before it were folded. The first event of the import has the whole stamp,
+    the others its time only.
     """
     policies, groups, piece = rows.problem.policies, rows.problem.group_names, slice(start, start + AT_ONCE)
     time: dict[str, Any] = {name: value for name, value in stamp.items() if name in ("at", "back")}
@@ -150,7 +151,7 @@ def _events(
 
 
 class _Form:
-    """Writes the bytes that `encode` gives, for events of one import, which differ in a few fields only."""
+    """Encoder for the events of one import, which differ in a few fields; equals `encode`."""
 
     def __init__(self, rows: int, source: str, at: str, back: float = 0.0) -> None:
         backwards = f',"back":{back!r}' if back else ""

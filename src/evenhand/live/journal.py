@@ -1,25 +1,25 @@
-"""The journal: an append-only log per experiment, with `append` and `read`, on SQLite or PostgreSQL.
+"""The journal: an append-only log per experiment, on SQLite or PostgreSQL.
 
     journal = open_journal("trial.db")              # or "postgresql://host/database", or ":memory:"
     for row in journal.read("main", after=0): ...
-    with journal.turn("main") as turn:              # nobody else writes to this experiment meanwhile
-        turn.append([(body, Index(...)), ...])      # durable when the turn has ended without an error
+    with journal.turn("main") as turn:              # a transaction; other writers of this experiment wait
+        turn.append([(body, Index(...)), ...])      # durable after the block ends without an error
 
-A turn that raises leaves nothing behind. `Interrupted` means nobody knows whether the commit went through:
-read the log and see.
+A block that raises writes nothing. `Interrupted` means that it is unknown whether the commit succeeded: read
+the log to find out.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from evenhand.errors import BadInput, StorageFailed
+from evenhand.errors import NameTaken, StorageFailed
 from evenhand.live import schema
 from evenhand.live.clock import Clock, Deadlines
 from evenhand.live.fault_points import reach
@@ -29,15 +29,11 @@ from evenhand.live.transaction import Entry, Found, Row, Turn, Values, find, has
 
 
 class Interrupted(StorageFailed):
-    """The connection broke, or the database asks to try again; the outcome of a commit may be unknown."""
-
-
-class HeadMoved(StorageFailed):
-    """Somebody else has written since."""
+    """The connection failed or the database asks for a retry; a commit may have succeeded."""
 
 
 class KeyTaken(StorageFailed):
-    """An experiment was created under this key before; `record` is its first event."""
+    """An experiment was created with this key before; `record` is its first event."""
 
     def __init__(self, record: Record) -> None:
         super().__init__("an experiment was created under this key before.")
@@ -45,11 +41,11 @@ class KeyTaken(StorageFailed):
 
 
 class Position(NamedTuple):
-    """How far a log goes."""
+    """Where a log ends."""
 
     head: Head
-    snapshot: int  # number of the event that holds the latest one; 0: none yet
-    ends_there: bool  # is there no event beyond the head?
+    snapshot: int  # number of the latest snapshot event; 0: none yet
+    ends_there: bool  # whether there is no event after the head
 
 
 def open_journal(
@@ -60,9 +56,9 @@ def open_journal(
     wait: float = 0.0,
     allow_missing: bool = False,
 ) -> Journal:
-    """The journal at a path, a ``postgresql://`` address, or ``:memory:``.
+    """Open the journal at a path, a ``postgresql://`` address, or ``:memory:``.
 
-    One that lacks events which were written to it is refused; `allow_missing`: readers see what is left.
+    A journal that lacks events written to it is refused; with `allow_missing` readers get the rest.
     """
     if address.startswith(("postgresql://", "postgres://")):
         from evenhand.live.postgres import PostgresJournal
@@ -74,31 +70,31 @@ def open_journal(
 
 
 class Journal:
-    """What both storages share.
+    """Base class of both storages.
 
-    A storage says how to connect, what an error means, and what follows a commit.
+    A storage defines how to connect, how to translate errors, and what to do after a commit.
     """
 
-    shared = False  # may other processes write to it at the same time?
-    missing: Missing | None = None  # what it lacks of what was written to it, where a storage knows
+    shared = False  # whether other processes may write to it at the same time
+    missing: Missing | None = None  # events that were written and are missing, if the storage can tell
 
     def __init__(self, reading: sa.Engine, writing: sa.Engine | None) -> None:
         self._reading = reading
         self._writing = writing
         self._process = os.getpid()
         self.is_closed = False
-        self.heads: dict[str, Head] = {}  # of experiments, as this process last knew them
-        self.deadlines: dict[tuple[str, Clock], Deadlines] = {}  # of tickets, by experiment and clock
+        self.heads: dict[str, Head] = {}  # last known head of each experiment
+        self.deadlines: dict[tuple[str, Clock], Deadlines] = {}  # lease deadlines, by experiment and clock
         _opened.add(self)
 
     def check_writable(self) -> None:
-        """Raise where nothing may be written: after `close`, and where `check_readable` raises."""
+        """Raise if nothing may be written: after `close`, and if `check_readable` raises."""
         if self.is_closed:
             raise StorageFailed("this journal was closed; open it again to write to it.")
         self.check_readable()
 
     def check_readable(self) -> None:
-        """Raise in a process forked from the one that opened the journal: connections are not shared."""
+        """Raise in a forked process: connections cannot be shared with the parent."""
         if self._process != os.getpid():
             raise StorageFailed(
                 f"this journal was opened by process {self._process}, from which process {os.getpid()} was "
@@ -113,13 +109,13 @@ class Journal:
         return self.position(experiment).head
 
     def position(self, experiment: str) -> Position:
-        """How far the log goes, by what is written about it and by what is there."""
+        """Return where the log ends, by the experiment's row and by its events."""
         with self._read() as connection:
             row = find(connection, schema.position, experiment)
             return Position(Head(row.seq, row.hash), row.snapshot, not row.beyond)
 
     def read(self, experiment: str, after: int = 0, until: int | None = None) -> Iterator[Row]:
-        """Events after number `after`, in order, as they were when reading began."""
+        """Yield the events after number `after`, as of the beginning of the read."""
         with self._read() as connection:
             row = find(connection, schema.find, experiment)
         last = row.seq if until is None else until
@@ -131,24 +127,24 @@ class Journal:
         yield from in_pages(next_page, after, last)
 
     def hash_of(self, experiment: str, seq: int) -> bytes | None:
-        """The hash of an event; None where there is none of this number."""
+        """Return the hash of an event; None if there is no event of this number."""
         with self._read() as connection:
             return hash_of(connection, find(connection, schema.find, experiment).number, seq)
 
     def created_by_key(self, key: str) -> Record | None:
-        """The first event of the experiment that was created under this key."""
+        """Return the first event of the experiment that was created with this key."""
         with self._read() as connection:
             return _created_by_key(connection, key)
 
     def by_cell(self, experiment: str, cell: int, until: int) -> list[Record]:
-        """The events by which outcomes of a cell count (told, imported, amended), up to one."""
+        """Return the events that change the counted outcomes of a cell, up to number `until`."""
         with self._read() as connection:
             number = find(connection, schema.find, experiment).number
             return of_cell(connection, number, cell, until)
 
     @contextmanager
     def turn(self, experiment: str) -> Iterator[Turn]:
-        """The right to write to one experiment, until the end of the block."""
+        """Open a transaction that writes to one experiment; others wait until the block ends."""
         with self._alone(), self._explained(), self._writer().connect() as connection:
             self._prepare(connection)
             with connection.begin() as transaction:
@@ -162,26 +158,15 @@ class Journal:
             if turn.wrote:
                 self._committed(turn)
 
-    def append(self, experiment: str, entries: Sequence[Entry], expected: Head) -> Head:
-        """Write these after `expected`, or refuse with `HeadMoved`."""
-        with self.turn(experiment) as turn:
-            if turn.head != expected:
-                raise HeadMoved(
-                    f"the log of {experiment!r} has grown to event {turn.head.seq}; you know it to "
-                    f"{expected.seq}."
-                )
-            turn.append(entries)
-        return turn.head
-
     def create(self, experiment: str, entry: Entry) -> Head:
-        """Begin a log with its first event; `KeyTaken` where its key was used before."""
+        """Begin a log with its first event; raise `KeyTaken` if its key was used before."""
         with self.begin(experiment, entry[1].key) as turn:
             turn.append([entry])
         return turn.head
 
     @contextmanager
     def begin(self, experiment: str, key: str | None = None) -> Iterator[Turn]:
-        """The right to write to a new experiment; it is there if the block ends without an error."""
+        """Open a transaction that creates an experiment; committed if the block does not raise."""
         start = genesis(experiment)
         with self._alone(), self._explained():
             with self._writer().begin() as connection:
@@ -189,7 +174,7 @@ class Journal:
                 if key is not None and (record := _created_by_key(connection, key)) is not None:
                     raise KeyTaken(record)
                 if connection.execute(schema.find, {"name": experiment}).one_or_none() is not None:
-                    raise BadInput(
+                    raise NameTaken(
                         f"the journal holds an experiment {experiment!r} already; give the new one "
                         "another name."
                     )
@@ -201,11 +186,11 @@ class Journal:
             self._committed(turn)
 
     def close(self) -> None:
-        """Release the journal: nothing can be written after that; it can still be read."""
+        """Release the journal: writing is refused after that, reading still works."""
         if self.is_closed:
             return
         self.is_closed = True
-        if self._process == os.getpid():  # connections of the process that forked this one are not ours
+        if self._process == os.getpid():  # after a fork the connections belong to the parent
             self._release()
 
     def _close_readers(self) -> None:
@@ -220,39 +205,39 @@ class Journal:
         """Called in a forked process; `check_readable` refuses every use there."""
 
     def _writer(self) -> sa.Engine:
-        """What writes; refused where the journal may only be read."""
+        """Return the engine that writes; refuse a read-only journal."""
         self.check_writable()
         if self._writing is None:
             raise StorageFailed("this journal was opened for reading only; open it for writing first.")
         return self._writing
 
     def _alone(self) -> AbstractContextManager[object]:
-        """Around everything that writes, whichever experiment it is for."""
+        """Return the lock around every write, for whichever experiment."""
         return nullcontext()
 
     def _prepare(self, connection: sa.Connection) -> None:
-        """Called before each turn."""
+        """Called before each transaction."""
 
     def _prepare_create(self, connection: sa.Connection) -> None:
-        """Called before an experiment is made, inside the transaction."""
+        """Called before an experiment is created, inside the transaction."""
 
     def _locked(self, connection: sa.Connection, experiment: str) -> Found:
-        """The experiment's row, nobody else's until the transaction ends."""
+        """Return the experiment's row, locked until the transaction ends."""
         return find(connection, schema.lock, experiment)
 
     def _write(self, connection: sa.Connection, events: list[Values], head: dict[str, object]) -> None:
-        """Hand events to the database, with the head that they lead to."""
+        """Insert events and update the head."""
         raise NotImplementedError
 
     def _together(self, connection: sa.Connection) -> AbstractContextManager[object]:
-        """Around the last statements of a turn and its commit."""
+        """Return the context of the last statements of a transaction and its commit."""
         return nullcontext()
 
     def _committed(self, turn: Turn) -> None:
         """Called after each commit."""
 
     def _explain(self, problem: sa.exc.DBAPIError) -> Exception:
-        """What an error of the database means; a storage that knows more of its errors says more."""
+        """Return our error for a database error; storages refine it."""
         return StorageFailed(f"the database refused: {problem.orig}; nothing was written.")
 
     @contextmanager
@@ -263,7 +248,7 @@ class Journal:
                 yield connection
         finally:
             if self.is_closed:
-                self._close_readers()  # none is kept open
+                self._close_readers()  # after `close` no connection is kept open
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -279,16 +264,15 @@ def _created_by_key(connection: sa.Connection, key: str) -> Record | None:
 
 
 _opened: weakref.WeakSet[Journal] = weakref.WeakSet()
-_inherited: list[
-    Journal
-] = []  # kept, so that nothing closes what belongs to the process that forked this one
+_inherited: list[Journal] = []  # kept, so that the garbage collector does not close connections of the parent
 
 
 def _disown() -> None:
-    """In a forked process: give up the journals that the process before had open."""
+    """Mark the journals of the parent as unusable in a forked process."""
     for journal in list(_opened):
         _inherited.append(journal)
         journal._after_fork()
 
 
-os.register_at_fork(after_in_child=_disown)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_disown)

@@ -1,6 +1,6 @@
-"""When tickets are given up.
+"""Deadlines of ticket leases.
 
-Wall clocks jump; so within a process leases are measured by the steady clock, also when the log was read
+The wall clock can jump; within a process leases are measured by the monotonic clock, also if the log was read
 again after a broken connection.
 """
 
@@ -14,19 +14,19 @@ from evenhand.live.tickets import Out
 
 
 class Leases:
-    """The tickets out that have a lease, soonest first."""
+    """The open tickets with a lease, by deadline."""
 
     def __init__(self, clock: Clock, deadlines: Deadlines) -> None:
         self._clock = clock
         self._known = deadlines
         self._heap: list[tuple[float, int]] = []
-        self._named: list[int] = []  # by `due`, since the last commit
+        self._named: list[int] = []  # returned by `due` since the last commit
 
     def begin(self, fold: Fold) -> None:
-        """Take over the tickets of a fold just read.
+        """Take over the open tickets of a fold that was just read.
 
-        A ticket known before keeps its deadline. Of another one its own time is believed, but no more than
-        has passed since this process knew of every ticket.
+        A known ticket keeps its deadline. For a new one the time in the log is used, limited to the time
+        since this process last knew every open ticket.
         """
         now, steady = self._clock.now(), self._clock.steady()
         unseen = float("inf") if self._known.seen is None else steady - self._known.seen
@@ -44,26 +44,26 @@ class Leases:
         heapq.heapify(self._heap)
 
     def add(self, ticket: int, out: Out) -> None:
-        """A ticket handed out just now, or just now heard of."""
+        """Add a ticket that was just issued, or just read from the log."""
         if out.lease is not None:
             deadline = self._clock.steady() + out.lease
             self._known[ticket] = deadline
             heapq.heappush(self._heap, (deadline, ticket))
 
     def note_seen(self) -> None:
-        """Every ticket that is out is known as of now; those named as due are given up for good."""
+        """Record that all open tickets are known now; those returned by `due` are removed."""
         self._known.seen = self._clock.steady()
         for ticket in self._named:
             self._known.pop(ticket, None)
         self._named.clear()
 
     def forget(self) -> None:
-        """Forget every ticket: the log went back, and their numbers will stand for others."""
+        """Forget every ticket: the log was rolled back, and numbers will be reused."""
         self._known.clear()
         self._known.seen = None
 
     def due(self, fold: Fold) -> list[int]:
-        """Tickets still out whose lease has run out; they are not named again."""
+        """Return open tickets whose lease has ended; each is returned once."""
         steady = self._clock.steady()
         found = []
         while self._heap and self._heap[0][0] <= steady:

@@ -1,4 +1,4 @@
-"""From a journal to a fold: the protocol, the latest snapshot, and the verified events after it."""
+"""Load a fold from a journal: protocol, latest snapshot and verified events after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AT_ONCE = 5_000
 
 
 def only_experiment(journal: Journal, name: str | None) -> str:
-    """The experiment meant: the one named, or the only one there is."""
+    """Return the experiment's name: the given one, or the only one in the journal."""
     if name is not None:
         return name
     names = journal.experiments()
@@ -32,7 +32,7 @@ def only_experiment(journal: Journal, name: str | None) -> str:
 
 
 def load_protocol(journal: Journal, experiment: str) -> Protocol:
-    """Event one, verified."""
+    """Return the protocol from event one, verified."""
     rows = list(journal.read(experiment, 0, 1))
     [first] = verified((row.record for row in rows), genesis(experiment))
     event = decode(first)
@@ -42,7 +42,7 @@ def load_protocol(journal: Journal, experiment: str) -> Protocol:
 
 
 def load(journal: Journal, experiment: str) -> Fold:
-    """The experiment as of its last event."""
+    """Return the fold of an experiment as of its last event."""
     protocol = load_protocol(journal, experiment)
     position = journal.position(experiment)
     head, snapshot = position.head, position.snapshot
@@ -55,14 +55,14 @@ def load(journal: Journal, experiment: str) -> Fold:
 
 
 def catch_up(fold: Fold, rows: Iterable[Row], history: History) -> None:
-    """Fold the events that follow, checking each."""
+    """Fold and check the events that follow."""
     records = verified((row.record for row in rows), fold.head)
     while chunk := list(itertools.islice(records, _AT_ONCE)):
         fold.take(chunk, history)
 
 
 def history_of(journal: Journal, experiment: str) -> History:
-    """A cell's outcomes as of an event, looked up in the journal."""
+    """Return a function that reads a cell's outcomes as of an event from the journal."""
 
     def outcomes(cell: int, seq: int) -> list[float]:
         return corrected(journal.by_cell(experiment, cell, seq))

@@ -1,4 +1,4 @@
-"""Events that a journal held and does not hold any more: an older copy put back, or the last ones deleted."""
+"""Detection of missing events: an older copy was restored, or the last events were deleted."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from evenhand.live.writer_lock import Mark, lock_of
 
 
 class Missing(NamedTuple):
-    """The last event that was written, which is not there, and what is there instead."""
+    """The last event written, which is missing, and what the journal has instead."""
 
     mark: Mark
-    experiment: str | None  # its name; None where the journal does not hold it
-    last: int  # number of the last event that is there
+    experiment: str | None  # None if the journal does not have it
+    last: int  # number of the last event that is present
 
     @property
     def first(self) -> int:
-        """The number of the first event that is missing, or is another one."""
+        """Return the number of the first event that is missing or different."""
         return min(self.last + 1, self.mark.seq)
 
     @property
     def what(self) -> str:
-        """Which events are missing."""
+        """Return which events are missing."""
         seq = self.mark.seq
         if self.experiment is None:
             return f"an experiment is missing, to which event {seq} was written here"
@@ -36,7 +36,7 @@ class Missing(NamedTuple):
         return f"events {self.first} to {seq} of {self.experiment!r} are missing, which were written here"
 
     def sentence(self, journal: Path) -> str:
-        """For whoever opens the journal."""
+        """Return the message for the user who opens the journal."""
         return (
             f"{journal}: {self.what}. This is an older or another copy, or its last events or its -wal file "
             f"were removed. Put the newer file back; remove {lock_of(journal)} only if it is lost for good."
@@ -44,7 +44,7 @@ class Missing(NamedTuple):
 
 
 def missing_event(connection: sa.Connection, mark: Mark) -> Missing | None:
-    """What a journal lacks of what was written to it; None where the last event written is there."""
+    """Return what the journal lacks; None if the last event written is present."""
     events, experiments = schema.events.c, schema.experiments.c
     here = sa.select(events.hash).where(events.experiment == mark.experiment, events.seq == mark.seq)
     if connection.execute(here).scalar() == mark.hash:

@@ -1,4 +1,4 @@
-"""What the operations share: how tickets are shown, who may do what now, what text is taken."""
+"""Checks shared by the operations: ticket codes, phase, groups and text arguments."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def code(fold: Fold, ticket: int) -> str:
-    """A ticket as people see it."""
+    """Return the ticket code that users see."""
     return ticket_code(fold.protocol.hash, ticket)
 
 
 def refuse_unless_open(fold: Fold, what: str) -> None:
-    """Neither closed nor paused."""
+    """Raise if the experiment is closed or paused."""
     refuse_if_closed(fold, what)
     if fold.paused:
         raise Closed(f"the experiment is paused and cannot {what}; resume it first.")
@@ -31,7 +31,7 @@ def refuse_if_closed(fold: Fold, what: str) -> None:
 
 
 def told_group(problem: Problem, asked: int, group: str | None) -> str | None:
-    """The group to write down with an outcome: only where it was not known when asking (`asked` is -1)."""
+    """Return the group to record with an outcome: None if it was known when asking."""
     if problem.mode == "agnostic":
         if group is None:
             raise BadInput("in agnostic mode say with the outcome which group the unit belongs to.")
@@ -45,7 +45,7 @@ def told_group(problem: Problem, asked: int, group: str | None) -> str | None:
 
 
 def checked_text(value: Any, what: str, most: int = LIMITS["text_characters"]) -> str:
-    """Text that says something and can be written down."""
+    """Return the text; refuse what is empty, too long or cannot be stored."""
     if not isinstance(value, str) or not value.strip():
         raise BadInput(f"{what} must be some text; it is {value!r}.")
     if len(value) > most:
@@ -58,5 +58,5 @@ def checked_text(value: Any, what: str, most: int = LIMITS["text_characters"]) -
 
 
 def optional_text(value: Any, what: str) -> str | None:
-    """Such text, or nothing."""
+    """Return the checked text, or None for None."""
     return None if value is None else checked_text(value, what, LIMITS["name_characters"])

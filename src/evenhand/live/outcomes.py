@@ -1,4 +1,4 @@
-"""What may be told as an outcome: decided before anything is written, the same way at every door."""
+"""Validation of outcomes for the Python API, the command line, files and the service."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
-from evenhand.model.families import Family
+from evenhand.model.families import BOOLEANS, Family
 
-LARGEST = 1e100  # beyond, the sum of squares would overflow
+LARGEST = 1e100  # above this, the sum of squares could overflow
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def checked_outcome(value: Any, family: Family) -> float:
-    """The outcome as a float.
+    """Return the outcome as a float; refuse what the family cannot produce.
 
-    A number that cannot come from this family, and what is no number, is refused.
+    True and False are 1 and 0.
     """
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if not isinstance(value, (bool, np.bool_, int, float, np.integer, np.floating)):
         raise BadInput(f"outcomes must be {family.outcomes}; {_shown(value)} is not a number.")
     try:
         outcome = float(value)
@@ -39,20 +39,22 @@ def checked_outcome(value: Any, family: Family) -> float:
 
 
 def first_bad(outcomes: NDArray[np.float64], family: Family) -> int | None:
-    """The place of the first number that `checked_outcome` refuses."""
+    """Return the index of the first number that `checked_outcome` refuses."""
     minus_zero = (outcomes == 0.0) & np.signbit(outcomes)
     good = np.isfinite(outcomes) & family.admits(outcomes) & (np.abs(outcomes) <= LARGEST) & ~minus_zero
     return None if good.all() else int(np.argmin(good))
 
 
 def parsed_outcome(text: str, family: Family) -> float:
-    """The outcome that a field of a file or command line spells."""
+    """Return the outcome in a field of a file or command line."""
     return checked_outcome(parsed_number(text, family), family)
 
 
 def parsed_number(text: str, family: Family) -> float:
-    """The number that a field spells, whether or not it can be an outcome."""
+    """Return the number in a field, whether or not it can be an outcome."""
     stripped = text.strip()
+    if stripped.lower() in BOOLEANS:
+        return BOOLEANS[stripped.lower()]
     if not _NUMBER.fullmatch(stripped):
         raise BadInput(f"outcomes must be {family.outcomes}; {_shown(text)} is not a number.")
     return float(stripped)

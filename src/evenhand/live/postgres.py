@@ -1,9 +1,9 @@
 """A journal in PostgreSQL, for several processes and machines at once.
 
-Nothing rests on the isolation level: READ COMMITTED, the experiment's row locked for the length of a turn,
-unique indexes underneath. What the server asks to repeat, and what a broken connection leaves open, comes out
-as `Interrupted`. A process that is stopped inside a turn loses it when its lease ends: its connection is
-ended, what it had not committed is gone, and it starts over when it goes on.
+It does not depend on the isolation level: READ COMMITTED, the experiment's row locked during a transaction,
+and unique indexes. Retryable server errors and broken connections raise `Interrupted`. If a process is
+suspended inside a transaction, its connection is ended after `LEASE` seconds; its uncommitted work is lost,
+and it starts again when it resumes.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.schema import bring_up_to_date, refuse_unknown_version
 from evenhand.live.transaction import Found, Values, checked
 
-LEASE = 20.0  # seconds that a turn may wait for its own process before others end it
-LOCK_WAIT = 3.0  # seconds to wait for another's turn before looking whether its process was stopped
-BUSY_SECONDS = 600.0  # to wait in all for others who are at work, as on a long import
-COPIED = 200  # so many events are sent as one stream
+LEASE = 20.0  # seconds that a transaction may be idle before other processes end it
+LOCK_WAIT = 3.0  # seconds to wait for a lock before checking whether its holder is suspended
+BUSY_SECONDS = 600.0  # total wait for active writers, for example a long import
+COPIED = 200  # from this many events on, COPY is used
 _LOCK = "SELECT number, name, seq, hash, snapshot FROM evenhand_experiments WHERE name = %s FOR UPDATE"
 _COLUMNS = [column.name for column in schema.events.columns]
 _INSERT = f"INSERT INTO evenhand_events ({', '.join(_COLUMNS)}) VALUES ({', '.join('%s' for _ in _COLUMNS)})"
 _COPY = f"COPY evenhand_events ({', '.join(_COLUMNS)}) FROM STDIN"
 _ADVANCE = "UPDATE evenhand_experiments SET seq = %s, hash = %s, snapshot = %s WHERE number = %s"
 _INSERT_LAST = f"WITH last AS ({_INSERT}) {_ADVANCE}"
-# a transaction that has our row locked and waits for its client, which has said nothing for so long
+# transactions that hold our row lock and have been idle this long
 _END_STOPPED = """
     SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.wait_event = 'ClientRead'
@@ -43,7 +43,7 @@ _END_STOPPED = """
         WHERE l.pid = a.pid AND l.granted AND l.relation = 'evenhand_experiments'::regclass
           AND l.mode IN ('RowShareLock', 'RowExclusiveLock'))
 """
-_CREATION = 7311142607  # the advisory lock of whoever makes an experiment
+_CREATION = 7311142607  # advisory lock for the creation of experiments
 # serialization failure, deadlock; shutdowns, crash, starting up, too many connections
 _REPEAT = ("40001", "40P01", "57P01", "57P02", "57P03", "53300")
 _LOCK_TIMEOUT = "55P03"
@@ -51,7 +51,7 @@ _FULL_DISK = ("53100", "53000", "53200")
 
 
 class PostgresJournal(Journal):
-    """Tables in one database; every experiment has its own locked row."""
+    """Tables in one database; each experiment has a row that is locked for writing."""
 
     shared = True
 
@@ -76,13 +76,13 @@ class PostgresJournal(Journal):
             raise
 
     def _prepare_create(self, connection: sa.Connection) -> None:
-        """Two requests with one key must not each make an experiment."""
+        """Serialise creations, so that two requests with one key create one experiment."""
         connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_CREATION})"))
 
     def _locked(self, connection: sa.Connection, experiment: str) -> Found:
-        """The transaction begins and the row is locked on one way to the server and back.
+        """Begin the transaction and lock the row in one round trip.
 
-        Others who are at work are waited for; those who were stopped are not.
+        Wait for active writers; end suspended ones.
         """
         driver, deadline = _driver(connection), time.monotonic() + BUSY_SECONDS
         cursor = driver.cursor(row_factory=namedtuple_row)
@@ -102,18 +102,18 @@ class PostgresJournal(Journal):
         return checked(cast("Found | None", cursor.fetchone()), experiment)
 
     def _end_stopped_writers(self) -> None:
-        """End the turns of processes that were stopped inside them.
+        """End the transactions of processes that were suspended inside them.
 
         The server's own limit on idle transactions does not end those that wait inside a pipeline, where
         statements are sent without waiting for each answer.
         """
-        # another user's turn cannot be ended from here; then the wait goes on
+        # without the privilege to end another user's transaction, the wait continues
         with suppress(sa.exc.DBAPIError), self._reading.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             connection.exec_driver_sql(_END_STOPPED, (LEASE,))
 
     def _write(self, connection: sa.Connection, events: list[Values], head: dict[str, object]) -> None:
-        """By the driver itself, the head together with the last event: most turns have one."""
+        """Insert through the driver, the head together with the last event."""
         driver = _driver(connection)
         cursor, last = driver.cursor(), events[-1]
         to = tuple(head[name] for name in ("to_seq", "to_hash", "to_snapshot", "of"))
@@ -129,17 +129,17 @@ class PostgresJournal(Journal):
 
     @contextmanager
     def _together(self, connection: sa.Connection) -> Iterator[None]:
-        """Sent without waiting for each answer: one way to the server and back instead of three."""
+        """Send the last statements in a pipeline: one round trip instead of three."""
         try:
             with _driver(connection).pipeline():
                 yield
         except BaseException:
-            connection.invalidate()  # half a transaction may be on it
+            connection.invalidate()  # it may contain half a transaction
             raise
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """What the driver says when it is called directly is explained like the rest."""
+        """Translate errors of the driver, which is called directly here."""
         with super()._explained():
             try:
                 yield
@@ -148,7 +148,7 @@ class PostgresJournal(Journal):
 
     def _explain(self, problem: sa.exc.DBAPIError) -> Exception:
         state = getattr(problem.orig, "sqlstate", None)
-        # no state at all: the connection itself failed
+        # no SQLSTATE: the connection itself failed
         if (
             problem.connection_invalidated
             or state in _REPEAT

@@ -1,4 +1,4 @@
-"""Event one, unpacked: the study, the seed and the limits, frozen before anything is asked."""
+"""The protocol: study, seed and limits from event one, fixed before the first ask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from evenhand.procedure.spec import (
 )
 from evenhand.study import Study, dumps, loads
 
-# what an experiment refuses rather than slowing down
+# limits of an experiment
 LIMITS = {
     "cells": 100_000,
     "name_characters": 200,
@@ -30,14 +30,14 @@ LIMITS = {
     "tickets_out": 100_000,
     "asks_at_once": 10_000,
 }
-# what every release has written; later ones may add limits
+# limits that every release has written; later releases may add more
 _FIRST_LIMITS = {"cells", "name_characters", "text_characters", "tickets_out", "asks_at_once"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What was agreed before the first sample."""
+    """What was fixed before the first sample."""
 
     experiment: str
     study: Study
@@ -48,7 +48,7 @@ class Protocol:
     format: int
     at: str
     hash: bytes  # of event one
-    evidence: int  # version of the bounds of the evidence
+    evidence: int  # version of the evidence bounds
 
     @property
     def problem(self) -> Problem:
@@ -72,13 +72,13 @@ class Protocol:
 
     @property
     def snapshot_every(self) -> int:
-        """Events between snapshots: more for a large problem, whose snapshots are long."""
+        """Return the number of events between snapshots; it grows with the size of the problem."""
         k, l = self.problem.shape
         return max(10_000, k * l)
 
     @classmethod
     def read(cls, event: Created, hash_: bytes) -> Protocol:
-        """The protocol that event one holds; what no release can have written is refused."""
+        """Return the protocol in event one; refuse what no release can have written."""
         refuse_newer_format(1, event.format)
         _refuse_newer_evidence(event.evidence)
         try:
@@ -100,7 +100,7 @@ class Protocol:
 def new_protocol(
     experiment: str, study: Study, seed: int, lease: float | None, at: str, by: str | None
 ) -> Created:
-    """Event one for this study; what a live experiment cannot run is refused here."""
+    """Return event one for this study; refuse what a live experiment cannot run."""
     _check_protocol(experiment, study, seed, lease)
     return Created(
         at=at, experiment=experiment, study=_settled(replace(study, truth=None)), seed=seed,
@@ -110,7 +110,7 @@ def new_protocol(
 
 
 def refuse_newer_format(seq: int, format_: int) -> None:
-    """Refuse events that a later release wrote."""
+    """Refuse events written by a later release."""
     if format_ > FORMAT:
         raise Difference(
             seq,
@@ -131,7 +131,7 @@ def _refuse_newer_evidence(version: int) -> None:
 def _check_protocol(
     experiment: str, study: Study, seed: int, lease: float | None, recorded: bool = False
 ) -> None:
-    """Refuse what a live experiment cannot run; `recorded`: what earlier releases allowed is no error."""
+    """Refuse what a live experiment cannot run; `recorded` allows what earlier releases did."""
     if not isinstance(experiment, str) or not _NAME.fullmatch(experiment):
         raise BadInput(
             "an experiment's name must be 1 to 64 letters, digits, '-' or '_'; it is "
@@ -148,12 +148,12 @@ def _check_protocol(
             "another rule."
         )
     refuse_what_can_only_be_simulated(study.problem, study.procedure)
-    # refuses also what has no compiled form
+    # also refuses what has no compiled form
     check_start(compile_spec(study.problem, study.procedure, recorded=recorded))
 
 
 def check_lease(lease: float) -> None:
-    """Seconds that may pass, in numbers that mean something."""
+    """Raise if the lease is not a usable number of seconds."""
     if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not 0 < lease < 1e10:
         raise BadInput(f"lease must be a positive number of seconds; it is {lease!r}.")
 
@@ -179,8 +179,9 @@ def _check_size(problem: Problem) -> None:
 
 
 def _settled(study: Study) -> str:
-    """The study as text that reads back as exactly the same numbers (shares are rescaled to sum to 1 on
-    reading).
+    """Return the study as text that reads back as exactly the same numbers.
+
+    Shares are rescaled to sum to 1 on reading.
     """
     text = dumps(study)
     for _ in range(10):

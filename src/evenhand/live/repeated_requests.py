@@ -1,4 +1,4 @@
-"""The answer that a request got the first time, from the events that carry its key."""
+"""The first answer to a repeated request, from the events that carry its key."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenhand.live import events as ev
-from evenhand.live.ask_and_tell import Ask, Receipt, second_outcome
+from evenhand.live.ask_and_tell import second_outcome
 from evenhand.live.events import decode
 from evenhand.live.hash_chain import Record
 from evenhand.live.operation_checks import code
 from evenhand.live.projection import Fold
 from evenhand.live.requests import RequestKey, refuse_other_request
+from evenhand.live.tickets import Ask, Receipt
 
 
 def recalled(fold: Fold, request: RequestKey, records: Sequence[Record]) -> Any:
-    """The first answer, or the refusal that was written down; another request with the key is refused."""
+    """Return the first answer, or raise its recorded refusal; refuse another request."""
     events = [decode(record) for record in records]
     refuse_other_request(request, events)
     written = next((event for event in events if isinstance(event, ev.Answered)), None)
@@ -26,7 +27,7 @@ def recalled(fold: Fold, request: RequestKey, records: Sequence[Record]) -> Any:
 
 
 def written_form(value: Any) -> list[Any] | None:
-    """An answer as an `answered` event holds it."""
+    """Return an answer in the form stored in an `answered` event."""
     if value is None:
         return None
     return [list(item) for item in value] if isinstance(value, list) else list(value)
@@ -41,7 +42,7 @@ def _read(operation: str, answer: list[Any] | None) -> Any:
 
 
 def _answer_of(fold: Fold, event: ev.AnyEvent) -> Any:
-    """What the caller was told with this event."""
+    """Return the answer that the caller got with this event."""
     if isinstance(event, ev.Asked):
         return Ask(code(fold, event.ticket), event.policy, event.group)
     if isinstance(event, ev.Imported):

@@ -1,11 +1,8 @@
-"""The arithmetic side of the fold.
+"""The arithmetic of the fold: queue event rows, run the kernels, compare with the log.
 
-Rows queued from events, done by the compiled kernels, compared with what the log says.
-
-Number, sum and sum of squares of the outcomes that count in each cell, kept beside the kernels' own.
-
-An event with an outcome that counts carries a digest of what it leads to, so that an outcome that was changed
-shows at its own event, not only at the next decision.
+Beside the kernels' tables, number, sum and sum of squares of the counted outcomes are kept for each cell. An
+event with an outcome that counts carries a digest of the sums it leads to, so that a changed outcome is
+detected at its own event, not only at the next decision.
 """
 
 from __future__ import annotations
@@ -27,11 +24,11 @@ from evenhand.live.replay_kernels import ARRIVED, ASK_ANY, ASK_THIS, CHANCE, GRO
 from evenhand.procedure.state import RUNNING, STOPPED, new_state, new_work
 
 Flags = NDArray[np.bool_]
-CLOSE = 1e-6  # so much a chance may differ between builds
+CLOSE = 1e-6  # tolerance for probabilities between builds
 
 
 class Cell(NamedTuple):
-    """What the rule chose, with which chance, from which state."""
+    """The cell that the rule chose, its probability and digests of the state."""
 
     policy: int
     group: int
@@ -41,7 +38,7 @@ class Cell(NamedTuple):
 
 
 class Brain:
-    """Counts, sums, the rule's memory, and what was drawn so far."""
+    """Counts, sums and memory of the rule, computed from the events of a log."""
 
     def __init__(self, protocol: Protocol) -> None:
         self.spec = protocol.spec
@@ -51,15 +48,15 @@ class Brain:
         self.tally = replay_kernels.new_tally(self.spec)
         self.has_stopped = False
         self.stopped_at = 0  # number of the event with which the stopping rule fired
-        self.same_build = False  # did this very build write the events that are compared now?
+        self.same_build = False  # whether this build wrote the events that are compared now
         self.odd = 0  # asks and snapshots of other builds that differ in digits
-        self.close_decisions = 0  # asks of other builds that only their last digits explain
+        self.close_decisions = 0  # asks of other builds that follow only with other last digits
         self.confirmed = 1  # number of the latest event whose digest confirms all outcomes before it
         self._problem = protocol.problem
         self._clear()
 
     def choose(self, n: int, group: int) -> list[Cell]:
-        """Hand out n cells by the rule."""
+        """Choose n cells by the rule."""
         rows = np.full((n, 4), -1, dtype=np.int64)
         rows[:, WHAT], rows[:, ARRIVED] = ASK_ANY, group
         values, digests = np.zeros(n), np.zeros((n, 2), dtype=np.uint64)
@@ -82,29 +79,29 @@ class Brain:
         value: float,
         digests: tuple[int, int] = (0, 0),
     ) -> None:
-        """One more row, done at the next flush; of an ask, `value` is the chance the log says it had."""
+        """Queue a row for the next flush; for an ask `value` is the probability in the log."""
         self._rows.append((what, k, g, arrived))
         self._values.append(value)
         self._seqs.append(seq)
         self._digests.append(digests)
 
     def flush(self) -> None:
-        """Do what is queued, once; the first row that differs from what the rule does is named.
+        """Compute the queued rows; the error names the first that differs from the rule.
 
-        Rows after the one with which the stopping rule fires are not done: see `stopped_at`.
+        Rows after the one with which the stopping rule fires are not computed: see `stopped_at`.
         """
         if not self._rows:
             return
         asked, seqs = self._rows, self._seqs
         logged, chances = np.array(self._digests, dtype=np.uint64), np.array(self._values)
-        self._clear()  # whatever is found, nothing is done twice
+        self._clear()  # cleared first, so that no row is computed twice after an error
         rows, values = np.array(asked, dtype=np.int64), chances.copy()
         digests = np.zeros((len(rows), 2), dtype=np.uint64)
         advance = self._advance if self.same_build else self._advance_closely
         done = advance(rows, values, digests)
         if self.has_stopped:
             self.stopped_at = seqs[done - 1]
-        differs = done < len(rows) and not self.has_stopped  # row `done` asks for another cell than the rule
+        differs = done < len(rows) and not self.has_stopped  # row `done` has another cell than the rule
         asks = rows[: done + differs, WHAT] == ASK_THIS
         problems = [
             self._other_counts(asks, logged[:, STATE], digests[:, STATE], seqs),
@@ -117,7 +114,7 @@ class Brain:
             raise min(found, key=lambda problem: problem.seq)
 
     def replace(self, seq: int, k: int, g: int, outcomes: Sequence[float]) -> None:
-        """A cell's outcomes (unit scale) instead of those folded so far, as event `seq` says."""
+        """Replace a cell's outcomes (unit scale) by these, as event `seq` says."""
         replay_kernels.replace_outcomes(
             self.spec, self.state, self.work, k, g, np.array(outcomes, dtype=float)
         )
@@ -125,16 +122,16 @@ class Brain:
             self.has_stopped, self.stopped_at = True, seq
 
     def refresh(self, seq: int) -> None:
-        """Forget what can be computed again; event `seq` is a snapshot of what is known.
+        """Clear what can be recomputed; event `seq` is a snapshot of the state.
 
-        Done at every snapshot, by those who write it and those who read past it, so that a fold opened at a
-        snapshot goes on from exactly what the one that never stopped has.
+        This is done at every snapshot, by its writer and by readers, so that a fold opened at a snapshot
+        continues from exactly the same state as one that was never closed.
         """
         self.work = new_work(self.spec)
         self.confirmed = seq
 
     def note_odd(self) -> None:
-        """Count one more event with digits that may differ between builds, and do."""
+        """Count an event whose last digits differ from those of this build."""
         self.odd += 1
 
     def _advance(
@@ -149,14 +146,14 @@ class Brain:
     def _advance_closely(
         self, rows: replay_kernels.Ints, values: replay_kernels.Array, digests: replay_kernels.Digests
     ) -> int:
-        """Do rows of another build: decisions that its last digits explain are taken over."""
+        """Compute rows of another build; accept decisions explained by its last digits."""
         asked, said = rows.copy(), values.copy()
         begun, before = 0, self._tables.copy()
         done = self._advance(rows, values, digests)
         while done < len(rows) and not self.has_stopped:
             self.state, self.work, self.tally = before
             again = asked[begun:done].copy(), said[begun:done].copy(), digests[begun:done].copy()
-            self._advance(*again)  # to where the decision was made
+            self._advance(*again)  # up to the decision
             found = explained(self.spec, self._tables, self.seed, asked[done])
             if found is None:
                 break
@@ -178,7 +175,7 @@ class Brain:
         digests: replay_kernels.Digests,
         seqs: Sequence[int],
     ) -> Difference | None:
-        """The first ask that was decided from other counts and sums than the events before it give."""
+        """Return the first ask whose digest of counts and sums differs from the events before."""
         places = np.flatnonzero(asks)
         if not places.size:
             return None
@@ -190,7 +187,7 @@ class Brain:
         seq = seqs[places[first]]
         since = 1 + (seqs[places[first - 1]] if first else self.confirmed)
         if same[first + 1 :].any():
-            since = seq  # later asks agree with the events: it is this one's digest that is wrong
+            since = seq  # later asks agree with the events: the digest of this one is wrong
         return Difference(
             seq, "was decided from other counts and sums than the events before it give.", since
         )
@@ -203,7 +200,10 @@ class Brain:
         chances: replay_kernels.Array,
         seqs: Sequence[int],
     ) -> Difference | None:
-        """The first ask with another chance than the rule gives, to the last digit if this build wrote it."""
+        """Return the first ask whose probability differs from the rule's.
+
+        If this build wrote the log, the probabilities must be equal to the last digit.
+        """
         logged, chances = logged[: len(asks)], chances[: len(asks)]
         odd = asks & (other_digest[: len(asks)] | (logged != chances) & ~np.isnan(chances))
         wrong = odd if self.same_build else odd & ~np.isclose(logged, chances, 0.0, CLOSE, equal_nan=True)
@@ -232,30 +232,30 @@ _FORM = struct.Struct("<qqddd")
 
 
 class Sums(NamedTuple):
-    """Of one cell, in unit scale."""
+    """Number, sum and sum of squares of the outcomes of one cell, in unit scale."""
 
     n: float = 0.0
     s: float = 0.0
     ss: float = 0.0
 
     def plus(self, x: float) -> Sums:
-        """With one more outcome; added up as `procedure.state.record` does."""
+        """Return the sums with one more outcome, added as `procedure.state.record` does."""
         return Sums(self.n + 1.0, self.s + x, self.ss + x * x)
 
     def digest(self, ticket: int, cell: int) -> str:
-        """64 bits over these numbers, the ticket that led to them and their cell, in hexadecimal digits."""
+        """Return 64 bits over the sums, their latest ticket and their cell, in hexadecimal."""
         return hashlib.blake2b(_FORM.pack(ticket, cell, *self), digest_size=8).hexdigest()
 
 
 class CellSums(dict[int, Sums]):
-    """By the number of the cell; cells without an outcome have zeros."""
+    """Cell number -> sums; cells without outcomes have zeros."""
 
     def __missing__(self, cell: int) -> Sums:
         return Sums()
 
 
 def sums_of(outcomes: Iterable[float]) -> Sums:
-    """Of these outcomes (unit scale), in this order."""
+    """Return the sums of these outcomes (unit scale), added in this order."""
     sums = Sums()
     for x in outcomes:
         sums = sums.plus(x)

@@ -1,7 +1,7 @@
-"""The fold's arithmetic: many events at a time, with the same kernels that the simulator calls.
+"""Kernels of the fold: many events per call, with the same kernels as the simulator.
 
-One call does a whole run of rows, so that replaying a long log costs little more than simulating it. A live
-ask or tell is a run of one row: what is replayed is what was done.
+One call computes many rows, so replaying a long log costs little more than simulating it. A live ask or tell
+is a call with one row, so replay and live run use the same code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Digests = NDArray[np.uint64]
 
 # columns of a row
 WHAT, POLICY, GROUP, ARRIVED = range(4)
-# what a row is
+# kinds of rows
 ASK_ANY, ASK_THIS, TELL, DROP, IMPORT, IMPORT_LAST = range(6)
 STATE, CHANCE = range(2)  # columns of digests
 
@@ -47,7 +47,7 @@ _HALF = np.uint64(32)
 
 
 class Tally(NamedTuple):
-    """How often cells were handed out, against how often they should have been.
+    """How often cells were drawn, and how often they were expected to be.
 
     (L, K); agnostic mode uses row 0.
     """
@@ -65,11 +65,10 @@ def new_tally(spec: Spec) -> Tally:
 def advance(
     spec: Spec, state: State, work: Work, tally: Tally, seed: int, rows: Ints, values: Array, digests: Digests
 ) -> int:
-    """Do the rows in order; return how many were done.
+    """Compute the rows in order; return how many were computed.
 
-    Fewer than all: the stopping rule fired with the last one done, or the next one asks for another cell than
-    the rule does; that row then holds the rule's cell. `values` gives outcomes in and takes probabilities
-    out.
+    Fewer than all: the stopping rule fired with the last one, or the next row has another cell than the rule;
+    that row then holds the rule's cell. `values` holds outcomes on input and probabilities on output.
     """
     for i in range(rows.shape[0]):
         if state.clock[STOPPED] != RUNNING:
@@ -90,9 +89,9 @@ def advance(
 
 @kernel
 def replace_outcomes(spec: Spec, state: State, work: Work, k: int, g: int, outcomes: Array) -> None:
-    """Fold a cell's outcomes again, from the first.
+    """Fold a cell's outcomes again from the first, after a correction.
 
-    How a correction enters. What was asked stays as it was asked.
+    Earlier asks stay as they were.
     """
     state.clock[TOLD] -= int(state.n[g, k])
     if state.n[g, k] > 0.0:
@@ -142,21 +141,21 @@ def _record(spec: Spec, state: State, work: Work, what: int, k: int, g: int, x: 
         if is_due(spec, state):
             check(spec, state, work)
     elif what == IMPORT_LAST and (_has_begun(spec, state) or state.clock[TOLD] >= spec.cap):
-        check(spec, state, work)  # an import is one act: the rule looks at it when it is complete
+        check(spec, state, work)  # an import is one unit: the rule is evaluated when it is complete
 
 
 @kernel
 def _has_begun(spec: Spec, state: State) -> bool:
-    """Has every cell an outcome, and are there as many as the start asks for?"""
+    """Return whether every cell has an outcome and the initial samples are complete."""
     enough = spec.initial * spec.phi.size if spec.mode == ACTIVE else 0
     return bool(state.clock[EMPTY] == 0 and state.clock[TOLD] >= enough)
 
 
 @kernel
 def _count(spec: Spec, work: Work, tally: Tally, k: int, g: int) -> float:
-    """Note a draw against the probabilities it was made with.
+    """Count a draw and its probabilities; return the probability of the drawn cell.
 
-    Return its own. NaN where they are not written out.
+    NaN if there are more than `WRITTEN_OUT` policies.
     """
     groups, policies = spec.phi.shape
     if policies > WRITTEN_OUT:
@@ -184,7 +183,7 @@ def _count(spec: Spec, work: Work, tally: Tally, k: int, g: int) -> float:
 
 @kernel
 def _digest_of_data(state: State) -> np.uint64:
-    """What was told and what is out: equal on every machine that adds correctly."""
+    """Return a digest of outcomes and open tickets; equal on every machine."""
     h = _stir_in(_START, state.n)
     h = _stir_in(h, state.s)
     h = _stir_in(h, state.ss)
@@ -193,7 +192,7 @@ def _digest_of_data(state: State) -> np.uint64:
 
 @kernel
 def _digest_of_chance(spec: Spec, state: State, work: Work) -> np.uint64:
-    """The rule's memory and the probabilities: equal for one build of the numerical libraries."""
+    """Return a digest of the rule's memory and probabilities; equal within one build."""
     h = _stir_in(_START, state.track)
     h = _stir_in(h, state.w)
     h = _stir_in(h, state.bets)

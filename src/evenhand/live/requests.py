@@ -1,10 +1,9 @@
-"""Keys of requests: a repeated request is recognised by its key, and a key stands for one request.
+"""Request keys: recognise a repeated request; a key belongs to one request.
 
-The first event of a request carries its key and, where the caller gave the key, a digest of the request. On a
-storage whose reply to a commit can be lost every other write gets a key of its own, so that trying again
-writes nothing twice. A request that is refused and writes nothing leaves its key free.
-
-A set of request keys in little memory.
+The first event of a request carries its key and, if the caller gave the key, a digest of the request. On a
+storage where the reply to a commit can be lost, every other write gets an internal key, so that a retry
+writes nothing twice. A request that is refused and writes nothing leaves its key unused. `KeySet` stores many
+keys in little memory.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from evenhand.live.operation_checks import optional_text
 
 
 class RequestKey(NamedTuple):
-    """What a request is recognised by."""
+    """The identity of a request."""
 
     key: str
     operation: str  # "ask", "tell", ...
-    details: Mapping[str, Any]  # what it asks for
-    is_given: bool  # by the caller; otherwise made here, for this request alone
+    details: Mapping[str, Any]  # its arguments
+    is_given: bool  # by the caller; otherwise an internal key for this request only
 
     @property
     def digest(self) -> str | None:
-        """Of what is asked for; None for a key that nobody else can know."""
+        """Return the digest of the request; None for an internal key."""
         return digest_of(self.operation, self.details) if self.is_given else None
 
 
 def request_key(
     given: object, can_lose_replies: bool, operation: str, details: Mapping[str, Any]
 ) -> RequestKey | None:
-    """The key of a request: the caller's; else a new one where a reply can be lost; else none."""
+    """Return the caller's key, else an internal one if a reply can be lost, else None."""
     key = checked_key(given)
     if key is not None:
         return RequestKey(key, operation, details, True)
@@ -47,7 +46,7 @@ def request_key(
 
 
 def checked_key(value: object) -> str | None:
-    """A key that every storage can hold, or None."""
+    """Return a key that every storage can hold, or None."""
     key = optional_text(value, "key")
     if key is not None and "\0" in key:
         raise BadInput("key must not hold a NUL character; leave it out.")
@@ -55,12 +54,12 @@ def checked_key(value: object) -> str | None:
 
 
 def digest_of(operation: str, details: Mapping[str, Any]) -> str:
-    """128 bits of SHA-256 over an operation and what it asks for, in hexadecimal digits."""
+    """Return 128 bits of SHA-256 over an operation and its arguments, in hexadecimal."""
     return hashlib.sha256(canonical([operation, dict(details)])).hexdigest()[:32]
 
 
 def refuse_other_request(request: RequestKey, events: Sequence[ev.AnyEvent]) -> None:
-    """Raise where the events that carry this key answer another request."""
+    """Raise if the events with this key answer another request."""
     if not request.is_given:
         return
     written = next((event.request for event in events if event.request is not None), None)
@@ -72,7 +71,7 @@ def refuse_other_request(request: RequestKey, events: Sequence[ev.AnyEvent]) -> 
 
 
 def _seems_same(request: RequestKey, events: Sequence[ev.AnyEvent]) -> bool:
-    """Do events of version 0.1, which wrote no digest, fit the request?"""
+    """Return whether events of version 0.1, which have no digest, match the request."""
     first, wanted = events[0], request.details
     if isinstance(first, ev.Asked):
         fits = (first.worker, first.lease) == (wanted.get("worker"), wanted.get("lease"))
@@ -83,20 +82,20 @@ def _seems_same(request: RequestKey, events: Sequence[ev.AnyEvent]) -> bool:
     return isinstance(first, ev.Imported) and request.operation == "import" and first.rows == wanted["rows"]
 
 
-_WAITING = 20_000  # keys looked up one by one before they are sorted in
+_WAITING = 20_000  # keys in the unsorted buffer before it is merged
 
 
 class KeySet:
-    """Keys and their parts, 8 bytes each: a digest of 64 bits stands for each."""
+    """A set of keys and parts; a 64-bit digest is stored for each."""
 
     def __init__(self) -> None:
         self._sorted = np.zeros(0, dtype=np.uint64)
         self._waiting: set[int] = set()
 
     def add(self, key: str, part: int) -> bool:
-        """Add a key and a part of it; return whether they are new.
+        """Add a key and part; return whether they are new.
 
-        Two of a million keys have the same digest with a chance of 3e-8.
+        Among a million keys two have the same digest with probability 3e-8.
         """
         text = f"{part} {key}".encode()
         digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

@@ -1,8 +1,7 @@
-"""Making the tables, and bringing older ones up to date: all of it or none.
+"""The journal's tables, index columns and SQL statements; creation and migration.
 
-The journal's tables and the statements on them: the same for SQLite and PostgreSQL.
-
-What an event can be found by: follows from the event and its cell, and an audit checks that it does.
+Tables and statements are the same for SQLite and PostgreSQL. The index columns of an event follow from the
+event and its cell, and an audit checks them.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from evenhand.errors import IntegrityFailed, StorageFailed
 from evenhand.live import events as ev
 from evenhand.live.fault_points import reach
 
-# from which version, what to do; each leads to the next
+# version -> migration to the next version
 MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
 
 
 def bring_up_to_date(engine: sa.Engine) -> None:
-    """Make what is missing, in one transaction."""
+    """Create the tables, or migrate older ones, in one transaction."""
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
-            # two processes may meet an empty database at once; one makes the tables, the other waits
+            # two processes may open an empty database at once; one creates the tables, the other waits
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(7311142606)"))
         known = sa.inspect(connection).get_table_names()
         if journal.name in known:
@@ -39,7 +38,7 @@ def bring_up_to_date(engine: sa.Engine) -> None:
 
 
 def refuse_unknown_version(engine: sa.Engine) -> None:
-    """For readers, which change nothing: refuse tables of a newer version, and of an older one."""
+    """Refuse tables of a newer or older version; for readers, which do not migrate."""
     with engine.connect() as connection:
         version = _known_version(connection)
     if version < SCHEMA:
@@ -112,14 +111,14 @@ sa.Index(
 
 
 class Index(NamedTuple):
-    """What an event is found by.
+    """The index columns of an event.
 
-    A ticket begins once, ends once and has one late outcome at most: the database sees to it.
+    A unique index allows one beginning, one end and at most one late outcome per ticket.
     """
 
     ticket: int | None = None
-    slot: int | None = None  # BEGAN, ENDED, CAME_LATE, or the event's own number where there may be many
-    cell: int | None = None  # where its outcome counts: k L + l
+    slot: int | None = None  # BEGAN, ENDED, CAME_LATE, or the event's own number if there may be many
+    cell: int | None = None  # in which its outcome counts: k L + l
     key: str | None = None
     part: int | None = None
 
@@ -131,7 +130,7 @@ _record = (events.c.seq, events.c.body, events.c.hash)
 
 find = sa.select(experiments).where(experiments.c.name == sa.bindparam("name"))
 lock = find.with_for_update()
-# one statement, so that a writer at work cannot come between the head and what lies beyond it
+# one statement, so that no write can occur between reading the head and what follows it
 position = find.add_columns(
     sa.exists()
     .where(events.c.experiment == experiments.c.number, events.c.seq > experiments.c.seq)
@@ -143,7 +142,7 @@ page = (
     .order_by(events.c.seq).limit(sa.bindparam("most"))
 )  # fmt: skip
 by_ticket = sa.select(*_record).where(_of, events.c.ticket == sa.bindparam("what")).order_by(events.c.seq)
-# version 0.1 wrote the key of an import into each of its rows; the first says all that is needed
+# version 0.1 wrote the key of an import into each of its rows; the first row is enough
 _is_later_row = sa.and_(events.c.slot == BEGAN, events.c.cell.is_not(None), events.c.part > 0)
 by_keys = (
     sa.select(events.c.key, *_record)
@@ -173,7 +172,7 @@ _SLOTS: dict[type, int] = {
 
 
 def index_of(event: ev.AnyEvent, seq: int, cell: int | None) -> Index:
-    """The columns of an event; `cell` is where its outcome counts, if it does."""
+    """Return the index columns of an event; `cell` is where its outcome counts, if it does."""
     ticket: int | None = getattr(event, "ticket", None)
     slot = None if ticket is None else _SLOTS.get(type(event), seq)
     return Index(ticket, slot, cell, event.key, None if event.key is None else event.part)

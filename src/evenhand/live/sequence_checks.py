@@ -1,7 +1,7 @@
-"""Checks of an event against the events before it: what the writer does not do next, no reader accepts.
+"""Checks of an event against the events before it: readers refuse what no writer does.
 
-The arithmetic (which cell the rule asks for, with which chance) is compared by `brain`, and what needs the
-whole past of a ticket by `history`.
+The arithmetic (the rule's cell and its probability) is compared in `replay`, and what needs the whole history
+of a ticket in `ticket_history`.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from evenhand.live.stop import described, same_stop, stop_of
 from evenhand.live.tickets import Out, seconds_left
 
 if TYPE_CHECKING:
+    from evenhand.live.log_state import LogState
     from evenhand.live.projection import Fold
 
-_MICROSECONDS = 2e-6  # by which rounded times may differ
+_MICROSECONDS = 2e-6  # tolerance for rounded times
 
 
 def check_follows(fold: Fold, seq: int, event: AnyEvent) -> None:
-    """Refuse an event that cannot be number `seq` after what the fold holds."""
+    """Refuse an event that cannot be number `seq` after the state of the fold."""
     _check_uninterrupted(fold, seq, event)
     _check_clock(fold, seq, event)
     _CHECKS.get(type(event), _check_nothing)(fold, seq, event)
 
 
 def stop_is_missing(seq: int) -> Difference:
-    """The difference where the stopping rule fired with the event before."""
+    """Return the difference if the stopping rule fired with the event before."""
     return Difference(seq, "follows a moment at which the stopping rule fires, and does not say so.")
 
 
 def check_complete(fold: Fold) -> None:
-    """Refuse a log that ends where something must follow."""
+    """Refuse a log that ends where another event must follow."""
     if fold.must_stop:
         raise Difference(fold.head.seq + 1, "is missing: the stopping rule fired, and no event says so.")
     if fold.importing is not None:
@@ -45,7 +46,7 @@ def check_complete(fold: Fold) -> None:
 
 
 def _check_uninterrupted(fold: Fold, seq: int, event: AnyEvent) -> None:
-    """Nothing comes between the rows of an import, or between the moment of the stop and its event."""
+    """Refuse an event between the rows of an import, or before the `stopped` event that is due."""
     if fold.must_stop and type(event) is not ev.Stopped:
         raise stop_is_missing(seq)
     if fold.importing is not None and type(event) is not ev.Imported:
@@ -57,7 +58,7 @@ def _import_is_cut(seq: int, row: ev.Imported) -> Difference:
 
 
 def _check_clock(fold: Fold, seq: int, event: AnyEvent) -> None:
-    """A time before the latest one says by how much; the writer rounds to microseconds."""
+    """Refuse a wrong `back` of a time before the latest one; times are in microseconds."""
     by = behind(event.at, fold.latest)
     if abs(event.back - by) > _MICROSECONDS:
         said = f"notes {event.back:g} seconds" if event.back else "does not say so"
@@ -91,7 +92,7 @@ def _check_late(fold: Fold, seq: int, event: ev.Late) -> None:
     if out is None:
         if event.why in ("stopped", "closed"):
             raise Difference(seq, f"is about ticket {event.ticket}, which is not out, and says {event.why}.")
-        return  # the ticket was given up: see `history`
+        return  # the ticket was dropped or has expired: see `ticket_history`
     if not fold.is_over:
         raise Difference(seq, f"calls the outcome of ticket {event.ticket} late, and it is not.")
     if event.why != fold.why_late:
@@ -107,7 +108,7 @@ def _check_expired(fold: Fold, seq: int, event: ev.Expired) -> None:
     out = _out(fold, seq, event.ticket)
     if out.lease is None:
         raise Difference(seq, f"expires ticket {event.ticket}, which has no lease.")
-    left = seconds_left(out, event.at) if fold.format >= 2 else 0.0  # format 1 does not say
+    left = seconds_left(out, event.at) if fold.format >= 2 else 0.0  # format 1 does not record it
     if event.early != left:
         said = f"notes {event.early:g}" if event.early else "does not say so"
         raise Difference(seq, f"expires a lease {left:g} seconds early by the clock, and {said}.")
@@ -120,7 +121,7 @@ def _check_imported(fold: Fold, seq: int, event: ev.Imported) -> None:
     row = 1 if before is None else before.row + 1
     if event.ticket != fold.tickets + 1:
         raise Difference(seq, f"must be ticket {fold.tickets + 1}; it is not.")
-    since = seq - 1 if event.row == 2 else seq  # of two rows that disagree either may be wrong
+    since = seq - 1 if event.row == 2 else seq  # if two rows disagree, either may be wrong
     if event.row != row:
         raise Difference(seq, f"must be row {row} of its import; it is row {event.row}.", since)
     if before is not None and (event.rows, event.source) != (before.rows, before.source):
@@ -169,13 +170,13 @@ def _check_created(fold: Fold, seq: int, event: ev.Created) -> None:
 
 
 def _check_nothing(fold: Fold, seq: int, event: AnyEvent) -> None:
-    """Looks and snapshots follow anything; what a snapshot holds is compared when it is folded."""
+    """Accept any position; the content of a snapshot is compared when it is folded."""
 
 
-def check_told_group(fold: Fold, seq: int, asked: int, group: str | None) -> None:
-    """Refuse a group told with an outcome, unless it was not known when asking; then it must be told."""
+def check_told_group(state: LogState, seq: int, asked: int, group: str | None) -> None:
+    """Refuse a group with an outcome if it was known when asking, and its absence otherwise."""
     try:
-        expected = told_group(fold.protocol.problem, asked, group)
+        expected = told_group(state.protocol.problem, asked, group)
     except BadInput as problem:
         raise Difference(seq, f"cannot have been written: {problem}") from None
     if group != expected:

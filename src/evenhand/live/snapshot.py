@@ -1,4 +1,4 @@
-"""A fold as plain data and back, so that opening a long log begins near its end."""
+"""Conversion of a fold to plain data and back, to open long logs from a snapshot."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from evenhand.live.replay import Sums
 from evenhand.live.tickets import Out
 from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST
 
-# sums of what was told, in the order of the log: equal on every machine
+# sums of outcomes in the order of the log: equal on every machine
 _EXACT = ("n", "s", "ss", "out", "clock", "drawn")
-# what passed through logarithms and exponentials: equal for one build, close for all; those that come from a
-# solver are as close as it goes
+# results of logarithms and exponentials: equal for one build, close for all; those from a solver are close
+# up to its tolerance
 _CLOSE = {
     "track": 1e-2, "w": 1e-2, "bets": 1e-6, "theta": 1e-6, "level": 1e-6, "expected": 1e-2, "spread": 1e-2,
 }  # fmt: skip
 
 
 def snapshot_of(fold: Fold) -> dict[str, Any]:
-    """Everything the fold knows, as tables and numbers."""
+    """Return the fold as dicts, lists and numbers."""
     state = fold.brain.state._asdict()
     data = {
         "state": {name: _numbers(state[name]) for name in (*_EXACT, *_CLOSE) if name in state},
@@ -43,7 +43,7 @@ def snapshot_of(fold: Fold) -> dict[str, Any]:
 
 
 def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
-    """The fold that a snapshot holds; `head` is the snapshot event's."""
+    """Return the fold in a snapshot; `head` is that of the snapshot event."""
     fold, data = Fold(protocol, head), event.fold
     _adopt_tables(fold, data)
     state = fold.brain.state
@@ -58,7 +58,7 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     fold.stop = None if data["stop"] is None else ev.stopped(data["stop"])
     fold.paused, fold.closed = data["paused"], data["closed"]
     fold.corrected_after_stop = data["corrected_after_stop"]
-    # snapshots of format 1 name no build: then it is the one that began the log
+    # snapshots of format 1 name no build: it is the one that began the log
     fold.use_build(data.get("build", protocol.versions), data.get("format", protocol.format))
     fold.snapshot = head.seq
     fold.brain.refresh(head.seq)
@@ -67,9 +67,9 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
 
 
 def go_on_from(seq: int, fold: Fold, data: dict[str, Any]) -> None:
-    """Refuse a snapshot that does not hold what its events give; go on from the digits that it holds.
+    """Refuse a snapshot that differs from the fold of its events; continue from its digits.
 
-    Another build's may differ in the last digits of some tables, and whoever opens the log goes on from them.
+    The last digits of some tables may differ for another build; readers continue from those in the snapshot.
     """
     mine = snapshot_of(fold)
     if data.keys() != mine.keys():
@@ -96,7 +96,7 @@ def _compare_tables(
 
 
 def _is_close(name: str, found: Any, table: Any) -> bool:
-    """Can two builds differ so much?"""
+    """Return whether the difference is possible between two builds."""
     try:
         one, other = np.array(_floats(found), dtype=float), np.array(_floats(table), dtype=float)
     except (TypeError, ValueError, OverflowError):
@@ -116,7 +116,7 @@ def _adopt_tables(fold: Fold, data: dict[str, Any]) -> None:
 
 
 def _numbers(table: Any) -> Any:
-    """Nested lists; infinity and NaN, which JSON has no numbers for, as words."""
+    """Return nested lists, with infinity and NaN as text, because JSON has no such numbers."""
     if isinstance(table, np.ndarray) and table.ndim > 1:
         return [_numbers(row) for row in table]
     return [x if math.isfinite(x) else str(x) for x in table.tolist()]

@@ -1,9 +1,8 @@
 """A journal in one SQLite file: write-ahead log, `synchronous=FULL`, one writer.
 
-SQLite before 3.51.3 can damage a file when two connections write and checkpoint at once. Here one connection
-writes, guarded by the lock; readers open the file read-only and never checkpoint.
-
-Connections to an SQLite file: one that writes, many that read, and one in memory.
+SQLite before 3.51.3 can damage a file if two connections write and checkpoint at once. Here one connection
+writes, guarded by the lock; readers open the file read-only and never checkpoint. The connections are created
+here: one that writes, many that read, or one in memory.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from evenhand.live.writer_lock import FileLock, Mark, read_mark
 _COLUMNS = [column.name for column in schema.events.columns]
 _INSERT = f"INSERT INTO evenhand_events ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
 _FULL_DISK = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE")
-# troubles of the machine; any other error on our fixed statements means that the file is not what we wrote
+# errors of the machine; any other error on our fixed statements means that the file was changed
 _MACHINE = ("BUSY", "LOCKED", "IOERR", "READONLY", "CANTOPEN", "PERM", "NOMEM", "PROTOCOL", "AUTH", "NOLFS")
 
 
 class SqliteJournal(Journal):
-    """A file, or ``:memory:`` for tests."""
+    """A journal in a file, or in ``:memory:`` for tests."""
 
     def __init__(
         self,
@@ -48,10 +47,10 @@ class SqliteJournal(Journal):
         allow_missing: bool = False,
     ) -> None:
         self._lock: FileLock | None = None
-        self._hand = threading.RLock()  # held by the thread that uses the one writing connection
+        self._write_lock = threading.RLock()  # held by the thread that uses the writing connection
         self._times_full = 0  # since the last commit
         self._has_written = False
-        self._files: dict[Path, os.stat_result] = {}  # those written to, as they were when opened
+        self._files: dict[Path, os.stat_result] = {}  # state when opened of the files written to
         if address == ":memory:":
             engine = in_memory()
             super().__init__(engine, engine)
@@ -80,16 +79,16 @@ class SqliteJournal(Journal):
         self._files = {file: os.stat(file) for file in (path, _log_of_writes(path))}
 
     def close(self) -> None:
-        with self._hand:  # not in the middle of somebody's turn
+        with self._write_lock:  # wait for the end of a transaction
             super().close()
 
     def _release(self) -> None:
         if self._has_written and self._writing is not None:
-            # whoever copies the file alone has all of it, even beside readers that keep the log of writes
+            # a copy of the main file alone is then complete, even if readers keep the write-ahead log
             with suppress(sqlite3.Error), self._writing.connect() as connection:
                 driver_of(connection).execute("PRAGMA wal_checkpoint(PASSIVE)")
             self._has_written = False
-        if self._reading is not self._writing:  # in memory, closing it would lose what it holds
+        if self._reading is not self._writing:  # in memory, closing it would lose the data
             super()._release()
         if self._lock is not None:
             self._lock.release()
@@ -101,21 +100,24 @@ class SqliteJournal(Journal):
 
     def _after_fork(self) -> None:
         if self._lock is not None:
-            self._lock.release()  # of this process; the one that opened the journal still holds it
+            self._lock.release()  # this process's handle; the parent still holds the lock
 
     def _alone(self) -> AbstractContextManager[object]:
-        return self._hand
+        return self._write_lock
 
     @contextmanager
     def _read(self) -> Iterator[sa.Connection]:
-        # in memory there is but one connection, and what it returns from is rolled back
-        with self._hand if self._reading is self._writing else nullcontext(), super()._read() as connection:
+        # in memory there is only one connection, and it is rolled back when it is returned
+        with (
+            self._write_lock if self._reading is self._writing else nullcontext(),
+            super()._read() as connection,
+        ):
             yield connection
 
     def _prepare(self, connection: sa.Connection) -> None:
         self._refuse_replaced_files()
         if self._times_full:
-            # the log of writes may hold all the space: move it into the file, and keep it short from now on
+            # the write-ahead log may use all the space: checkpoint it, and keep it short from now on
             driver = driver_of(connection)
             try:
                 driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -127,14 +129,14 @@ class SqliteJournal(Journal):
         self._refuse_replaced_files()
 
     def _write(self, connection: sa.Connection, events: list[Values], head: dict[str, object]) -> None:
-        """By a statement that goes to the driver as it is: an import has many events."""
+        """Insert with a driver-level statement, which is fast for imports."""
         connection.exec_driver_sql(_INSERT, events)
         connection.execute(schema.advance, head)
 
     def _refuse_replaced_files(self) -> None:
-        """Raise where a file that this process writes to is no longer found under its name.
+        """Raise if a file that this process writes to was deleted or replaced.
 
-        Writing to a deleted file succeeds, and all of it is gone with the process.
+        Writing to a deleted file succeeds, but the data are lost when the process ends.
         """
         for path, opened in self._files.items():
             try:
@@ -170,7 +172,10 @@ class SqliteJournal(Journal):
         self._lock.remember(mark)
 
     def _look_for_missing(self, path: Path, allow_missing: bool) -> None:
-        """For readers: the mark is read first, so that a writer at work has committed what it says."""
+        """Find missing events for readers.
+
+        The mark is read first: a running writer has committed the event in it.
+        """
         mark = read_mark(path)
         while mark is not None:
             with self._read() as connection:
@@ -178,7 +183,7 @@ class SqliteJournal(Journal):
             again = read_mark(path)
             if self.missing is None or again == mark:
                 break
-            mark = again  # it was being written
+            mark = again  # the mark changed while it was read
         if self.missing is not None and not allow_missing:
             self.close()
             raise IntegrityFailed(self.missing.sentence(path))
@@ -190,7 +195,7 @@ class SqliteJournal(Journal):
         code = getattr(problem, "sqlite_errorname", "")
         if code in _FULL_DISK:
             self._times_full += 1
-            kind = Interrupted if self._times_full == 1 else StorageFailed  # once it is worth trying again
+            kind = Interrupted if self._times_full == 1 else StorageFailed  # a first retry may succeed
             return kind(
                 f"the disk is full ({problem}); nothing was written. Free some space and repeat the call."
             )
@@ -207,10 +212,10 @@ class SqliteJournal(Journal):
 
 
 def is_sqlite(path: Path) -> bool:
-    """Is this an SQLite file?
+    """Return whether the file is an SQLite file.
 
-    SQLite itself is asked: opening and closing the file by other means would drop the locks that this process
-    may hold on it.
+    SQLite opens the file: opening and closing it by other means would drop the locks that this process may
+    hold on it.
     """
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
     try:
@@ -265,7 +270,7 @@ def read_only(path: Path) -> sa.Engine:
 
 
 def one_writer(path: Path, synchronous: str) -> sa.Engine:
-    """One connection, kept for good."""
+    """Return an engine with one connection that stays open."""
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
@@ -282,7 +287,7 @@ def one_writer(path: Path, synchronous: str) -> sa.Engine:
 
 
 def _make_durable(connection: sqlite3.Connection, synchronous: str) -> None:
-    """Write-ahead log, and every commit on the disk before it is acknowledged; refuse what cannot do so."""
+    """Set WAL mode and durable commits; refuse a file that does not support them."""
     level = synchronous.removeprefix("unsafe-")
     mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     if mode != "wal":
@@ -302,12 +307,12 @@ def _make_durable(connection: sqlite3.Connection, synchronous: str) -> None:
 
 
 def driver_of(connection: sa.Connection) -> sqlite3.Connection:
-    """SQLite's own: what is executed on it begins no transaction."""
+    """Return SQLite's own connection; statements on it begin no transaction."""
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 
 def _begin_ourselves(engine: sa.Engine) -> None:
-    """Transactions begin when we say so, not when the driver guesses."""
+    """Begin transactions explicitly instead of by the driver."""
 
     @sa.event.listens_for(engine, "connect")
     def _(connection: sqlite3.Connection, _record: object) -> None:

@@ -1,4 +1,4 @@
-"""The event that says the stopping rule has fired: derived from the state, compared with the log's."""
+"""The `stopped` event: computed from the state and compared with the log's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, NONE, ST
 
 
 def stop_of(protocol: Protocol, state: State, at: str, back: float = 0.0) -> Stopped:
-    """The event for a state in which the rule has fired."""
+    """Return the `stopped` event for a state in which the rule has fired."""
     decided = state.clock[STOPPED] == DECIDED
     answer = int(state.clock[ANSWER])
     return Stopped(
@@ -26,10 +26,9 @@ def stop_of(protocol: Protocol, state: State, at: str, back: float = 0.0) -> Sto
 
 
 def same_stop(a: Stopped, b: Stopped, same_build: bool) -> bool:
-    """The same decision from the same evidence, whoever's clock wrote it.
+    """Return whether two `stopped` events have the same decision and evidence, except times.
 
-    Two builds may differ in the evidence's last digits, and in which of two equal comparisons they call the
-    weakest.
+    Two builds may differ in the evidence's last digits, and in which of two equal comparisons is the weakest.
     """
     if (a.why, a.answer, a.samples) != (b.why, b.answer, b.samples):
         return False
@@ -39,18 +38,18 @@ def same_stop(a: Stopped, b: Stopped, same_build: bool) -> bool:
 
 
 def described(stop: Stopped) -> str:
-    """For a message that names a difference."""
+    """Return a description for a message about a difference."""
     evidence = f"evidence {stop.evidence} of {stop.needed}"
     return f"{stop.why}, answer {stop.answer!r} after {stop.samples} samples, {evidence}"
 
 
 def finite(value: float) -> float | None:
-    """The number, or None where it is infinite: a log holds finite numbers."""
+    """Return the number, or None if it is infinite: a log holds finite numbers."""
     return float(value) if math.isfinite(value) else None
 
 
 def _close(a: float | None, b: float | None) -> bool:
-    """Equal up to the last digits, in which two builds of the numerical libraries may differ."""
+    """Return whether two numbers are equal up to the last digits, which may vary by build."""
     if a is None or b is None:
         return a is b
     return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)

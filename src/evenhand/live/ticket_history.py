@@ -1,28 +1,31 @@
-"""The past of every ticket, in a few bytes each: what an audit needs to check late outcomes and corrections.
+"""The history of every ticket of a log, stored compactly, and the outcomes that count.
 
-A running experiment looks a ticket or a cell up in its journal; an audit trusts no lookup and keeps its own
-account.
+A running experiment looks up tickets and cells in its journal; an audit does not rely on lookups and uses
+this history.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.live import events as ev
 from evenhand.live.events import decode
 from evenhand.live.hash_chain import Difference, Record
-from evenhand.live.projection import Fold
+from evenhand.live.log_state import LogState, Place
+from evenhand.live.protocol import Protocol
 from evenhand.live.sequence_checks import check_told_group
 
-_OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED = range(1, 6)  # what became of a ticket
+_OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED = range(1, 6)  # states of a ticket
 _GIVEN_UP = {_DROPPED: "dropped", _EXPIRED: "expired"}
 
 
 def corrected(records: Iterable[Record]) -> list[float]:
-    """The outcomes of a cell from its records, first told first."""
+    """Return the outcomes of a cell from its records, in the order first recorded."""
     outcomes: dict[int, float] = {}
     for record in records:
         event = decode(record)
@@ -31,59 +34,83 @@ def corrected(records: Iterable[Record]) -> list[float]:
     return list(outcomes.values())
 
 
-class TicketHistory:
-    """What became of each ticket; grows by some 40 bytes with each."""
+class Counted(NamedTuple):
+    """The outcomes that count, with their latest corrections, in the order first recorded."""
 
-    def __init__(self, fold: Fold) -> None:
-        self._fold = fold
-        self._problem = fold.protocol.problem
+    policy: NDArray[np.int64]
+    group: NDArray[np.int64]
+    outcome: NDArray[np.float64]
+
+
+def counted_outcomes(protocol: Protocol, entries: Iterable[ev.LogEntry]) -> Counted:
+    """Return the outcomes that count in a log."""
+    state = LogState(protocol)
+    history = TicketHistory(state)
+    for entry in entries:
+        if isinstance(entry.event, ev.Amended):
+            history.correct(entry.seq, entry.event)
+        history.take(entry.seq, entry.event, state.apply(entry.event))
+    return history.counted()
+
+
+class TicketHistory:
+    """The state of each ticket of a log that `state` interprets; about 40 bytes per ticket."""
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._problem = state.protocol.problem
         self._status = bytearray(1)  # tickets are numbered from 1
         self._policy, self._group = array("i", [-1]), array("i", [-1])
-        self._latest = array("d", [0.0])  # outcome, with its latest correction
-        self._counted = array("q")  # tickets with outcomes that count, first told first
+        self._latest = array("d", [0.0])  # outcome with its latest correction
+        self._counted = array("q")  # tickets with outcomes that count, in the order first recorded
         self._refused: set[tuple[int, float]] = set()
 
-    def of(self, cell: int) -> list[float]:
-        """The outcomes that count in a cell, each with its latest correction, first told first."""
+    def counted(self) -> Counted:
+        """Return the outcomes that count so far."""
         tickets = np.array(self._counted, dtype=np.int64)
-        policy, group = divmod(cell, len(self._problem.group_names))
-        there = (np.array(self._policy)[tickets] == policy) & (np.array(self._group)[tickets] == group)
-        found: list[float] = np.array(self._latest)[tickets[there]].tolist()
-        return found
+        return Counted(
+            np.array(self._policy, dtype=np.int64)[tickets],
+            np.array(self._group, dtype=np.int64)[tickets],
+            np.array(self._latest)[tickets],
+        )
 
-    def take(self, seq: int, event: ev.AnyEvent) -> None:
-        """Note an event that the fold has taken; refuse it if it contradicts the past of its ticket."""
-        if isinstance(event, ev.Told):
-            self._tell(event)
+    def of(self, cell: int) -> list[float]:
+        """Return the outcomes that count in a cell, in the order first recorded."""
+        found = self.counted()
+        policy, group = divmod(cell, len(self._problem.group_names))
+        outcomes: list[float] = found.outcome[(found.policy == policy) & (found.group == group)].tolist()
+        return outcomes
+
+    def take(self, seq: int, event: ev.AnyEvent, place: Place | None) -> None:
+        """Apply an event of this cell; refuse it if it contradicts the history of its ticket."""
+        if isinstance(event, ev.Late):
+            self._tell_late(seq, event)
+        elif isinstance(event, ev.Refused):
+            self._refuse(seq, event)
+        elif place is None or isinstance(event, ev.Amended):
+            return
+        elif isinstance(event, ev.Told):
+            self._status[event.ticket] = _COUNTED
+            self._group[event.ticket] = place[1]
+            self._count(event)
         elif isinstance(event, (ev.Asked, ev.Imported)):
-            self._begin(event)
+            self._begin(event, place)
         elif isinstance(event, ev.Dropped):
             self._status[event.ticket] = _DROPPED
         elif isinstance(event, ev.Expired):
             self._status[event.ticket] = _EXPIRED
-        elif isinstance(event, ev.Late):
-            self._tell_late(seq, event)
-        elif isinstance(event, ev.Refused):
-            self._refuse(seq, event)
 
-    def _begin(self, event: ev.Asked | ev.Imported) -> None:
-        protocol = self._fold.protocol
-        self._policy.append(protocol.policies[event.policy])
-        self._group.append(-1 if event.group is None else protocol.groups[event.group])
-        if isinstance(event, ev.Asked):
-            self._status.append(_OUT)
-            self._latest.append(0.0)
-        else:
-            self._status.append(_COUNTED)
-            self._latest.append(event.outcome)
-            self._counted.append(event.ticket)
+    def _begin(self, event: ev.Asked | ev.Imported, place: Place) -> None:
+        self._policy.append(place[0])
+        self._group.append(place[1])
+        self._latest.append(0.0)
+        self._status.append(_OUT if isinstance(event, ev.Asked) else _COUNTED)
+        if isinstance(event, ev.Imported):
+            self._count(event)
 
-    def _tell(self, event: ev.Told) -> None:
-        self._status[event.ticket] = _COUNTED
+    def _count(self, event: ev.Told | ev.Imported) -> None:
         self._latest[event.ticket] = event.outcome
         self._counted.append(event.ticket)
-        if event.group is not None:
-            self._group[event.ticket] = self._fold.protocol.groups[event.group]
 
     def _tell_late(self, seq: int, event: ev.Late) -> None:
         status = self._status_of(seq, event.ticket)
@@ -92,23 +119,21 @@ class TicketHistory:
         why = _GIVEN_UP.get(status)
         if why is not None and event.why != why:
             raise Difference(seq, f"is late because ticket {event.ticket} was {why}; it says {event.why}.")
-        check_told_group(self._fold, seq, self._group[event.ticket], event.group)
+        check_told_group(self._state, seq, self._group[event.ticket], event.group)
         if event.group is not None:
-            self._group[event.ticket] = self._fold.protocol.groups[event.group]
+            self._group[event.ticket] = self._state.protocol.groups[event.group]
         self._status[event.ticket] = _LATE
         self._latest[event.ticket] = event.outcome
 
     def _refuse(self, seq: int, event: ev.Refused) -> None:
         self._check_latest(seq, event.ticket, event.kept, "refuses another outcome than")
         told_again = (event.ticket, event.outcome)
-        if (
-            told_again in self._refused and event.key is None
-        ):  # a request with a key gets an answer of its own
+        if told_again in self._refused and event.key is None:  # a request with a key gets its own answer
             raise Difference(seq, f"refuses the outcome {event.outcome:g} of ticket {event.ticket} again.")
         self._refused.add(told_again)
 
     def correct(self, seq: int, event: ev.Amended) -> None:
-        """Note a correction, before it is folded: the outcomes of its cell are those with it."""
+        """Apply a correction before it is folded, so that `of` returns the corrected outcomes."""
         self._check_latest(seq, event.ticket, event.old, "corrects")
         policy, group = self._policy[event.ticket], self._group[event.ticket]
         cell = self._problem.policies[policy], self._problem.group_names[group]

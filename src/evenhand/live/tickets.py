@@ -1,9 +1,9 @@
-"""How people see tickets: ``t17-k3f9``. The last four letters belong to this ticket of this experiment.
+"""Tickets: the results of `ask` and `tell`, ticket codes, and the table of open tickets.
 
-A mistyped number and a ticket of another experiment are refused instead of being taken for somebody else's
-outcome.
+A ticket is written ``t17-k3f9``. The last four letters depend on the ticket and the experiment, so that a
+mistyped number and a ticket of another experiment are refused.
 
-The tickets that are out: handed to somebody, and neither told nor given up.
+A ticket is open after it was issued until it has an outcome, is dropped or expires.
 """
 
 from __future__ import annotations
@@ -15,19 +15,37 @@ from typing import NamedTuple
 from evenhand.errors import NotFound
 from evenhand.live.clock import seconds_of
 
-_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o, u, which are misread
+
+class Ask(NamedTuple):
+    """A ticket: apply this policy to one unit of this group, then `tell` the outcome."""
+
+    ticket: str
+    policy: str
+    group: str | None  # None if it becomes known only with the outcome
+
+
+class Receipt(NamedTuple):
+    """How an outcome was recorded; repeated calls return the same."""
+
+    ticket: str
+    outcome: float
+    counted: bool  # False: it was late, and is stored without counting
+    why: str | None = None  # why it was late
+
+
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o, u, which are easily misread
 _FORM = re.compile(r"t([1-9][0-9]{0,17})-([0-9a-z]{4})")
 
 
 def ticket_code(protocol: bytes, number: int) -> str:
-    """What people write for this ticket; `protocol` is the hash of event one."""
+    """Return the code of a ticket; `protocol` is the hash of event one."""
     digest = hashlib.sha256(protocol + number.to_bytes(8, "big")).digest()
     bits = int.from_bytes(digest[:3], "big")
     return f"t{number}-" + "".join(_LETTERS[bits >> shift & 31] for shift in (15, 10, 5, 0))
 
 
 def ticket_number(protocol: bytes, code: object) -> int:
-    """The number of a ticket that people wrote."""
+    """Return the number of a ticket from its code."""
     match = _FORM.fullmatch(code.strip().lower()) if isinstance(code, str) else None
     if match is None or ticket_code(protocol, int(match[1])) != match[0]:
         raise NotFound(f"this experiment has no ticket {str(code)[:40]!r}; copy it as `ask` gave it.")
@@ -35,24 +53,24 @@ def ticket_number(protocol: bytes, code: object) -> int:
 
 
 class Out(NamedTuple):
-    """A ticket handed out."""
+    """An open ticket."""
 
     policy: int
-    group: int  # -1 where it is not known yet
+    group: int  # -1 if it is not known yet
     worker: str | None
     at: str
     lease: float | None
 
 
 def seconds_left(out: Out, at: str) -> float:
-    """Return for how many seconds a ticket's lease still runs at a time; 0 if it has run out."""
+    """Return the seconds left on a ticket's lease at a time; 0 if it has expired."""
     if out.lease is None:
         return 0.0
     return max(round(out.lease - (seconds_of(at) - seconds_of(out.at)), 6), 0.0)
 
 
 class TicketsOut(dict[int, Out]):
-    """By number, oldest first, and by who has them; changed only by the two verbs below."""
+    """Open tickets by number, oldest first, and by worker; changed only by these methods."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +82,7 @@ class TicketsOut(dict[int, Out]):
             self._by_worker.setdefault(out.worker, {})[ticket] = None
 
     def take_back(self, ticket: int) -> Out:
-        """The ticket, out no longer."""
+        """Remove a ticket that is no longer open and return it."""
         out = self.pop(ticket)
         if out.worker is not None:
             theirs = self._by_worker[out.worker]
@@ -74,5 +92,5 @@ class TicketsOut(dict[int, Out]):
         return out
 
     def held_by(self, worker: str | None) -> list[int]:
-        """What this worker has, oldest first."""
+        """Return the tickets of this worker, oldest first."""
         return [] if worker is None else list(self._by_worker.get(worker, ()))

@@ -1,4 +1,4 @@
-"""From an export into another storage: SQLite to PostgreSQL and back, event by event, with the same head."""
+"""Transfer of an export into another storage, event by event, with the same head."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import NamedTuple
 from evenhand.errors import BadInput, IntegrityFailed
 from evenhand.live import events as ev
 from evenhand.live.audit import audit, is_journal
-from evenhand.live.events import AnyEvent, Created, decode
+from evenhand.live.events import Created, decode
 from evenhand.live.export import Export
 from evenhand.live.hash_chain import Head
 from evenhand.live.journal import Journal, open_journal
+from evenhand.live.log_state import LogState
 from evenhand.live.protocol import Protocol
 from evenhand.live.schema import index_of
 
-_AT_ONCE = 5_000  # events handed to the database in one go
+_AT_ONCE = 5_000  # events per insert
 
 
 class Transferred(NamedTuple):
-    """What was transferred."""
+    """The result of a transfer."""
 
     experiment: str
     events: int
@@ -27,9 +28,9 @@ class Transferred(NamedTuple):
 
 
 def transfer(export: Path, address: str) -> Transferred:
-    """Write the log of an export into a journal, made where there is none; all of it or nothing.
+    """Write the log of an export into a journal, created if needed; all of it or nothing.
 
-    The export is audited first: what does not follow is not transferred.
+    The export is audited first; one that fails is not transferred.
     """
     if is_journal(str(export)):
         raise BadInput(f"{export} is a journal; write an export of it first with `evenhand export`.")
@@ -46,49 +47,26 @@ def transfer(export: Path, address: str) -> Transferred:
 
 
 def _write(journal: Journal, source: Export, head: Head) -> None:
-    """Write the whole log; the same log again is no harm."""
+    """Write the whole log; repeating the same log has no effect."""
     if source.experiment in journal.experiments():
         if journal.head(source.experiment) == head:
             return
         raise BadInput(
             f"the journal holds another experiment {source.experiment!r} already; transfer to another one."
         )
-    cells = _Cells()
+    state: LogState | None = None
     with journal.begin(source.experiment) as turn:
         for record in source.read():
-            event = decode(record)
-            turn.append([(record.body, index_of(event, record.seq, cells.of(event, record.hash)))])
+            event, cell = decode(record), None
+            if isinstance(event, Created):
+                state = LogState(Protocol.read(event, record.hash))
+            elif state is not None:
+                cell = state.cell_of(event)
+                state.apply(event)
+            turn.append([(record.body, index_of(event, record.seq, cell))])
             if isinstance(event, ev.Snapshot):
                 turn.mark_snapshot()
             if record.seq % _AT_ONCE == 0:
-                turn.flush()  # memory does not grow with the log
+                turn.flush()  # memory use does not grow with the log
         if turn.head != head:
             raise IntegrityFailed("the export changed while it was read; transfer it again.")
-
-
-class _Cells:
-    """Where the outcomes of an audited log count."""
-
-    def __init__(self) -> None:
-        self._protocol: Protocol | None = None
-        self._out: dict[int, tuple[str, str | None]] = {}  # policy and group of the tickets that are out
-
-    def of(self, event: AnyEvent, hash_: bytes) -> int | None:
-        """The number of the cell in which the event's outcome counts, if it has one that does."""
-        if isinstance(event, Created):
-            self._protocol = Protocol.read(event, hash_)
-        elif isinstance(event, ev.Asked):
-            self._out[event.ticket] = event.policy, event.group
-        elif isinstance(event, ev.Told):
-            policy, group = self._out.pop(event.ticket)
-            return self._number(policy, event.group or group)
-        elif isinstance(event, ev.Imported) or (isinstance(event, ev.Amended) and event.counted):
-            return self._number(event.policy, event.group)
-        elif isinstance(event, (ev.Late, ev.Dropped, ev.Expired)):
-            self._out.pop(event.ticket, None)
-        return None
-
-    def _number(self, policy: str, group: str | None) -> int:
-        assert self._protocol is not None
-        assert group is not None
-        return self._protocol.policies[policy] * len(self._protocol.groups) + self._protocol.groups[group]

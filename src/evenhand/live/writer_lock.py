@@ -1,15 +1,13 @@
-"""One writer per SQLite file: an exclusive lock beside it, which also remembers the last event written.
+"""The writer lock of an SQLite journal, and detection of remote file systems.
 
-The lock is the operating system's, so it ends with its process however that ends. What it remembers is
-written after each commit: a journal that does not hold that event is an older copy put in place of the newer
-one, or has lost events. Going on from it would fork the log, so writers refuse it, and readers say so.
-
-Which file system a file is on, and whether its locks and flushes can be relied on.
+The lock is the operating system's, so it ends with its process. The lock file also stores the last event
+written, after each commit: a journal without that event is an older copy or has lost events. Continuing from
+it would fork the log, so writers refuse it, and readers report it. Journals on file systems without reliable
+locks and flushes are refused.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
@@ -17,13 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evenhand.errors import IntegrityFailed, StorageFailed
+from evenhand.file_lock import try_lock
 
-MOUNTS = Path("/proc/self/mountinfo")  # what is mounted where, on Linux
-_SIZE = 128  # bytes; always the same, so that overwriting needs no free space
+MOUNTS = Path("/proc/self/mountinfo")  # the mount table, on Linux
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # where the system has them
+_SIZE = 128  # bytes; constant, so that overwriting needs no free space
 
 
 class Mark(NamedTuple):
-    """The last event written: of which experiment, which number, which hash."""
+    """The last event written: experiment, number and hash."""
 
     experiment: int
     seq: int
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
 
 class FileLock:
-    """Held from creation to `release`, or to the end of the process."""
+    """An exclusive lock, held from creation to `release` or the end of the process."""
 
     def __init__(self, journal: Path, wait: float = 0.0) -> None:
         self.path = lock_of(journal)
@@ -41,59 +41,58 @@ class FileLock:
 
     @property
     def is_in_place(self) -> bool:
-        """Is the file that is locked still the one that another process would find?"""
+        """Return whether the locked file is still the one at its path."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._file))
         except OSError:
             return False
 
     def remember(self, mark: Mark | None) -> None:
-        """Write down the last event written, after it is safe on disk."""
+        """Store the last event written, after it was committed."""
         text = "" if mark is None else f"{mark.experiment} {mark.seq} {mark.hash.hex()}"
-        os.pwrite(self._file, f"{os.getpid()} {text}".ljust(_SIZE - 1).encode() + b"\n", 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        os.write(self._file, f"{os.getpid()} {text}".ljust(_SIZE - 1).encode() + b"\n")
         self.mark = mark
 
     def release(self) -> None:
-        """Close the file: that ends the lock, unless another process holds the same open file by a fork."""
+        """Close the file; the lock ends unless a forked process holds the same open file."""
         os.close(self._file)
 
     def _acquire(self, journal: Path, wait: float) -> None:
         deadline = time.monotonic() + wait
         while True:
             self._file = self._opened()
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if try_lock(self._file):
                 if self.is_in_place:
                     return
-                os.close(self._file)  # somebody removed it between opening and locking: begin again
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    holder, _ = _read(self._file)
-                    os.close(self._file)
-                    raise StorageFailed(
-                        f"{journal} must have one writer; process {holder or 'unknown'} is writing it. "
-                        "Send your calls to that process, or stop it first."
-                    ) from None
-                os.close(self._file)
-                time.sleep(0.02)
+                os.close(self._file)  # the file was removed between opening and locking: try again
+                continue
+            holder, _ = _read(self._file)
+            os.close(self._file)
+            if time.monotonic() >= deadline:
+                raise StorageFailed(
+                    f"{journal} must have one writer; process {holder or 'unknown'} is writing it. "
+                    "Send your calls to that process, or stop it first."
+                )
+            time.sleep(0.02)
 
     def _opened(self) -> int:
         try:
-            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
         except OSError as problem:
             raise StorageFailed(f"{self.path} cannot be written: {problem.strerror}.") from None
 
 
 def lock_of(journal: Path) -> Path:
-    """Return where a journal's lock is."""
+    """Return the path of a journal's lock file."""
     return journal.with_name(journal.name + ".lock")
 
 
 def read_mark(journal: Path) -> Mark | None:
-    """Return the last event written to a journal, by the file beside it; nothing is locked."""
+    """Return the last event written to a journal from its lock file, without locking."""
     path = lock_of(journal)
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
         return None
     except OSError as problem:
@@ -105,8 +104,9 @@ def read_mark(journal: Path) -> Mark | None:
 
 
 def _read(file: int) -> tuple[str, Mark | None]:
-    """The process that has or had the lock, and the last event written."""
-    words = os.pread(file, _SIZE, 0).decode("ascii", "replace").split()
+    """Return the process that holds or held the lock, and the last event written."""
+    os.lseek(file, 0, os.SEEK_SET)
+    words = os.read(file, _SIZE).decode("ascii", "replace").split()
     if len(words) < 2:
         return (words[0] if words else ""), None  # nothing was written yet
     try:
@@ -124,16 +124,16 @@ _REMOTE = frozenset({
     "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "osxfs", "panfs", "prl_fs", "pvfs2",
     "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs",
 })  # fmt: skip
-# programs that present a local disk; every other one (sshfs, s3fs, rclone, gcsfuse, ...) is taken for remote
+# FUSE programs that present a local disk; all others (sshfs, s3fs, rclone, gcsfuse, ...) count as remote
 _LOCAL_FUSE = frozenset({
     "bindfs", "encfs", "exfat", "exfat-fuse", "ext2", "fuse-overlayfs", "fuse2fs", "fuseext2", "gocryptfs",
     "lklfuse", "mergerfs", "ntfs-3g", "overlayfs", "securefs",
 })  # fmt: skip
-_OCTAL = re.compile(rb"\\([0-7]{3})")  # how the table spells spaces, tabs, line ends and backslashes
+_OCTAL = re.compile(rb"\\([0-7]{3})")  # spaces, tabs, line ends and backslashes in the table
 
 
 def refuse_remote(journal: Path, mounts: Path) -> None:
-    """Refuse a file that is not on a local disk; `mounts` is the system's table of what is mounted where."""
+    """Refuse a file that is not on a local disk; `mounts` is the system's mount table."""
     kind = _file_system(journal, mounts)
     if kind is not None and _is_remote(kind):
         raise StorageFailed(
@@ -150,7 +150,7 @@ def _is_remote(kind: str) -> bool:
 
 
 def _file_system(journal: Path, mounts: Path) -> str | None:
-    """The kind of file system a file is on, where the system says so; `fuse` with its program's name."""
+    """Return the type of a file's file system, None if unknown; for `fuse` with its program."""
     try:
         table = mounts.read_bytes()
     except OSError:
@@ -169,5 +169,5 @@ def _file_system(journal: Path, mounts: Path) -> str | None:
 
 
 def _named(kind: str, source: str) -> str:
-    """The kind; `fuse` alone is followed by what is mounted, which is often the program's name."""
+    """Return the type; a plain `fuse` is followed by its source, often the program's name."""
     return f"fuse.{source}" if kind == "fuse" else kind

@@ -1,20 +1,21 @@
-"""The numbers of a requirement: checked as they come from the user, then written in unit scale."""
+"""Numbers of a requirement: checks of user input, and conversion to unit scale."""
 
 from __future__ import annotations
 
-import math
+import sys
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
 
 Array = NDArray[np.float64]
 
 
 class Scale(NamedTuple):
-    """What a requirement must know of its problem to be written in unit scale."""
+    """The parts of a problem that are needed to write a requirement in unit scale."""
 
     policies: int
     groups: int
@@ -28,46 +29,41 @@ class Scale(NamedTuple):
 
 
 def is_number(value: object) -> bool:
-    return (
-        isinstance(value, (int, float, np.floating, np.integer))
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    )
+    """Return whether this is a finite number; booleans are not."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
+        return False
+    size: Any = abs(value)
+    return bool(size <= sys.float_info.max)  # an int may have any size
 
 
 def is_whole(value: object) -> bool:
+    """Return whether this is a whole number."""
     return is_number(value) and float(value) == int(value)  # type: ignore[arg-type,call-overload]
 
 
 def check_positive(value: object, what: str) -> None:
+    """Refuse anything but a positive finite number."""
     if not is_number(value) or value <= 0:  # type: ignore[operator]
-        raise BadInput(f"{what} must be a positive finite number; it is {value}.")
+        raise BadInput(f"{what} must be a positive finite number; it is {shown(value)}.")
 
 
 def checked_table(value: ArrayLike, what: str) -> Array:
+    """Return finite numbers as an array; text and labelled tables are refused."""
+    if hasattr(value, "to_numpy"):  # a frame or series whose labels would be lost
+        raise BadInput(
+            f"{what} must be plain numbers, not a {type(value).__name__}; its labels mean nothing here."
+        )
     try:
         table = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise BadInput(f"{what} must be a number or a table of numbers; it is {value!r}.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput(f"{what} must be a number or a table of numbers; it is {shown(value)}.") from None
     if table.size == 0 or not np.all(np.isfinite(table)):
-        raise BadInput(f"{what} must hold finite numbers only; it is {value!r}.")
+        raise BadInput(f"{what} must hold finite numbers only; it is {shown(value)}.")
     return table
 
 
-def checked_bounds(value: ArrayLike, what: str) -> Any:
-    """One number, one per group, or K x L, as nested tuples."""
-    table = checked_table(value, what)
-    if table.ndim > 2:
-        raise BadInput(
-            f"{what} must be one number, a list per group, or K x L; it has {table.ndim} dimensions."
-        )
-    if table.ndim == 2:
-        return tuple(map(tuple, table.tolist()))
-    return tuple(table.tolist()) if table.ndim == 1 else table.tolist()
-
-
 def per_cell(value: Any, what: str, scale: Scale) -> Array:
-    """Bounds as an (L, K) table in unit scale, strictly inside the family's domain."""
+    """Return bounds as an (L, K) table in unit scale, strictly inside the family's domain."""
     table = np.asarray(value, dtype=float)
     if table.ndim == 1 and table.size != scale.groups:
         raise BadInput(f"{what}s need one number per group, {scale.groups}; there are {table.size}.")
@@ -87,7 +83,17 @@ def per_cell(value: Any, what: str, scale: Scale) -> Array:
 
 
 def in_words(value: Any) -> str:
+    """Return a number, or the range of several, as text for a sentence."""
+    if isinstance(value, Mapping):
+        value = tuple(x for part in value.values() for x in _numbers(part))
     if isinstance(value, tuple):
         flat = np.asarray(value, dtype=float).ravel()
         return f"{flat.min():g} to {flat.max():g}" if flat.min() < flat.max() else f"{flat[0]:g}"
     return f"{value:g}"
+
+
+def _numbers(value: Any) -> list[float]:
+    """Return all numbers of a table by name."""
+    if isinstance(value, Mapping):
+        return [x for part in value.values() for x in _numbers(part)]
+    return list(value) if isinstance(value, tuple) else [value]

@@ -1,7 +1,11 @@
-"""Tables by name: numbers per group, prices of samples and means, matched with the problem's own names.
+"""Numbers by name: dicts, pandas and polars frames and series, matched with the names of the problem.
 
-A table may be given by position (a number, a list, a row per policy) or by name. Names that are not known
-are refused with the nearest known one.
+A table may be given by position (a number, a list, a row per policy) or by name. By name the order does not
+matter; a name that is not known is refused with the nearest known one, and so is a missing one.
+
+    by group      {"young": 0.7, "old": 0.6}, or a series indexed by group
+    by cell       {"new": {"young": 0.7, "old": 0.6}, ...}, or a frame: policies and groups are recognised by
+                  their names, whichever of them are the rows
 """
 
 from __future__ import annotations
@@ -12,19 +16,97 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.bounds import checked_table, is_number
+from evenhand.model.frozen import FrozenDict
 
 Array = NDArray[np.float64]
 
 
+class FrameRows(FrozenDict[Any]):
+    """The rows of a data frame by their labels, each a dict by the labels of the columns."""
+
+    __slots__ = ()
+
+
+def by_name(value: Any, what: str) -> Any:
+    """Return a frame or series as a dict by its labels, without labels as lists; other values as they are."""
+    if isinstance(value, (str, bytes, int, float, list, tuple, np.ndarray, np.generic, Mapping)):
+        return value
+    import narwhals as nw
+
+    if nw.dependencies.is_into_series(value):
+        return _series_by_label(value, what)
+    if nw.dependencies.is_into_dataframe(value):
+        return _frame_by_label(value, what)
+    return value
+
+
+def cells_in_order(value: Any, policies: Sequence[str], groups: Sequence[str], what: str) -> Any:
+    """Return a table by policy and group as a list per policy, groups in order; other values as they are."""
+    table = by_name(value, what)
+    if not isinstance(table, Mapping):
+        return table
+    if _is_by_group(table, policies, groups, what):
+        rows = _matrix(table, groups, policies, what, "group", "policy")
+        return [list(row) for row in zip(*rows, strict=True)]
+    return _matrix(table, policies, groups, what, "policy", "group")
+
+
+def checked_bounds(value: Any, what: str) -> Any:
+    """Return one number, one per group, or K x L as nested tuples; by name as a FrozenDict."""
+    value = by_name(value, what)
+    if isinstance(value, Mapping):
+        return checked_bounds_by_name(value, what)
+    table = checked_table(value, what)
+    if table.ndim > 2:
+        raise BadInput(
+            f"{what} must be one number, a list per group, or K x L; it has {table.ndim} dimensions."
+        )
+    if table.ndim == 2:
+        return tuple(map(tuple, table.tolist()))
+    return tuple(table.tolist()) if table.ndim == 1 else table.tolist()
+
+
+def bounds_in_order(value: Any, policies: Sequence[str], groups: Sequence[str], what: str) -> Any:
+    """Return what `checked_bounds` made by position: a tuple per group, or one per policy."""
+    if not isinstance(value, Mapping):
+        return value
+    if any(isinstance(part, (Mapping, Sequence)) for part in value.values()):
+        table = checked_table(cells_in_order(value, policies, groups, what), what)
+        if table.shape != (len(policies), len(groups)):
+            raise BadInput(f"{what} by name must have a number for every policy and group; some have others.")
+        return tuple(map(tuple, table.tolist()))
+    return tuple(per_group(tuple(value.items()), groups, what).tolist())
+
+
+def checked_bounds_by_name(value: Mapping[str, Any], what: str) -> FrozenDict[Any]:
+    """Return numbers by group, or by policy and group, checked to be finite and frozen."""
+    if not value:
+        raise BadInput(f"{what} by name must name at least one group or policy; the table is empty.")
+    found: dict[str, Any] = {}
+    for name, part in value.items():
+        if not isinstance(name, str):
+            raise BadInput(f"{what} by name must be a table of names and numbers; it has {name!r}.")
+        if isinstance(part, Mapping):
+            found[name] = checked_bounds_by_name(part, what)
+        elif isinstance(part, (list, tuple, np.ndarray)):
+            found[name] = tuple(checked_table(part, what).ravel().tolist())
+        elif is_number(part):
+            found[name] = float(part)
+        else:
+            raise BadInput(f"{what} must hold finite numbers only; {name!r} has {shown(part)}.")
+    return FrameRows(found) if isinstance(value, FrameRows) else FrozenDict(found)
+
+
 def checked_per_group(value: Any, what: str) -> Any:
-    """One number, a tuple with one per group, or pairs (group name, number): frozen, and finite."""
+    """Return one number, a tuple with one per group, or pairs (group name, number), all finite."""
+    value = by_name(value, what)
     if isinstance(value, Mapping):
         for name, number in value.items():
             if not isinstance(name, str) or not is_number(number):
                 raise BadInput(
-                    f"{what} by group must map names to finite numbers; it has {name!r}: {number!r}."
+                    f"{what} by group must map names to finite numbers; it has {name!r}: {shown(number)}."
                 )
         if not value:
             raise BadInput(f"{what} by group must name at least one group; the table is empty.")
@@ -33,12 +115,14 @@ def checked_per_group(value: Any, what: str) -> Any:
         return value
     table = checked_table(value, what)
     if table.ndim > 1:
-        raise BadInput(f"{what} must be one number, a list per group or a table by group; it is {value!r}.")
+        raise BadInput(
+            f"{what} must be one number, a list per group or a table by group; it is {shown(value)}."
+        )
     return tuple(table.tolist()) if table.ndim == 1 else table.tolist()
 
 
 def per_group(value: Any, names: Sequence[str], what: str) -> Array:
-    """What `checked_per_group` made, as one number per group."""
+    """Return what `checked_per_group` made as one number per group."""
     if is_named(value):
         given = dict(value)
         for name in given:
@@ -55,29 +139,23 @@ def per_group(value: Any, names: Sequence[str], what: str) -> Array:
 
 
 def written(value: Any) -> Any:
-    """What `checked_per_group` made, as a study file holds it."""
+    """Return what `checked_per_group` made as a study file holds it."""
     if is_named(value):
         return dict(value)
     return list(value) if isinstance(value, tuple) else float(value)
 
 
-def cells_by_name(table: Mapping[str, Any], policies: Sequence[str], groups: Sequence[str], what: str) -> Any:
-    """A row per policy from a table by policy name whose rows are lists, or tables by group name."""
-    _refuse_unknown(table, policies, what, "policy")
-    missing = [name for name in policies if name not in table]
-    if missing:
-        raise BadInput(f"{what} by name must have a row for every policy; {missing[0]!r} has none.")
-    return [_row(table[name], groups, f"{what} of {name!r}") for name in policies]
-
-
 def cost_table(costs: Any, policies: Sequence[str], groups: Sequence[str]) -> Array:
-    """The price of one sample in every cell, K x L; by name, who is not named costs 1."""
+    """Return the cost of one sample in every cell, K x L; by name, a cell that is not named costs 1."""
+    given, costs = costs, by_name(costs, "costs")
+    if isinstance(costs, FrameRows):
+        costs = cells_in_order(given, policies, groups, "costs")
     if isinstance(costs, Mapping):
         return _named_costs(costs, policies, groups)
     shape = (len(policies), len(groups))
     try:
         table = np.asarray(costs, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         table = np.zeros(0)
     if table.ndim == 1 and table.size in shape and shape[0] == shape[1]:
         raise BadInput(
@@ -91,9 +169,118 @@ def cost_table(costs: Any, policies: Sequence[str], groups: Sequence[str]) -> Ar
     if table.shape != shape or not np.all(np.isfinite(table)) or not np.all(table > 0):
         raise BadInput(
             f"costs must be positive numbers, a row per policy, {shape[0]} x {shape[1]}, or a table by "
-            f"policy or by group; they are {costs!r}."
+            f"policy or by group; they are {shown(costs)}."
         )
     return np.array(table)
+
+
+def is_named(value: Any) -> bool:
+    """Return whether these are pairs (name, number), as `checked_per_group` keeps a table by name."""
+    return (
+        isinstance(value, tuple)
+        and len(value) > 0
+        and isinstance(value[0], tuple)
+        and len(value[0]) > 0
+        and isinstance(value[0][0], str)
+    )
+
+
+def _series_by_label(series: Any, what: str) -> Any:
+    """A series by its index; its values where it has none, or only the numbers that pandas makes up."""
+    values = list(map(_plain_number, series.to_list()))
+    index = getattr(series, "index", None)
+    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+        return values
+    if type(index).__name__ == "MultiIndex":
+        raise BadInput(f"{what} as a series must have one level of labels; it has more. Unstack it.")
+    names = list(map(str, index))
+    _refuse_repeated(names, what)
+    return dict(zip(names, values, strict=True))
+
+
+def _frame_by_label(frame: Any, what: str) -> Any:
+    """A frame by the labels of its rows (the index, or the one column of text) and of its columns."""
+    import narwhals as nw
+
+    index = getattr(frame, "index", None)
+    kind = "" if index is None else type(index).__name__
+    if kind == "RangeIndex" and type(frame.columns).__name__ == "RangeIndex":
+        return frame.to_numpy().tolist()  # no labels at all
+    if "MultiIndex" in (kind, type(getattr(frame, "columns", None)).__name__):
+        raise BadInput(
+            f"{what} as a frame must have one level of labels for rows and for columns; it has more."
+        )
+    if kind:
+        _refuse_repeated(list(map(str, frame.columns)), what)
+        frame = frame.rename(columns=str)
+    try:
+        found: Any = nw.from_native(frame, eager_only=True)
+    except nw.exceptions.DuplicateError:
+        raise BadInput(f"{what} must have every name once; a column of the frame comes twice.") from None
+    columns = list(found.columns)
+    if kind not in ("", "RangeIndex"):
+        labels = list(map(str, index if index is not None else ()))
+    else:
+        texts = [c for c in columns if all(isinstance(v, str) for v in found[c].to_list())]
+        if len(texts) != 1:
+            raise BadInput(
+                f"{what} as a frame must name its rows, by an index or by one column of names; this one does "
+                "not. Set the index to the policies, or give an array in the order of the problem."
+            )
+        labels = found[texts[0]].to_list()
+        columns.remove(texts[0])
+    names = list(map(str, columns))
+    _refuse_repeated(labels, what)
+    _refuse_repeated(names, what)
+    values = [list(map(_plain_number, found[column].to_list())) for column in columns]
+    return FrameRows(
+        {label: {name: column[i] for name, column in zip(names, values, strict=True)}
+         for i, label in enumerate(labels)}
+    )  # fmt: skip
+
+
+def _plain_number(value: Any) -> Any:
+    """A number as Python's own; anything else (None, a missing value) as it is, to be refused by name."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_by_group(table: Mapping[str, Any], policies: Sequence[str], groups: Sequence[str], what: str) -> bool:
+    """Whether the rows of a table by name are groups; a frame that could be read both ways is refused."""
+    if not table or not all(isinstance(row, Mapping) for row in table.values()):
+        return False
+    if not all(name in groups for name in table):
+        return False
+    could_be_policies = all(name in policies for name in table)
+    if could_be_policies and isinstance(table, FrameRows):
+        columns = {name for row in table.values() for name in row}
+        if all(name in groups for name in columns) and all(name in policies for name in columns):
+            raise BadInput(
+                f"policies and groups have the same names, so the rows of the frame could be either; give "
+                f"{what} as a dict by policy, then by group."
+            )
+        return not all(name in groups for name in columns)
+    return not could_be_policies
+
+
+def _matrix(
+    table: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], what: str, kind: str, other: str
+) -> list[Any]:
+    """The rows of a table by name in this order, each a list, or a dict put into the order of the columns."""
+    _refuse_unknown(table, rows, what, kind)
+    missing = [name for name in rows if name not in table]
+    if missing:
+        raise BadInput(f"{what} by name must have a row for every {kind}; {missing[0]!r} has none.")
+    return [_row(table[name], columns, f"{what} of {name!r}", other) for name in rows]
+
+
+def _row(row: Any, names: Sequence[str], what: str, kind: str) -> Any:
+    if not isinstance(row, Mapping):
+        return row
+    _refuse_unknown(row, names, what, kind)
+    missing = [name for name in names if name not in row]
+    if missing:
+        raise BadInput(f"{what} must have a number for every {kind}; {missing[0]!r} has none.")
+    return [row[name] for name in names]
 
 
 def _named_costs(costs: Mapping[str, Any], policies: Sequence[str], groups: Sequence[str]) -> Array:
@@ -107,32 +294,25 @@ def _named_costs(costs: Mapping[str, Any], policies: Sequence[str], groups: Sequ
     by_policy = [name in policies for name in costs]
     if any(by_policy) and not all(by_policy):
         raise BadInput("costs by name must name policies only or groups only; these name both.")
-    for name, price in costs.items():
+    for name, cost in costs.items():
         if name in groups:
-            table[:, list(groups).index(name)] = _price(price, name)
-        elif isinstance(price, Mapping):
-            _refuse_unknown(price, groups, f"costs of {name!r}", "group")
-            for group, one in price.items():
-                table[list(policies).index(name), list(groups).index(group)] = _price(one, f"{name}, {group}")
+            table[:, list(groups).index(name)] = _cost(cost, name)
+        elif isinstance(cost, Mapping):
+            _refuse_unknown(cost, groups, f"costs of {name!r}", "group")
+            for group, one in cost.items():
+                table[list(policies).index(name), list(groups).index(group)] = _cost(one, f"{name}, {group}")
+        elif isinstance(cost, (list, tuple, np.ndarray)) and len(cost) == len(groups):
+            row = [_cost(one, f"{name}, {group}") for group, one in zip(groups, cost, strict=True)]
+            table[list(policies).index(name)] = row
         else:
-            table[list(policies).index(name)] = _price(price, name)
+            table[list(policies).index(name)] = _cost(cost, name)
     return table
 
 
-def _price(value: Any, name: str) -> float:
+def _cost(value: Any, name: str) -> float:
     if not is_number(value) or value <= 0:
-        raise BadInput(f"costs must be positive finite numbers; {name!r} has {value!r}.")
+        raise BadInput(f"costs must be positive finite numbers; {name!r} has {shown(value)}.")
     return float(value)
-
-
-def _row(row: Any, groups: Sequence[str], what: str) -> Any:
-    if not isinstance(row, Mapping):
-        return row
-    _refuse_unknown(row, groups, what, "group")
-    missing = [name for name in groups if name not in row]
-    if missing:
-        raise BadInput(f"{what} must have a number for every group; {missing[0]!r} has none.")
-    return [row[name] for name in groups]
 
 
 def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str], what: str, kind: str) -> None:
@@ -141,11 +321,7 @@ def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str], what: str, k
             raise BadInput(f"{what}: there is no {kind} {name!r}{nearest(str(name), known)}")
 
 
-def is_named(value: Any) -> bool:
-    """Pairs (name, number), as `checked_per_group` keeps a table by name."""
-    return (
-        isinstance(value, tuple)
-        and len(value) > 0
-        and isinstance(value[0], tuple)
-        and isinstance(value[0][0], str)
-    )
+def _refuse_repeated(names: Sequence[str], what: str) -> None:
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise BadInput(f"{what} must have every name once; {repeated!r} comes twice.")

@@ -1,4 +1,4 @@
-"""Tables of means, checked: by position or by name, a row per policy, inside the family's domain."""
+"""Checks of tables of means, by position or by name, in the family's domain."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.families import Family
 from evenhand.model.guardrails import Guardrail
-from evenhand.model.labels import cells_by_name
+from evenhand.model.labels import cells_in_order
 from evenhand.model.requirements import Constraint, bounds_of
 
 Array = NDArray[np.float64]
@@ -21,13 +21,14 @@ Array = NDArray[np.float64]
 def checked_means(
     means: ArrayLike | Mapping[str, Any], family: Family, policies: Sequence[str], groups: Sequence[str]
 ) -> Array:
-    """Means as a K x L array of finite numbers inside the family's domain."""
-    if isinstance(means, Mapping):
-        means = cells_by_name(means, policies, groups, "means")
+    """Return means, by name or by position, as a K x L array inside the family's domain."""
+    means = cells_in_order(means, policies, groups, "means")
     try:
         table = np.asarray(means, dtype=float)
-    except (TypeError, ValueError):
-        raise BadInput(f"means must be a table of numbers, a row per policy; they are {means!r}.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput(
+            f"means must be a table of numbers, a row per policy; they are {shown(means)}."
+        ) from None
     if table.shape != (len(policies), len(groups)):
         came = " x ".join(map(str, table.shape)) or "one number"
         wanted = f"{len(policies)} x {len(groups)}"
@@ -52,11 +53,11 @@ def checked_guardrail_means(
     policies: Sequence[str],
     groups: Sequence[str],
 ) -> tuple[Array, ...]:
-    """The means of every guard-rail, K x L each, in the order of the guard-rails."""
+    """Return the means of every guard-rail, K x L each, in the order of the guard-rails."""
     names = [rail.name for rail in guardrails]
     given = {} if means is None else means
     if not isinstance(given, Mapping):
-        raise BadInput(f"the means of guard-rails must be a table by name; they are {given!r}.")
+        raise BadInput(f"the means of guard-rails must be a table by name; they are {shown(given)}.")
     for name in given:
         if name not in names:
             known = nearest(str(name), names) if names else "; the problem has none."
@@ -76,7 +77,7 @@ def checked_guardrail_means(
 def refuse_negative_control(
     constraint: Constraint, table: Array, policies: Sequence[str], groups: Sequence[str]
 ) -> None:
-    """Refuse a ratio to a control whose mean is negative: 0.9 times it would ask for more than it reaches."""
+    """Refuse a ratio to a negative control mean: 0.9 times it would be above it."""
     for bound in bounds_of(constraint):
         if bound.relative_to is None or bound.ratio is None:
             continue

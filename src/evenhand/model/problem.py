@@ -1,45 +1,44 @@
-"""Problem: policies, groups and their shares, outcome family, requirement, guard-rails, sampling mode.
-
-Who is best and feasible.
-"""
+"""Problem: policies, groups and their shares, outcome family, requirement, guard-rails and sampling mode."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model import region as regions
-from evenhand.model.bounds import Scale, is_whole
+from evenhand.model.bounds import Scale, is_number, is_whole
 from evenhand.model.families import Family
+from evenhand.model.frozen import FrozenDict
 from evenhand.model.guardrails import Guardrail, checked_guardrails
-from evenhand.model.labels import cost_table
+from evenhand.model.labels import by_name, cells_in_order, cost_table
 from evenhand.model.means import checked_guardrail_means, checked_means, refuse_negative_control
 from evenhand.model.region import Region
 from evenhand.model.requirements import Constraint, Convex, NoConstraint, Penalty, bounds_of
 from evenhand.model.tolerance import checked_indifference, loosened, tolerance_per_group
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 
 MODES = ("active", "proportional", "agnostic")
 GOALS = ("best", "screen")
 SHARES_TOLERANCE = 1e-6
 
 
-NOBODY = "none"  # where answers are counted by name
+NOBODY = "none"  # the answer "none of the policies" where answers are counted by name
 NEVER_ARRIVES = (
     "every group must arrive with a positive share; one never arrives, so nothing can be learned of it."
 )
 
 
 class Standard(NamedTuple):
-    """A problem as the kernels see it: unit scale, arrays (L, K)."""
+    """A problem as the kernels take it: unit scale, arrays (L, K)."""
 
     code: int  # unit family
     shares: Array  # (L,)
@@ -49,10 +48,50 @@ class Standard(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is asked: which policy has the best overall mean among those that meet the requirement?
+    """The question: which policy has the best overall mean among those that meet the requirement?
 
-    With the goal "screen": which policies meet it? Guard-rails are further outcomes of every sample, with
-    requirements of their own. `costs` may be given by policy, by group or K x L.
+    A problem cannot be changed and can be hashed; `dataclasses.replace` makes another one.
+
+    Parameters
+    ----------
+    policies : sequence of str
+        The names of the candidates, at least two (one with the goal "screen").
+    groups : mapping
+        The share of the population of every group, by name; the shares sum to 1.
+    family : Family
+        What outcomes are: `Bernoulli()`, `Gaussian(sd)` and so on.
+    constraint : Constraint, optional
+        What every policy must meet: `Floors(0.8)`, `Gap(0.1)` and so on; nothing unless given.
+    mode : {"active", "proportional", "agnostic"}
+        Whether the group of a sample can be chosen, only the policy within an arriving group, or only the
+        policy before the group is known.
+    arrivals : mapping, optional
+        How often each group arrives in the two other modes; the shares unless given.
+    costs : mapping, table or frame, optional
+        The cost of one sample by policy, by group, or K x L; 1 unless given.
+    normalise : bool
+        Whether to rescale shares that do not sum to 1.
+    guardrails : sequence of Guardrail
+        Further outcomes of every sample, with requirements of their own.
+    goal : {"best", "screen"}
+        Choose the best policy, or find out of every policy whether it meets the requirement.
+    max_policies : int, optional
+        How many policies there may be once some have joined.
+
+    Raises
+    ------
+    BadInput
+        If a name, share or number cannot be used; the message says which and what to do.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["old", "new"], {"young": 0.7, "elderly": 0.3}, eh.Bernoulli(), eh.Floors(0.4))
+    >>> problem.shape
+    (2, 2)
+    >>> means = {"new": {"elderly": 0.1, "young": 0.9}, "old": {"young": 0.8, "elderly": 0.75}}
+    >>> problem.policies[problem.answer(means)]
+    'old'
     """
 
     policies: tuple[str, ...]
@@ -82,67 +121,73 @@ class Problem:
         max_policies: int | None = None,
     ) -> None:
         put = object.__setattr__
-        if goal not in GOALS:
+        if not is_one_of(goal, GOALS):
             raise BadInput(
-                f"goal must be one of {', '.join(GOALS)}; it is {goal!r}{nearest(str(goal), GOALS)}"
+                f"goal must be one of {', '.join(GOALS)}; it is {shown(goal)}{nearest(str(goal), GOALS)}"
             )
         put(self, "goal", goal)
         put(self, "policies", _names(policies, "policies", at_least=1 if goal == "screen" else 2))
         if NOBODY in self.policies:
             raise BadInput(f"a policy cannot be called {NOBODY!r}: answers say so where no policy is one.")
         put(self, "groups", _shares(groups, "shares", normalise))
-        put(self, "family", family)
-        put(self, "constraint", NoConstraint() if constraint is None else constraint)
-        if mode not in MODES:
+        put(self, "family", _checked(family, Family, "family").in_order(self.policies, self.group_names))
+        asked = NoConstraint() if constraint is None else _checked(constraint, Constraint, "constraint")
+        put(self, "constraint", asked.in_order(self.policies, self.group_names))
+        if not is_one_of(mode, MODES):
             raise BadInput(
-                f"mode must be one of {', '.join(MODES)}; it is {mode!r}{nearest(str(mode), MODES)}"
+                f"mode must be one of {', '.join(MODES)}; it is {shown(mode)}{nearest(str(mode), MODES)}"
             )
         put(self, "mode", mode)
         put(self, "arrivals", None if arrivals is None else self._arrivals(arrivals, normalise))
         put(self, "costs", None if costs is None else self._costs(costs))
-        put(self, "guardrails", checked_guardrails(guardrails))
+        put(self, "guardrails", tuple(map(self._rail_in_order, checked_guardrails(guardrails))))
         put(self, "max_policies", None if max_policies is None else self._most(max_policies))
         self._check_goal()
         self.standards  # noqa: B018  (refuse what has no standard form now, not at first use)
 
     @property
     def group_names(self) -> tuple[str, ...]:
+        """Return the names of the groups, in order."""
         return tuple(self.groups)
 
     @property
     def shares(self) -> Array:
+        """Return the share of every group, as a new array."""
         return np.array(list(self.groups.values()))
 
     @property
     def arrival_shares(self) -> Array:
-        """How often each group arrives by itself; the population shares unless told otherwise."""
+        """Return how often each group arrives; the population shares unless given."""
         return self.shares if self.arrivals is None else np.array([self.arrivals[g] for g in self.groups])
 
     @property
     def shape(self) -> tuple[int, int]:
-        """K, L."""
+        """Return the numbers of policies and groups, K and L."""
         return len(self.policies), len(self.groups)
 
     @property
     def sampling_costs(self) -> Array:
-        """K x L."""
+        """Return the cost of one sample in every cell, K x L."""
         return np.ones(self.shape) if self.costs is None else np.array(self.costs)
 
     @property
     def control(self) -> str | None:
-        """The policy that relative floors and caps refer to, of the outcome or of a guard-rail."""
+        """Return the policy that relative floors and caps refer to, of the outcome or a guard-rail."""
         constraints = (self.constraint, *(rail.constraint for rail in self.guardrails))
         named = [part.relative_to for one in constraints for part in bounds_of(one) if part.relative_to]
         return named[0] if named else None
 
     @property
     def standard(self) -> Standard:
-        """The outcome and its requirement in unit scale."""
+        """Return the outcome and its requirement in unit scale, for the kernels."""
         return self.standards[0]
 
     @cached_property
     def standards(self) -> tuple[Standard, ...]:
-        """The outcome and its requirement in unit scale, then those of each guard-rail."""
+        """Return the outcome and its requirement in unit scale, then those of each guard-rail.
+
+        The kernels need writable arrays; they are shared, and not to be changed.
+        """
         found = [self._standard(self.family, self.constraint)]
         for rail in self.guardrails:
             try:
@@ -157,7 +202,7 @@ class Problem:
         return tuple(found)
 
     def loosened(self, tolerance: Any) -> Region:
-        """The outcome's region with its floors lowered and its caps raised by a tolerance, per group."""
+        """Return the region of the outcome with floors lowered and caps raised by a tolerance, per group."""
         region = self.standard.region
         slack = tolerance_per_group(tolerance, self.constraint, region, self.group_names)
         if slack.any() and self.goal == "screen":
@@ -165,26 +210,26 @@ class Problem:
         return loosened(region, slack / self.family.width)
 
     def check_indifference(self, indifference: Any) -> float:
-        """How far below the best an answer may be, in the outcome's units."""
+        """Return the indifference, checked: how far below the best an answer may be."""
         found = checked_indifference(indifference)
         if found > 0 and self.goal == "screen":
             raise BadInput('indifference belongs to goal = "best"; the goal is to screen.')
         return found
 
     def unit_means(self, means: ArrayLike) -> Array:
-        """Means K x L, checked, as an (L, K) array in unit scale."""
+        """Return means, checked, as an (L, K) array in unit scale."""
         return np.ascontiguousarray(self.family.to_unit(self.check_means(means)).T)
 
     def check_means(self, means: ArrayLike | Mapping[str, Any]) -> Array:
-        """Means, by position or by name, as a K x L array of finite numbers inside the family's domain."""
+        """Return means, by name or by position, as a K x L array inside the domain of the family."""
         return checked_means(means, self.family, self.policies, self.group_names)
 
     def check_guardrail_means(self, means: Mapping[str, Any] | None) -> tuple[Array, ...]:
-        """The means of every guard-rail, K x L each, in the order of the guard-rails."""
+        """Return the means of every guard-rail, K x L each, in the order of the guard-rails."""
         return checked_guardrail_means(means, self.guardrails, self.policies, self.group_names)
 
     def check_truth(self, means: Any, guardrails: Mapping[str, Any] | None = None) -> tuple[Array, ...]:
-        """The means of the outcome and of every guard-rail, K x L each; no ratio to a negative mean."""
+        """Return the means of the outcome and of every guard-rail, checked, K x L each."""
         tables = (self.check_means(means), *self.check_guardrail_means(guardrails))
         constraints = (self.constraint, *(rail.constraint for rail in self.guardrails))
         for constraint, table in zip(constraints, tables, strict=True):
@@ -192,8 +237,8 @@ class Problem:
         return tables
 
     def scores(self, means: ArrayLike) -> Array:
-        """What policies are ranked by: overall means, less any penalties. eq:linear_relaxed."""
-        table = np.asarray(means, dtype=float)
+        """Return the overall means, less any penalties: policies are ranked by these. eq:linear_relaxed."""
+        table = self._in_order(means)
         overall = table @ self.shares
         region = self.standard.region
         if region.kind == regions.PENALTY:
@@ -202,8 +247,8 @@ class Problem:
         return np.asarray(overall)
 
     def feasible(self, means: ArrayLike, guardrails: Mapping[str, Any] | None = None) -> NDArray[np.bool_]:
-        """Which policies meet the requirement, and that of every guard-rail, at these means. def:feasible."""
-        table = np.asarray(means, dtype=float)
+        """Return which policies meet the requirement and every guard-rail at these means. def:feasible."""
+        table = self._in_order(means)
         kept = self._kept(self.check_guardrail_means(guardrails))
         if isinstance(self.constraint, Convex):
             contains = self.constraint.contains
@@ -213,7 +258,7 @@ class Problem:
         return np.array([bool(regions.inside(region, k, unit)) for k in range(self.shape[0])]) & kept
 
     def _kept(self, guardrails: tuple[Array, ...]) -> NDArray[np.bool_]:
-        """Which policies keep within every guard-rail at these means."""
+        """Return which policies meet every guard-rail at these means."""
         kept = np.ones(self.shape[0], dtype=bool)
         for rail, standard, table in zip(self.guardrails, self.standards[1:], guardrails, strict=True):
             unit = np.ascontiguousarray(rail.family.to_unit(table).T)
@@ -221,7 +266,7 @@ class Problem:
         return kept
 
     def answer(self, means: ArrayLike, guardrails: Mapping[str, Any] | None = None) -> int | None:
-        """The best feasible policy, the first on ties; None where none is. def:goal, eq:relaxed_goal."""
+        """Return the best feasible policy, the first on ties; None for none. def:goal, eq:relaxed_goal."""
         table = self.check_means(means)
         feasible = self.feasible(table, guardrails)
         if not feasible.any():
@@ -229,33 +274,51 @@ class Problem:
         return int(np.argmax(np.where(feasible, self.scores(table), -np.inf)))
 
     def policy_index(self, name: str) -> int:
+        """Return the number of a policy, by its name."""
         return _find(name, self.policies, "policy")
 
     def group_index(self, name: str) -> int:
+        """Return the number of a group, by its name."""
         return _find(name, self.group_names, "group")
 
-    def _arrivals(self, arrivals: Mapping[str, float], normalise: bool) -> dict[str, float]:
+    def _in_order(self, means: Any) -> Array:
+        """Return means by name or by position as a K x L array; they may lie outside the domain."""
+        given = cells_in_order(means, self.policies, self.group_names, "means")
+        try:
+            table = np.asarray(given, dtype=float)
+        except (TypeError, ValueError, OverflowError):
+            table = np.zeros(0)
+        return table if table.shape == self.shape else self.check_means(means)  # which says what is wrong
+
+    def _rail_in_order(self, rail: Guardrail) -> Guardrail:
+        names = self.policies, self.group_names
+        return replace(rail, family=rail.family.in_order(*names), constraint=rail.constraint.in_order(*names))
+
+    def _arrivals(self, arrivals: Mapping[str, float], normalise: bool) -> FrozenDict[float]:
+        arrivals = by_name(arrivals, "arrivals")
+        if not isinstance(arrivals, Mapping):
+            raise BadInput(f"arrivals must map each group's name to its share; got {shown(arrivals)}.")
         for name in arrivals:
             if name not in self.groups:
-                raise BadInput(f"arrivals name an unknown group {name!r}{nearest(name, self.groups)}")
+                raise BadInput(f"arrivals name an unknown group {name!r}{nearest(str(name), self.groups)}")
         missing = [name for name in self.groups if name not in arrivals]
         if missing:
             raise BadInput(f"arrivals need a share for every group; {missing[0]!r} has none.")
         shares = _shares(arrivals, "arrivals", normalise)
         if any(share <= 0 for share in shares.values()):
             raise BadInput(NEVER_ARRIVES)
-        return {name: shares[name] for name in self.groups}
+        return FrozenDict({name: shares[name] for name in self.groups})
 
     def _costs(self, costs: ArrayLike | Mapping[str, Any]) -> tuple[tuple[float, ...], ...]:
         return tuple(map(tuple, cost_table(costs, self.policies, self.group_names).tolist()))
 
     def _check_goal(self) -> None:
-        """Refuse screening without a requirement, or by one that no kernel knows."""
+        """Refuse screening without a requirement, or by one that the kernels do not have."""
         if self.goal == "screen" and isinstance(self.constraint, Penalty):
             raise BadInput("a penalty keeps no policy out, so there is nothing to screen by; use floors.")
         if self.goal == "screen" and isinstance(self.constraint, Convex):
             raise BadInput(
-                'goal = "screen" needs a requirement that the kernels know, not a convex set of your own; '
+                'goal = "screen" needs a requirement of the compiled set, not a convex set of your own; '
                 "write it as a polyhedron, dispersion or 'all' of these."
             )
         if self.goal == "screen" and isinstance(self.constraint, NoConstraint) and not self.guardrails:
@@ -265,7 +328,7 @@ class Problem:
         if not is_whole(most) or most < len(self.policies):
             raise BadInput(
                 f"max_policies must be a whole number, at least the {len(self.policies)} policies there are; "
-                f"it is {most!r}."
+                f"it is {shown(most)}."
             )
         return int(most)
 
@@ -288,13 +351,25 @@ class Problem:
         return Standard(family.code, self.shares, phi, region)
 
 
+def _checked(value: Any, kind: type[T], what: str) -> T:
+    """Return the value, refused unless it is of this kind."""
+    if not isinstance(value, kind):
+        example = "Bernoulli()" if what == "family" else "Floors(0.8)"
+        raise BadInput(f"{what} must be a value such as {example}; it is {shown(value)}.")
+    return value
+
+
 def _names(names: Sequence[str], what: str, at_least: int) -> tuple[str, ...]:
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise BadInput(f"{what} must be a list of names; it is {shown(names)}.")
+    if isinstance(names, (set, frozenset, Mapping)):
+        raise BadInput(f"{what} must be a list of names in their order; it is a {type(names).__name__}.")
     found = tuple(names)
     if len(found) < at_least:
         raise BadInput(f"{what} must hold at least {at_least} names; there are {len(found)}.")
     for name in found:
         if not isinstance(name, str) or not name.strip():
-            raise BadInput(f"{what} must be non-empty names; one is {name!r}.")
+            raise BadInput(f"{what} must be non-empty names; one is {shown(name)}.")
     double = (
         next((name for name in found if found.count(name) > 1), None)
         if len(set(found)) < len(found)
@@ -305,19 +380,16 @@ def _names(names: Sequence[str], what: str, at_least: int) -> tuple[str, ...]:
     return found
 
 
-def _shares(groups: Mapping[str, float], what: str, normalise: bool) -> dict[str, float]:
+def _shares(groups: Mapping[str, float], what: str, normalise: bool) -> FrozenDict[float]:
+    groups = by_name(groups, what)
     if not isinstance(groups, Mapping):
-        raise BadInput(f"{what} must map each group's name to its share; got {groups!r}.")
+        raise BadInput(f"{what} must map each group's name to its share; got {shown(groups)}.")
     names = _names(list(groups), "groups", at_least=1)
     values: list[float] = []
     for name in names:
         share: Any = groups[name]
-        if (
-            isinstance(share, bool)
-            or not isinstance(share, (int, float, np.floating, np.integer))
-            or not math.isfinite(share)
-        ):
-            raise BadInput(f"{what} must be finite numbers; {name!r} has {share!r}.")
+        if not is_number(share):
+            raise BadInput(f"{what} must be finite numbers; {name!r} has {shown(share)}.")
         if share < 0:
             raise BadInput(f"{what} must not be negative; {name!r} has {share:g}.")
         values.append(float(share))
@@ -327,12 +399,12 @@ def _shares(groups: Mapping[str, float], what: str, normalise: bool) -> dict[str
             f"{what} must sum to 1; they sum to {total:.10g}. Rescale them (in Python: normalise=True)."
         )
     if abs(total - 1.0) <= 1e-12:
-        # rescaling would only stir the last digit, and a written study must read back equal
-        return dict(zip(names, values, strict=True))
-    return {name: value / total for name, value in zip(names, values, strict=True)}
+        # rescaling would change the last digit, and a written study must read back equal
+        return FrozenDict(dict(zip(names, values, strict=True)))
+    return FrozenDict({name: value / total for name, value in zip(names, values, strict=True)})
 
 
 def _find(name: str, names: Sequence[str], what: str) -> int:
-    if name not in names:
-        raise BadInput(f"there is no {what} {name!r}{nearest(str(name), names)}")
+    if not is_one_of(name, names):
+        raise BadInput(f"there is no {what} {shown(name)}{nearest(str(name), names)}")
     return list(names).index(name)

@@ -1,12 +1,9 @@
-"""Regions: a requirement as the kernels see it, in unit scale, one named tuple for all kinds so that kernels
-compile once.
+"""Regions: requirements in unit scale, one named tuple for all kinds; intersections.
 
-A policy meets its requirement when its vector of group means lies in the region. Bounds differ by policy
-where the user gave a K x L table, and move with the control's means where they are relative to it;
-everything else is shared. Arrays that reach kernels are laid out (L, K):
-groups first, policies innermost.
-
-Several regions at once as one: a set of rows, at most one quadratic and at most one quota.
+There is one type for all kinds so that kernels compile once. A policy meets its requirement when its vector
+of group means lies in the region. Bounds differ by policy where the user gave a K x L table, and depend on
+the control's means where they are relative to it; everything else is shared. Arrays that are passed to
+kernels are (L, K): groups first, policies innermost.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from evenhand.errors import BadInput
 from evenhand.model.bounds import Scale
 
 Array = NDArray[np.float64]
-# a number for each cell, policy or group
+# one number for each cell, policy or group
 PerCell = Annotated[Array, Axes("L", "K")]
 PerPolicy = Annotated[Array, Axes("K")]
 PerGroup = Annotated[Array, Axes("L")]
@@ -33,13 +30,13 @@ SPREAD = 1  # m_l >= rho m_l' - slack for every pair: gap (rho = 1), ratio
 QUOTA = 2  # at least `need` groups reach lo
 DISPERSION = 3  # m' quad m <= limit
 CONVEX = 4  # rows m >= rhs, and m' quad m <= limit, and the quota: an intersection of any of these
-PENALTY = 5  # everyone is feasible; falling short of `lo` costs gamma per unit of shortfall
-CUSTOM = 6  # a convex set only Python knows; kernels refuse it
-RELATIVE = 7  # the box of lo and hi, and bounds that move with the means of a control policy
+PENALTY = 5  # every policy is feasible; a shortfall from `lo` costs gamma per unit
+CUSTOM = 6  # a convex set defined in Python; it has no kernel
+RELATIVE = 7  # the box of lo and hi, and bounds relative to the means of a control policy
 
-# two numbers are equal up to rounding when they differ by less than this part of what was added up to them
+# two numbers are equal up to rounding if they differ by less than this part of the sum of their terms' sizes
 ROUNDING = 1e-12
-# beyond so many times their range from 0, the squares of means are taken from one of them
+# if means are farther from 0 than this many times their range, squares are taken relative to one of them
 FAR = 1024.0
 
 
@@ -52,7 +49,7 @@ class Region(NamedTuple):
     rho: float
     slack: float
     need: Static[int]
-    # (L, L); its rows sum to 0, so that shifting all means by the same changes nothing
+    # (L, L); its rows sum to 0, so that adding a constant to all means changes nothing
     quad: Annotated[Array, Axes("L", "L")]
     limit: float  # +inf where there is no quadratic
     rows: Annotated[Array, Axes("rows", "L")]  # (m, L)
@@ -65,11 +62,11 @@ class Region(NamedTuple):
     floor_margin: PerGroup  # (L,) +inf where there is no relative floor
     cap_ratio: PerGroup  # (L,)
     cap_margin: PerGroup  # (L,) +inf where there is no relative cap
-    resolution: PerCell  # (L, K) what two means may differ by through rounding, however small they are
+    resolution: PerCell  # (L, K) absolute rounding error of a difference of two means
 
 
 def region(kind: int, groups: int, policies: int, **parts: object) -> Region:
-    """A region of this kind with everything else absent."""
+    """Return a region of this kind with all other fields empty."""
     blank: dict[str, object] = {
         "lo": np.full((groups, policies), -math.inf),
         "hi": np.full((groups, policies), math.inf),
@@ -93,7 +90,7 @@ def region(kind: int, groups: int, policies: int, **parts: object) -> Region:
 
 
 def bounds_at(r: Region, mean: Array) -> tuple[Array, Array]:
-    """Floors and caps (L, K) in unit scale, those relative to the control at its means; `mean` is (L, K)."""
+    """Return floors and caps (L, K) in unit scale, relative ones at the control's means."""
     lo, hi = r.lo.copy(), r.hi.copy()
     if r.control >= 0:
         others = np.arange(mean.shape[1]) != r.control
@@ -105,9 +102,10 @@ def bounds_at(r: Region, mean: Array) -> tuple[Array, Array]:
 
 @kernel
 def margin(r: Region, k: int, mean: Array) -> float:
-    """def:feasible: how far policy k's means lie inside the region; negative outside, 0 on it up to rounding.
+    """def:feasible: return how far policy k's means lie inside the region; negative outside.
 
-    In the units of its tightest condition. `mean` is (L, K). A penalty keeps nobody out.
+    0 on the boundary up to rounding. In the units of its tightest condition. `mean` is (L, K). With a penalty
+    every policy is inside.
     """
     groups = mean.shape[0]
     worst = math.inf
@@ -135,21 +133,22 @@ def margin(r: Region, k: int, mean: Array) -> float:
 
 @kernel
 def inside(r: Region, k: int, mean: Array) -> bool:
-    """Does policy k meet its requirement at these means (L, K)?"""
+    """Return whether policy k meets its requirement at these means (L, K)."""
     return margin(r, k, mean) >= 0.0
 
 
 @kernel
 def distance(difference: float, size: float, resolution: float) -> float:
-    """A difference of numbers whose sizes sum to `size`; 0 where it is no more than their rounding errors."""
+    """Return a difference of numbers whose sizes sum to `size`; 0 if it is within rounding."""
     # strictly below: an absent bound is infinite, and so is the difference
     return 0.0 if abs(difference) < ROUNDING * size + resolution else difference
 
 
 @kernel
 def quadratic(r: Region, k: int, mean: Array) -> tuple[float, float]:
-    """eq:variance_constraint: m' quad m for policy k, the dispersion of its group means; and what the terms
-    added up to it sum to in size.
+    """eq:variance_constraint: return m' quad m for policy k, the dispersion of its group means.
+
+    Also returns the sum of the sizes of its terms.
     """
     groups = mean.shape[0]
     centre = centre_of(mean[:, k])
@@ -164,9 +163,9 @@ def quadratic(r: Region, k: int, mean: Array) -> tuple[float, float]:
 
 @kernel
 def centre_of(means: Array) -> float:
-    """Where to take the distances of means from, for a quadratic that shifting them does not change.
+    """Return the origin for the distances of means, in a quadratic that is invariant to shifts.
 
-    Far from 0 their squares would cancel, so distances are taken from the first; else from 0.
+    Squares of means far from 0 would cancel, so distances are then taken from the first mean; else from 0.
     """
     least, most = means[0], means[0]
     for g in range(means.size):
@@ -186,7 +185,7 @@ def _below_cap(r: Region, k: int, g: int, mean: float) -> float:
 
 @kernel
 def _relative_margin(r: Region, k: int, mean: Array) -> float:
-    """The least distance of policy k's means to the bounds that move with the control's."""
+    """Return the least distance of policy k's means to the bounds relative to the control's."""
     worst = math.inf
     for g in range(mean.shape[0]):
         own, floor, cap = (
@@ -205,7 +204,7 @@ def _relative_margin(r: Region, k: int, mean: Array) -> float:
 
 @kernel
 def _spread_margin(r: Region, k: int, mean: Array) -> float:
-    """How far the smallest mean lies above rho times the largest, less the slack."""
+    """Return the distance of the smallest mean from rho times the largest, less the slack."""
     low, high = 0, 0
     for g in range(mean.shape[0]):
         low = g if mean[g, k] < mean[low, k] else low
@@ -217,7 +216,7 @@ def _spread_margin(r: Region, k: int, mean: Array) -> float:
 
 @kernel
 def _quota_margin(r: Region, k: int, mean: Array) -> float:
-    """The need-th largest surplus over the floors: positive when enough groups reach theirs."""
+    """Return the need-th largest surplus over the floors; positive if enough groups have one."""
     groups = mean.shape[0]
     for g in range(groups):
         surplus = _above_floor(r, k, g, mean[g, k])
@@ -234,11 +233,11 @@ def _quota_margin(r: Region, k: int, mean: Array) -> float:
     return -math.inf
 
 
-LEAST_ROOM = 1e-12  # radius of a ball, relative to the size of the conditions, that counts as room
+LEAST_RADIUS = 1e-12  # least radius of a ball inside the conditions, relative to their size
 
 
 def intersection(lo: Array | None, hi: Array | None, others: list[Region], scale: Scale) -> Region:
-    """Several regions as one set of rows, at most one quadratic and at most one quota."""
+    """Return several regions as one set of rows, at most one quadratic and at most one quota."""
     rows: list[Array] = []
     rhs: list[Array] = []
     quad, limit, need = np.zeros((scale.groups, scale.groups)), math.inf, 0
@@ -272,7 +271,7 @@ def intersection(lo: Array | None, hi: Array | None, others: list[Region], scale
 
 
 def _pair_rows(rho: float, groups: int) -> Iterator[Array]:
-    """m_g - rho m_h >= -slack for every ordered pair."""
+    """Yield the rows of m_g - rho m_h >= -slack for every ordered pair."""
     for g in range(groups):
         for h in range(groups):
             if g != h:
@@ -282,14 +281,14 @@ def _pair_rows(rho: float, groups: int) -> Iterator[Array]:
 
 
 def check_interior(region: Region, scale: Scale) -> None:
-    """Refuse linear conditions that no vector of means meets with room to spare."""
+    """Refuse linear conditions that no vector of means satisfies strictly."""
     from scipy.optimize import linprog
 
     norms = np.linalg.norm(region.rows, axis=1)
     rows = region.rows / norms[:, None]
     edges = [(edge - scale.low) / scale.width for edge in scale.domain]
     for k in range(scale.policies):
-        # the solver's tolerances are absolute: it sees the conditions from a point among them, in their size
+        # the solver's tolerances are absolute: shift and scale the conditions to a size of about 1
         origin, unit = _origin_and_unit(rows, region.rhs[:, k] / norms, edges)
         rhs = (region.rhs[:, k] / norms - rows @ origin) / unit
         bounds = [
@@ -300,17 +299,17 @@ def check_interior(region: Region, scale: Scale) -> None:
             np.r_[np.zeros(scale.groups), -1.0], A_ub=np.c_[-rows, np.ones(len(rows))], b_ub=-rhs,
             bounds=[*bounds, (None, 1.0)],
         )  # fmt: skip
-        if found.status == 2 or found.x is None or found.x[-1] <= LEAST_ROOM:
+        if found.status == 2 or found.x is None or found.x[-1] <= LEAST_RADIUS:
             raise BadInput(
                 "the linear conditions must leave room for some vector of means in the family's domain; "
-                "none meets them all with room to spare. Loosen one."
+                "none meets them all strictly. Loosen one."
             )
         if np.ptp(region.rhs, axis=1).max(initial=0.0) == 0.0:
-            return  # the same conditions for every policy: one look is enough
+            return  # the conditions are the same for every policy: one check is enough
 
 
 def _origin_and_unit(rows: Array, rhs: Array, edges: list[float]) -> tuple[Array, float]:
-    """Where to look at rows m >= rhs from, and in which unit of length; the domain's own if it is bounded."""
+    """Return an origin and a unit of length for rows m >= rhs; those of the domain if bounded."""
     origin, largest = np.zeros(rows.shape[1]), float(np.abs(rhs).max(initial=0.0))
     if all(map(math.isfinite, edges)) or largest == 0.0:
         return origin, 1.0
@@ -318,5 +317,5 @@ def _origin_and_unit(rows: Array, rhs: Array, edges: list[float]) -> tuple[Array
         return origin, largest
     near: Array = np.asarray(np.linalg.lstsq(rows, rhs, rcond=None)[0], dtype=np.float64)
     apart = float(np.abs(rhs - rows @ near).max())
-    # where all conditions are met with equality at one point, only the size of their bounds is left
+    # where all conditions hold with equality at one point, use the size of their bounds
     return near, apart if apart > ROUNDING * largest else largest

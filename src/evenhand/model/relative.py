@@ -1,8 +1,8 @@
-"""Bounds relative to a control policy: checked as they come from the user, then written in unit scale.
+"""Bounds relative to a control policy: checks of user input, and conversion to unit scale.
 
-With the ratio r and the margin m of a group, a floor asks for m_k >= r m_control - m, a cap for
-m_k <= r m_control + m, of every policy k but the control. A margin leaves the ratio at 1, a ratio the margin
-at 0.
+With the ratio r and the margin m of a group, a floor requires m_k >= r m_control - m, a cap
+m_k <= r m_control + m, of every policy k but the control. With a margin the ratio is 1, with a ratio the
+margin is 0.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, nearest, shown
 from evenhand.model import region as regions
-from evenhand.model.bounds import Scale, checked_bounds, in_words
-from evenhand.model.labels import checked_per_group, per_group
+from evenhand.model.bounds import Scale, in_words
+from evenhand.model.labels import checked_bounds, checked_per_group, per_group
 from evenhand.model.region import Region
 
 Array = NDArray[np.float64]
 
-# the families whose pairs of cells are a convex problem
+# the families for which a pair of cells is a convex problem
 FAMILIES = ("gaussian", "gaussian-unknown", "bernoulli", "binomial", "bounded", "poisson")
 
 
 def checked(
     kind: str, name: str, bound: Any, relative_to: Any, margin: Any, ratio: Any
 ) -> tuple[Any, Any, Any]:
-    """The bound, margin and ratio of floors or caps, frozen: absolute or relative, never both."""
+    """Return bound, margin and ratio of floors or caps, frozen: either absolute or relative."""
     if relative_to is None:
         if bound is None:
             raise BadInput(f"the {kind!r} constraint needs {name}, or relative_to with a margin or a ratio.")
@@ -38,7 +38,7 @@ def checked(
             )
         return checked_bounds(bound, name), None, None
     if not isinstance(relative_to, str):
-        raise BadInput(f"relative_to must be the name of a policy; it is {relative_to!r}.")
+        raise BadInput(f"relative_to must be the name of a policy; it is {shown(relative_to)}.")
     if bound is not None:
         raise BadInput(f"{kind} are absolute ({name}) or relative_to a policy, not both; join two by 'all'.")
     if margin is not None and ratio is not None:
@@ -52,7 +52,7 @@ def checked(
 
 
 def region(relative_to: str, margin: Any, ratio: Any, sign: float, scale: Scale) -> Region:
-    """The region of floors (sign 1) or caps (sign -1) relative to a control."""
+    """Return the region of floors (sign 1) or caps (sign -1) relative to a control."""
     control = _control(relative_to, scale)
     if ratio is not None and -math.inf < scale.domain[0] < 0:
         raise BadInput(
@@ -74,7 +74,7 @@ def region(relative_to: str, margin: Any, ratio: Any, sign: float, scale: Scale)
 
 
 def joined(parts: list[Region], lo: Array | None, hi: Array | None, scale: Scale) -> Region:
-    """Relative floors and caps at once, within the box of lo and hi."""
+    """Return the region of relative floors and caps together, within the box of lo and hi."""
     if len({part.control for part in parts}) > 1:
         raise BadInput(
             "floors and caps relative to a policy must name the same one everywhere; these name two."
@@ -91,12 +91,12 @@ def joined(parts: list[Region], lo: Array | None, hi: Array | None, scale: Scale
     if caps:
         found |= {"cap_ratio": caps[0].cap_ratio, "cap_margin": caps[0].cap_margin}
     whole = regions.region(regions.RELATIVE, scale.groups, scale.policies, **found)
-    _check_room(whole, scale)
+    _check_nonempty(whole, scale)
     return whole
 
 
 def describe_floors(relative_to: str, margin: Any, ratio: Any) -> str:
-    """Relative floors in words, completing 'every policy must ...'."""
+    """Describe relative floors, as the end of 'every policy must ...'."""
     if ratio is not None:
         return f"reach {in_words(_words(ratio))} times the mean of {relative_to} in every group"
     numbers = _numbers(margin)
@@ -109,7 +109,7 @@ def describe_floors(relative_to: str, margin: Any, ratio: Any) -> str:
 
 
 def describe_caps(relative_to: str, margin: Any, ratio: Any) -> str:
-    """Relative caps in words, completing 'every policy must ...'."""
+    """Describe relative caps, as the end of 'every policy must ...'."""
     if ratio is not None:
         return f"stay at or below {in_words(_words(ratio))} times the mean of {relative_to} in every group"
     numbers = _numbers(margin)
@@ -134,26 +134,26 @@ def _control(name: str, scale: Scale) -> int:
     return scale.policy_names.index(name)
 
 
-def _check_room(r: Region, scale: Scale) -> None:
-    """Refuse relative floors that lie on or above the relative caps at every mean of the control."""
+def _check_nonempty(r: Region, scale: Scale) -> None:
+    """Refuse relative floors on or above the relative caps at every mean of the control."""
     ends = [(edge - scale.low) / scale.width for edge in scale.domain]
-    room = np.zeros(scale.groups, dtype=bool)
-    for end in ends:  # both bounds are linear in the control's mean: where there is room, there is at an end
+    possible = np.zeros(scale.groups, dtype=bool)
+    for end in ends:  # both bounds are linear in the control's mean: it is enough to check the ends
         control = min(max(end, -1e9), 1e9)
-        room |= r.floor_ratio * control - r.floor_margin < r.cap_ratio * control + r.cap_margin
-    if not room.all():
+        possible |= r.floor_ratio * control - r.floor_margin < r.cap_ratio * control + r.cap_margin
+    if not possible.all():
         raise BadInput(
             "relative floors must lie below the relative caps in every group; somewhere they do not."
         )
 
 
 def _numbers(value: Any) -> list[float]:
-    """All numbers of a checked margin or ratio."""
+    """Return all numbers of a checked margin or ratio."""
     if isinstance(value, tuple):
         return [part[1] if isinstance(part, tuple) else part for part in value]
     return [value]
 
 
 def _words(value: Any) -> Any:
-    """A checked margin or ratio as `in_words` takes it."""
+    """Return a checked margin or ratio in the form that `in_words` takes."""
     return tuple(_numbers(value)) if isinstance(value, tuple) else value

@@ -1,34 +1,33 @@
-"""Requirements: what every policy must meet in every group. A closed set, plus `Convex` for a user's own
-convex set.
+"""Requirements on the group means of a policy: a closed set, plus `Convex` for a convex set of your own.
 
-Each noun checks its own numbers when made, and turns itself into a `Region` in unit scale when a problem
-asks: the problem knows K, L, the shares and the family's scale. Bounds may be one number, one per group, or K
-x L; floors and caps may also be relative to a control policy.
+A requirement checks its numbers when it is made. A problem turns it into a `Region` in unit scale, with its
+K, L, shares and the scale of its family. Bounds are one number, one per group, K x L, or by name; floors and
+caps may also be relative to a control policy.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
 from evenhand.model import region as regions
 from evenhand.model import relative
 from evenhand.model.bounds import (
     Scale,
     check_positive,
-    checked_bounds,
     checked_table,
     in_words,
     is_number,
     is_whole,
     per_cell,
 )
+from evenhand.model.labels import bounds_in_order, by_name, checked_bounds, checked_bounds_by_name
 from evenhand.model.region import Region, check_interior, intersection
 
 Array = NDArray[np.float64]
@@ -36,22 +35,38 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Constraint:
-    """A requirement on a policy's vector of group means."""
+    """The base class of requirements on the vector of group means of a policy."""
 
     kind: ClassVar[str]
 
     def region(self, scale: Scale) -> Region:
-        """The requirement in unit scale."""
-        raise BadInput(f"a requirement of kind {self.kind!r} has no region.")
+        """Return the requirement in unit scale."""
+        raise BadInput(f"a requirement of kind {shown(self.kind)} has no region.")
 
     def describe(self) -> str:
-        """The requirement in words, completing 'every policy must ...'."""
-        raise BadInput(f"a requirement of kind {self.kind!r} has no description.")
+        """Return the requirement in words, completing 'every policy must ...'."""
+        raise BadInput(f"a requirement of kind {shown(self.kind)} has no description.")
+
+    def in_order(self, policies: Sequence[str], groups: Sequence[str]) -> Constraint:
+        """Return the requirement with numbers that were given by name put into the order of the problem."""
+        changed = {
+            name: bounds_in_order(value, policies, groups, name)
+            for name, value in vars(self).items()
+            if isinstance(value, Mapping)
+        }
+        return replace(self, **changed) if changed else self
 
 
 @dataclass(frozen=True)
 class NoConstraint(Constraint):
-    """Nothing is required: the best overall mean wins."""
+    """No requirement: the policy with the best overall mean is the answer.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.NoConstraint().describe()
+    'meet nothing in particular'
+    """
 
     kind: ClassVar[str] = "none"
 
@@ -64,9 +79,36 @@ class NoConstraint(Constraint):
 
 @dataclass(frozen=True)
 class Floors(Constraint):
-    """Every group's mean is at least this; or, relative to a control, its mean times ratio less margin.
+    """Floors: the mean of every group is at least this much.
 
-    The control is exempt from the bound that is relative to it.
+    Relative to a control policy the floor is its mean times `ratio`, less `margin`.
+
+    Parameters
+    ----------
+    at_least : float, list, dict or frame, optional
+        The floor: one number, one per group, a row per policy, or by name.
+    relative_to : str, optional
+        The control policy. The control itself is exempt from the bound.
+    margin : float, list, dict or series, optional
+        How far below the control a policy may be; one number, one per group, or by group name.
+    ratio : float, list, dict or series, optional
+        The fraction of the mean of the control that a policy must reach; one number, one per group,
+        or by group name.
+
+    Raises
+    ------
+    BadInput
+        If a number is not finite, or absolute and relative arguments are mixed.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Floors(0.8).describe()
+    'reach 0.8 in every group'
+    >>> eh.Floors({"young": 0.8, "old": 0.7}).describe()
+    'reach 0.7 to 0.8 in every group'
+    >>> eh.Floors(relative_to="standard", margin=0.02).describe()
+    'fall no more than 0.02 below standard in any group'
     """
 
     at_least: Any = None
@@ -93,9 +135,32 @@ class Floors(Constraint):
 
 @dataclass(frozen=True)
 class Caps(Constraint):
-    """Every group's mean is at most this; or, relative to a control, its mean times ratio plus margin.
+    """Caps: the mean of every group is at most this much.
 
-    The control is exempt from the bound that is relative to it.
+    Relative to a control policy the cap is its mean times `ratio`, plus `margin`.
+
+    Parameters
+    ----------
+    at_most : float, list, dict or frame, optional
+        The cap: one number, one per group, a row per policy, or by name.
+    relative_to : str, optional
+        The control policy. The control itself is exempt from the bound.
+    margin : float, list, dict or series, optional
+        How far above the control a policy may be; one number, one per group, or by group name.
+    ratio : float, list, dict or series, optional
+        The multiple of the mean of the control that a policy may reach; one number, one per group,
+        or by group name.
+
+    Raises
+    ------
+    BadInput
+        If a number is not finite, or absolute and relative arguments are mixed.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Caps([0.1, 0.2]).describe()
+    'stay at or below 0.1 to 0.2 in every group'
     """
 
     at_most: Any = None
@@ -122,7 +187,24 @@ class Caps(Constraint):
 
 @dataclass(frozen=True)
 class Gap(Constraint):
-    """The best-served group's mean exceeds the worst-served group's by at most this."""
+    """The largest group mean exceeds the smallest by at most this much.
+
+    Parameters
+    ----------
+    at_most : float
+        The largest difference allowed, positive.
+
+    Raises
+    ------
+    BadInput
+        If `at_most` is not a positive finite number.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Gap(0.1).describe()
+    'keep the largest and smallest group mean within 0.1'
+    """
 
     at_most: float
     kind: ClassVar[str] = "gap"
@@ -141,8 +223,23 @@ class Gap(Constraint):
 
 @dataclass(frozen=True)
 class Ratio(Constraint):
-    """The worst-served group's mean is at least this fraction of the best-served group's (the four-fifths
-    rule at 0.8).
+    """The smallest group mean is at least this fraction of the largest (0.8: the four-fifths rule).
+
+    Parameters
+    ----------
+    at_least : float
+        The fraction, strictly between 0 and 1.
+
+    Raises
+    ------
+    BadInput
+        If `at_least` does not lie strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Ratio(0.8).describe()
+    'keep the smallest group mean at 0.8 of the largest or more'
     """
 
     at_least: float
@@ -150,7 +247,10 @@ class Ratio(Constraint):
 
     def __post_init__(self) -> None:
         if not (is_number(self.at_least) and 0 < self.at_least < 1):
-            raise BadInput(f"the ratio's at_least must lie strictly between 0 and 1; it is {self.at_least}.")
+            raise BadInput(
+                f"the ratio's at_least must lie strictly between 0 and 1; it is {shown(self.at_least)}."
+            )
+        object.__setattr__(self, "at_least", float(self.at_least))
 
     def region(self, scale: Scale) -> Region:
         if scale.domain[1] <= 0:
@@ -167,7 +267,28 @@ class Ratio(Constraint):
 
 @dataclass(frozen=True)
 class Quota(Constraint):
-    """At least so many groups (or this share of the groups, rounded up) reach the floor."""
+    """At least so many groups, or this share of them, reach the floor.
+
+    Parameters
+    ----------
+    at_least : float, list, dict or frame
+        The floor: one number, one per group, a row per policy, or by name.
+    groups : int, optional
+        How many groups must reach it.
+    share : float, optional
+        Which share of the groups must reach it, rounded up. Give `groups` or `share`, not both.
+
+    Raises
+    ------
+    BadInput
+        If both or neither of `groups` and `share` are given, or a number is out of range.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Quota(0.7, groups=2).describe()
+    'reach 0.7 in at least 2 groups'
+    """
 
     at_least: Any
     groups: int | None = None
@@ -181,12 +302,15 @@ class Quota(Constraint):
                 "a quota takes either groups (how many) or share (which share of them); give exactly one."
             )
         if self.groups is not None and (not is_whole(self.groups) or self.groups < 1):
-            raise BadInput(f"the quota's groups must be a whole number, at least 1; it is {self.groups}.")
+            raise BadInput(
+                f"the quota's groups must be a whole number, at least 1; it is {shown(self.groups)}."
+            )
         if self.share is not None and not (is_number(self.share) and 0 < self.share <= 1):
-            raise BadInput(f"the quota's share must lie in (0, 1]; it is {self.share}.")
+            raise BadInput(f"the quota's share must lie in (0, 1]; it is {shown(self.share)}.")
+        _as_python_numbers(self, "groups", "share")
 
     def needed(self, groups: int) -> int:
-        """How many of so many groups must reach the floor."""
+        """Return how many of this many groups must reach the floor."""
         if self.share is not None:
             return math.ceil(self.share * groups - 1e-9)
         assert self.groups is not None
@@ -208,10 +332,25 @@ class Quota(Constraint):
 
 @dataclass(frozen=True)
 class Dispersion(Constraint):
-    """Group means stay near their overall mean. example:variance_fairness.
+    """Group means stay near their share-weighted mean. example:variance_fairness.
 
-    The sum over groups of squared distances to the share-weighted mean is at most this (weighted by shares if
-    asked).
+    Parameters
+    ----------
+    at_most : float
+        The largest sum, over groups, of squared distances to the share-weighted mean.
+    weighted : bool
+        Whether the distances are weighted by the shares.
+
+    Raises
+    ------
+    BadInput
+        If `at_most` is not a positive finite number.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Dispersion(0.01).kind
+    'dispersion'
     """
 
     at_most: float
@@ -221,7 +360,8 @@ class Dispersion(Constraint):
     def __post_init__(self) -> None:
         check_positive(self.at_most, "the dispersion's at_most")
         if not isinstance(self.weighted, bool):
-            raise BadInput(f"weighted must be true or false; it is {self.weighted!r}.")
+            raise BadInput(f"weighted must be true or false; it is {shown(self.weighted)}.")
+        _as_python_numbers(self, "at_most")
 
     def region(self, scale: Scale) -> Region:
         centre = np.eye(scale.groups) - np.outer(np.ones(scale.groups), scale.shares)
@@ -240,7 +380,26 @@ class Dispersion(Constraint):
 
 @dataclass(frozen=True)
 class Polyhedron(Constraint):
-    """A m >= b for the vector m of group means."""
+    """Linear conditions A m >= b on the vector m of group means.
+
+    Parameters
+    ----------
+    A : list of lists
+        A row per condition, a column per group in the order of the problem.
+    b : list
+        The right-hand side, one number per condition.
+
+    Raises
+    ------
+    BadInput
+        If the shapes do not fit, or a row of `A` is all zeros.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Polyhedron([[1, -1]], [-0.1]).describe()
+    'satisfy 1 linear conditions on its group means'
+    """
 
     A: Any
     b: Any
@@ -271,12 +430,31 @@ class Polyhedron(Constraint):
 
 @dataclass(frozen=True)
 class All(Constraint):
-    """All of these at once."""
+    """Several requirements at once.
+
+    Parameters
+    ----------
+    of : sequence of requirements
+        Floors, caps, gap, ratio, quota, dispersion, polyhedron or none.
+
+    Raises
+    ------
+    BadInput
+        If there is none, or one of them cannot be joined.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.All((eh.Floors(0.5), eh.Gap(0.1))).describe()
+    'reach 0.5 in every group, and keep the largest and smallest group mean within 0.1'
+    """
 
     of: tuple[Constraint, ...]
     kind: ClassVar[str] = "all"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.of, (list, tuple)):
+            raise BadInput(f"'of' must be a list of requirements; it is {shown(self.of)}.")
         parts = tuple(self.of)
         if not parts:
             raise BadInput("'all' needs at least one requirement in 'of'; it has none.")
@@ -284,7 +462,7 @@ class All(Constraint):
             if isinstance(part, (Penalty, Convex)) or not isinstance(part, Constraint):
                 raise BadInput(
                     "'all' takes floors, caps, gap, ratio, quota, dispersion, polyhedron and none; "
-                    f"it got {getattr(part, 'kind', part)!r}."
+                    f"it got {shown(getattr(part, 'kind', part))}."
                 )
         object.__setattr__(self, "of", parts)
 
@@ -292,8 +470,8 @@ class All(Constraint):
         parts = [part.region(scale) for part in self._flat()]
         boxes = [p for p in parts if p.kind == regions.BOX]
         others = [p for p in parts if p.kind not in (regions.BOX, regions.RELATIVE)]
-        moving = [p for p in parts if p.kind == regions.RELATIVE]
-        if moving and others:
+        relatives = [p for p in parts if p.kind == regions.RELATIVE]
+        if relatives and others:
             raise BadInput(
                 "floors and caps relative to a policy can be joined with floors and caps only; "
                 "'all' has others too."
@@ -302,13 +480,16 @@ class All(Constraint):
         hi = np.min([b.hi for b in boxes], axis=0) if boxes else None
         if lo is not None and hi is not None and np.any(lo >= hi):
             raise BadInput("the floors must lie below the caps in every cell; somewhere they do not.")
-        if moving:
-            return relative.joined(moving, lo, hi, scale)
+        if relatives:
+            return relative.joined(relatives, lo, hi, scale)
         if not others and boxes:
             return regions.region(regions.BOX, scale.groups, scale.policies, lo=lo, hi=hi)
         if len(others) == 1 and not boxes:
             return others[0]
         return intersection(lo, hi, others, scale)
+
+    def in_order(self, policies: Sequence[str], groups: Sequence[str]) -> All:
+        return All(tuple(part.in_order(policies, groups) for part in self.of))
 
     def _flat(self) -> Iterator[Constraint]:
         for part in self.of:
@@ -323,8 +504,27 @@ class All(Constraint):
 
 @dataclass(frozen=True)
 class Penalty(Constraint):
-    """The soft form: falling short of the floor in a group costs gamma times the shortfall, weighted by the
-    group's share.
+    """The soft form of floors: a shortfall in a group lowers the overall mean of a policy.
+
+    The overall mean falls by gamma times the shortfall, weighted by the share of the group.
+
+    Parameters
+    ----------
+    floor : float, list, dict or series
+        The floor: one number, one per group, or by group name.
+    gamma : float, list, dict or series
+        The price of a unit of shortfall, at least 0: one number, one per group, or by group name.
+
+    Raises
+    ------
+    BadInput
+        If a number is not finite, or gamma is negative.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Penalty(floor=0.7, gamma=2.0).describe()
+    'pay 2 per unit of shortfall below 0.7 in a group'
     """
 
     floor: Any
@@ -333,9 +533,15 @@ class Penalty(Constraint):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "floor", checked_bounds(self.floor, "floor"))
-        gamma = checked_table(self.gamma, "gamma")
+        given = by_name(self.gamma, "gamma")
+        if isinstance(given, Mapping):
+            object.__setattr__(self, "gamma", checked_bounds_by_name(given, "gamma"))
+            return
+        gamma = checked_table(given, "gamma")
         if gamma.ndim > 1 or not np.all(gamma >= 0):
-            raise BadInput(f"gamma must be a number of at least 0, or one per group; it is {self.gamma}.")
+            raise BadInput(
+                f"gamma must be a number of at least 0, or one per group; it is {shown(self.gamma)}."
+            )
         object.__setattr__(self, "gamma", gamma.tolist() if gamma.ndim == 0 else tuple(gamma.tolist()))
 
     def region(self, scale: Scale) -> Region:
@@ -354,17 +560,42 @@ class Penalty(Constraint):
 
 @dataclass(frozen=True)
 class Convex(Constraint):
-    """A convex set of your own: `build(m)` returns cvxpy constraints on the vector m of group means, in your
-    own units.
+    """A convex set of your own, for plans: cvxpy solves it, the compiled procedures do not take it.
 
-    `contains(m)` says whether a vector is inside. Solved by cvxpy: slow, and closed to the compiled
-    simulator.
+    Parameters
+    ----------
+    build : callable
+        `build(m)` returns cvxpy constraints on the vector m of group means, in your own units.
+    contains : callable
+        `contains(m)` returns whether a vector of group means is inside.
+    words : str
+        The requirement in words, completing 'every policy must ...'.
+
+    Raises
+    ------
+    BadInput
+        If `build` or `contains` cannot be called.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> ball = eh.Convex(lambda m: [(m - 0.5) @ (m - 0.5) <= 0.04],
+    ...                  lambda m: ((m - 0.5) ** 2).sum() <= 0.04, "lie near one half")
+    >>> ball.describe()
+    'lie near one half'
     """
 
     build: Callable[[Any], list[Any]] = field(compare=False)
     contains: Callable[[Array], bool] = field(compare=False)
     words: str = "lie in a convex set of the user's"
     kind: ClassVar[str] = "convex"
+
+    def __post_init__(self) -> None:
+        for name in ("build", "contains"):
+            if not callable(getattr(self, name)):
+                raise BadInput(
+                    f"{name} must be a function of the group means; it is {shown(getattr(self, name))}."
+                )
 
     def region(self, scale: Scale) -> Region:
         return regions.region(regions.CUSTOM, scale.groups, scale.policies)
@@ -373,14 +604,22 @@ class Convex(Constraint):
         return self.words
 
 
-def _put(noun: Constraint, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
-    """Set the fields of a frozen noun while it is being made."""
+def _put(requirement: Constraint, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+    """Set the fields of a frozen requirement while it is being made."""
     for name, value in zip(names, values, strict=True):
-        object.__setattr__(noun, name, value)
+        object.__setattr__(requirement, name, value)
+
+
+def _as_python_numbers(requirement: Constraint, *names: str) -> None:
+    """Turn NumPy's scalars into Python's, so that the repr can be evaluated."""
+    for name in names:
+        value = getattr(requirement, name)
+        if isinstance(value, np.generic):
+            object.__setattr__(requirement, name, value.item())
 
 
 def bounds_of(constraint: Constraint) -> Iterator[Floors | Caps]:
-    """The floors and caps that a requirement is made of, those within 'all' one by one."""
+    """Yield the floors and caps that a requirement is made of, those within 'all' one by one."""
     if isinstance(constraint, (Floors, Caps)):
         yield constraint
     elif isinstance(constraint, All):

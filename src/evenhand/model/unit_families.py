@@ -1,18 +1,16 @@
-"""The four unit families, as kernels: every outcome family is one of these after shifting, scaling and
-weighting.
+"""The four unit families as kernels; every family is one of these, scaled and weighted.
 
 A family in mean parametrisation has a divergence d(mu, lam) with d/dlam d = (lam - mu) / V(lam), V its
 variance function. Binomial and bounded outcomes are Bernoulli after rescaling to [0, 1]; a Gaussian with sd s
 is the unit Gaussian with every sample counting 1/s^2; gamma with shape a is the exponential with every sample
 counting a. So a *dispersion* phi per cell (one sample is worth 1/phi unit samples) and one shift and width
-per family are all the kernels need to know.
+per family are all that the kernels need. The exponential's divergence is not convex beyond lam = 2 mu.
 
     code        V(lam)        d(mu, lam)                                        domain of the mean
     GAUSSIAN    1             (mu - lam)^2 / 2                                  the line
     BERNOULLI   lam (1-lam)   mu ln(mu/lam) + (1-mu) ln((1-mu)/(1-lam))         [0, 1]
     POISSON     lam           mu ln(mu/lam) - mu + lam                          [0, inf)
-    EXPONENTIAL lam^2         mu/lam - 1 - ln(mu/lam)                           (0, inf); not convex beyond
-    lam = 2 mu
+    EXPONENTIAL lam^2         mu/lam - 1 - ln(mu/lam)                           (0, inf)
 """
 
 from __future__ import annotations
@@ -26,19 +24,19 @@ GAUSSIAN, BERNOULLI, POISSON, EXPONENTIAL = 0, 1, 2, 3
 
 @kernel
 def edge_low(code: int) -> float:
-    """The lower edge of the domain of the mean."""
+    """Return the lower end of the domain of the mean."""
     return -math.inf if code == GAUSSIAN else 0.0
 
 
 @kernel
 def edge_high(code: int) -> float:
-    """The upper edge of the domain of the mean."""
+    """Return the upper end of the domain of the mean."""
     return 1.0 if code == BERNOULLI else math.inf
 
 
 @kernel
 def _relative(mu: float, lam: float) -> float:
-    """mu ln(mu/lam) - mu + lam, without cancellation when lam is near mu; 0 ln 0 = 0."""
+    """Return mu ln(mu/lam) - mu + lam, without cancellation when lam is near mu; 0 ln 0 = 0."""
     if mu == 0.0:
         return lam
     if lam == 0.0:
@@ -51,13 +49,13 @@ def _relative(mu: float, lam: float) -> float:
             total += power / n if n % 2 == 0 else -power / n
             power *= x
         return mu * total
-    # far below mu, 1 + x has lost lam: take the logarithm of the ratio itself
+    # for lam far below mu, 1 + x loses the digits of lam: take the logarithm of the ratio itself
     return mu * (x - (math.log(lam / mu) if x < -0.5 else math.log1p(x)))
 
 
 @kernel
 def divergence(code: int, mu: float, lam: float) -> float:
-    """d(mu, lam): the information one unit sample from mean mu gives against mean lam."""
+    """Return d(mu, lam), the information of one unit sample from mean mu against mean lam."""
     if code == GAUSSIAN:
         return 0.5 * (mu - lam) * (mu - lam)
     if code == BERNOULLI:
@@ -73,7 +71,7 @@ def divergence(code: int, mu: float, lam: float) -> float:
 
 @kernel
 def variance(code: int, lam: float) -> float:
-    """V(lam), the variance function."""
+    """Return V(lam), the variance function."""
     if code == GAUSSIAN:
         return 1.0
     if code == BERNOULLI:
@@ -85,7 +83,7 @@ def variance(code: int, lam: float) -> float:
 
 @kernel
 def slope(code: int, mu: float, lam: float) -> float:
-    """d/dlam d(mu, lam) = (lam - mu) / V(lam), with its limits at the edges of the domain."""
+    """Return d/dlam d(mu, lam) = (lam - mu) / V(lam), with limits at the ends of the domain."""
     if code == GAUSSIAN:
         return lam - mu
     if code == BERNOULLI:
@@ -100,7 +98,7 @@ def slope(code: int, mu: float, lam: float) -> float:
 
 @kernel
 def curvature(code: int, mu: float, lam: float) -> float:
-    """d^2/dlam^2 d(mu, lam)."""
+    """Return d^2/dlam^2 d(mu, lam)."""
     if code == GAUSSIAN:
         return 1.0
     if code == BERNOULLI:
@@ -114,9 +112,9 @@ def curvature(code: int, mu: float, lam: float) -> float:
 
 @kernel
 def up(code: int, mu: float, s: float) -> float:
-    """U(mu, s): the mean above mu where the divergence climbs at rate s >= 0, (lam - mu) / V(lam) = s.
+    """Return U(mu, s), the lam above mu with (lam - mu) / V(lam) = s, for s >= 0.
 
-    Poisson has a pole at s = 1 and the exponential no solution beyond s = 1/(4 mu): both answer infinity
+    Poisson has a pole at s = 1 and the exponential no solution beyond s = 1/(4 mu): both return infinity
     there.
     """
     if code == GAUSSIAN:
@@ -137,7 +135,7 @@ def up(code: int, mu: float, s: float) -> float:
 
 @kernel
 def down(code: int, mu: float, s: float) -> float:
-    """D(mu, s): the mean below mu where the divergence falls at rate s >= 0, (lam - mu) / V(lam) = -s."""
+    """Return D(mu, s), the lam below mu with (lam - mu) / V(lam) = -s, for s >= 0."""
     if code == GAUSSIAN:
         return mu - s
     if code == BERNOULLI:
@@ -150,5 +148,5 @@ def down(code: int, mu: float, s: float) -> float:
 
 @kernel
 def move(code: int, mu: float, s: float) -> float:
-    """U for s >= 0 and D for s < 0: where a pull of signed strength s carries the mean."""
+    """Return U(mu, s) for s >= 0 and D(mu, -s) for s < 0: the mean moved by a signed tilt."""
     return up(code, mu, s) if s >= 0.0 else down(code, mu, -s)

@@ -1,1 +1,1 @@
-"""How to sample, when to stop: the brain that the simulator and the live experiment share."""
+"""Sampling and stopping rules, shared by the simulator and the live experiment."""

@@ -1,9 +1,8 @@
-"""The alternatives to the present answer, piece by piece: how much evidence there is against each, and which
-is weakest.
+"""Evidence against each alternative to the current answer, and the weakest alternative.
 
-With a leader i the pieces are "rival k is feasible and at least as good" (code k) and "i violates atom a of
-its requirement" (code K + a). When nobody is feasible they are "policy k meets the requirement after all"
-(code k). A piece is solved again only when a policy it touches has changed.
+With a leader i the alternatives are "rival k is feasible and at least as good" (code k) and "i violates
+atom a of its requirement" (code K + a). When no policy is feasible they are "policy k meets the requirement"
+(code k). An alternative is solved again only when the data of one of its policies have changed.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from evenhand.theory import inner
 from evenhand.theory.beat_bulk import beat_all, beat_some
 from evenhand.theory.regions import relative
 
-# beyond so many policies a look costs too much to weigh every piece of evidence each time
+# with more policies than this, computing all evidence at each check takes too long
 MANY = 256
 
 
 @kernel
 def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
-    """eq:stopping_statistics: the smallest generalised likelihood ratio, and the alternative it is of."""
+    """eq:stopping_statistics: return the smallest likelihood ratio and its alternative."""
     policies = spec.phi.shape[1]
     if leader == NONE or spec.region.kind not in (BOX, PENALTY):
         solve_rivals(spec, work, leader)
@@ -47,7 +46,10 @@ def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, i
 
 @kernel
 def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
-    """The smallest of the rivals' pieces; only those that may be it are solved (see `sinking`)."""
+    """Return the smallest likelihood ratio of the rivals, and its rival.
+
+    Only rivals whose lower bound allows it are solved (see `likelihood_bounds`).
+    """
     policies = spec.phi.shape[1]
     if work.sunk[OWNER] != leader:
         begin(work, leader)
@@ -73,7 +75,7 @@ def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
 
 @kernel
 def _solved(spec: Spec, work: Work, leader: int, k: int) -> float:
-    """The piece of rival k, solved unless it has been since anything it touches changed."""
+    """Return the likelihood ratio of rival k, solving it again only if its data have changed."""
     owner = work.touched[leader]
     if not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
         _solve_one(spec, work, leader, k)
@@ -93,7 +95,7 @@ def _least(work: Work, leader: int) -> tuple[float, int]:
 
 @kernel
 def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
-    """Bring all of work.glr up to date, solving only the pieces whose policies were touched."""
+    """Update work.glr, solving only the alternatives whose policies have changed."""
     policies = spec.phi.shape[1]
     owner = work.touched[leader] if leader != NONE else 0
     stale = 0
@@ -151,9 +153,10 @@ def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
 
 @kernel
 def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
-    """The smallest certified evidence (ln e-value) over the pieces, and which piece it is.
+    """Return the smallest certified evidence (ln e-value) and its alternative.
 
-    The one that seems weakest is weighed first; of each other it is enough to know that it is not weaker.
+    The alternative that was weakest last is evaluated first; for the others it is enough to know that they
+    are not weaker.
     """
     policies = spec.phi.shape[1]
     first = NONE
@@ -177,9 +180,9 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
 
 @kernel
 def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
-    """That k is not the answer in the leader's place: it is behind, or it fails.
+    """Return the evidence that k is not the answer: it is behind the leader, or it fails.
 
-    Once it is known to exceed `enough`, how far does not matter.
+    Above `enough` the value is only a lower bound.
     """
     if spec.region.kind == PENALTY:
         work.against[k] = ahead_of(spec, state, work, leader, k, enough)
@@ -202,7 +205,7 @@ def joined(spec: Spec, ahead: float, fails: float) -> float:
 
 @kernel
 def failing(spec: Spec, state: State, work: Work, k: int) -> float:
-    """That k fails its requirement: weighed unless it has been since k's outcomes changed."""
+    """Return the evidence that k fails its requirement, recomputed if its outcomes changed."""
     changes = changes_of(spec, work.heard, k)
     if work.stamp_fails[k] != changes:
         work.fails[k] = certified.fails(spec, state, work, k)
@@ -212,8 +215,9 @@ def failing(spec: Spec, state: State, work: Work, k: int) -> float:
 
 @kernel
 def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
-    """That the leader is ahead of k: weighed unless it has been since either's outcomes changed, and so far
-    that it is known to exceed `enough`.
+    """Return the evidence that the leader is ahead of k, recomputed if outcomes changed.
+
+    Above `enough` the value is only a lower bound.
     """
     owner = work.heard[leader]
     if not _is_fresh(work.stamp_ahead, work.heard[k], k, owner, leader) or (
@@ -227,7 +231,10 @@ def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: 
 
 @kernel
 def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
-    """The certified evidence of the piece that is weakest by likelihood: never below the weakest."""
+    """Return the certified evidence of the alternative with the smallest likelihood ratio.
+
+    It is never below the smallest certified evidence.
+    """
     policies = spec.phi.shape[1]
     _, piece = weakest_by_likelihood(spec, work, leader)
     if piece < policies:
@@ -238,7 +245,7 @@ def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) ->
 
 @kernel
 def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
-    """The piece whose likelihood ratio exceeds its threshold least: the ratio, the threshold, and which."""
+    """Return the ratio, threshold and code of the alternative that exceeds its threshold least."""
     policies = spec.phi.shape[1]
     solve_rivals(spec, work, leader)
     value, needed, piece = math.inf, 0.0, 0
@@ -259,10 +266,11 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
 
 @kernel
 def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
-    """Solve one piece and leave in lam_i, lam_k how much evidence each of its cells carries: v d(mean, lam).
+    """Solve one alternative; write v d(mean, lam), its cells' evidence, to lam_i and lam_k.
 
     In lam_0 that of the control's cells, where bounds are relative to one that is neither policy. Returns the
-    two policies (the second is NONE where the piece touches one policy only; its masses are then in lam_k).
+    two policies (the second is NONE where the alternative concerns one policy only; its masses are then in
+    lam_k).
     """
     policies = spec.phi.shape[1]
     if leader != NONE and piece < policies:

@@ -1,11 +1,11 @@
-"""The brain: which cell next, and when to stop with which answer. Pure and compiled; it knows no clock, disk,
-network or global state.
+"""The decision functions: the next cell to sample, and when to stop with which answer.
 
-The simulator and the live experiment call these and nothing else:
+They are pure and compiled, and use no clock, disk, network or global state. The simulator and the live
+experiment call only these:
 
-    next_cell   which cell is handed out next (changes the rule's memory, not the counts)
-    is_due      must the stopping rule be looked at now?
-    check       the stopping rule, on what has been told
+    next_cell   the next cell to sample (changes the state of the rule, not the counts)
+    is_due      whether the stopping rule must be checked now
+    check       the stopping rule, on the observed outcomes
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ from evenhand.procedure.stopping import stylised
 def next_cell(
     spec: Spec, state: State, work: Work, seed: int, replication: int, group: int
 ) -> tuple[int, int]:
-    """Which cell is handed out next.
+    """Return the next cell to sample as (policy, group).
 
-    (policy, group). `group` is the one that arrived, or -1; in agnostic mode -1 comes back.
+    `group` is the group that arrived, or -1; in agnostic mode the returned group is -1.
     """
     decision = state.clock[DECISIONS]
     state.clock[DECISIONS] += 1
@@ -138,9 +138,9 @@ def _by_rule(
 
 @kernel
 def _starting_cell(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The first `initial` samples of every cell, in order.
+    """Return the next cell among the first `initial` samples of every cell, in order.
 
-    Again where one was dropped; (-1, -1) when all are under way.
+    A dropped sample is requested again; (-1, -1) when all of them are pending.
     """
     groups, policies = spec.phi.shape
     if spec.mode != ACTIVE:
@@ -160,7 +160,7 @@ def _starting_cell(spec: Spec, state: State, work: Work, group: int) -> tuple[in
                 if count(state, k, g) < spec.initial:
                     return surely(spec, work, k, g)
         if state.clock[EMPTY] > 0:
-            # all is out and some cell has no outcome yet: nothing to reason from, so keep all cells level
+            # all initial samples are pending and some cell has no outcome yet: keep all cells level
             k = least_sampled_policy(state, -1)
             return surely(spec, work, k, least_sampled_cell(state, k))
     return -1, -1
@@ -168,9 +168,9 @@ def _starting_cell(spec: Spec, state: State, work: Work, group: int) -> tuple[in
 
 @kernel
 def is_due(spec: Spec, state: State) -> bool:
-    """Must the stopping rule be looked at now?
+    """Return whether the stopping rule must be checked now.
 
-    After every batch, once every cell has its initial samples; and at the end, however empty cells are.
+    After every batch, once every cell has its initial samples; and at the end, even where cells are empty.
     """
     told = state.clock[TOLD]
     if state.clock[EMPTY] > 0:
@@ -182,11 +182,9 @@ def is_due(spec: Spec, state: State) -> bool:
 
 @kernel
 def check(spec: Spec, state: State, work: Work) -> None:
-    """Look at the stopping rule on what has been told, and write down evidence, what is needed, and the
-    decision if there is one.
-    """
+    """Check the stopping rule and record the evidence, the threshold and the decision, if any."""
     if state.clock[EMPTY] > 0:
-        # only at the end: groups that come by themselves may never have come
+        # only at the end: in some groups no unit may have arrived
         state.clock[STOPPED] = EXHAUSTED
         return
     told_only = state.clock[PENDING] > 0 and spec.stopping != CERTIFIED
@@ -209,7 +207,7 @@ def check(spec: Spec, state: State, work: Work) -> None:
         _touch_pending(state, work)
     state.level[EVIDENCE], state.level[NEEDED], state.level[WEAKEST] = value, needed, float(piece)
     state.clock[ANSWER] = leader
-    state.level[NOT_COMPUTED_TIMES] += value == NOT_COMPUTED  # said where it is shown, never decided by
+    state.level[NOT_COMPUTED_TIMES] += value == NOT_COMPUTED  # reported, never used in a decision
     if value >= needed or (at_cap and spec.stopping == BUDGET and spec.cap >= spec.level):
         state.clock[STOPPED] = DECIDED
     elif at_cap:
@@ -218,14 +216,14 @@ def check(spec: Spec, state: State, work: Work) -> None:
 
 @kernel
 def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> tuple[float, float, int]:
-    """Evidence of the weakest piece, the line it must reach, and which piece it is."""
+    """Return the evidence of the weakest alternative, its threshold and its code."""
     rule = spec.stopping
     if rule == BUDGET and not at_cap:
         return 0.0, math.inf, 0
     if rule in (CERTIFIED, BUDGET):
         needed = math.inf if rule == BUDGET else certified.threshold(spec)
         if spec.phi.shape[1] > MANY:
-            # one piece that falls short settles that it is too early
+            # one alternative below the threshold is enough to continue
             value, piece = evidence_of_a_weak_one(spec, state, work, leader)
             if value < needed:
                 return value, needed, piece
@@ -242,9 +240,9 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
 
 @kernel
 def _touch_pending(state: State, work: Work) -> None:
-    """Policies with samples out are solved afresh.
+    """Mark policies with pending samples for a new estimate.
 
-    What is out counts for the allocation, not for the evidence.
+    Pending samples count for the allocation, not for the evidence.
     """
     groups, policies = state.n.shape
     for k in range(policies):

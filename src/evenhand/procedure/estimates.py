@@ -1,4 +1,4 @@
-"""Estimates from the counts, policy by policy, and who leads by them."""
+"""Estimates from the counts, policy by policy, and the leader by these estimates."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from evenhand.theory.inner import score
 
 Array = NDArray[np.float64]
 
-# of the variance of the other cells: what a cell is given whose outcomes are all the same
+# share of the other cells' variance that is assumed for a cell whose outcomes are all equal
 LEAST_VARIANCE = 1e-12
 
 
 @kernel
 def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
-    """def:goal at eq:est_performance: update the estimates of touched policies, return the leader or NONE.
+    """def:goal at eq:est_performance: update estimates, return the leader or NONE.
 
-    Where several answers may be acceptable, that is the one that seems easiest to certify; the best is
+    Where several answers may be acceptable, the leader is the one that seems easiest to certify; the best is
     work.lead[0].
-    `pending_counts`: samples asked and not yet told count in the weights v (they do for the allocation, not
+    `pending_counts`: pending samples count in the weights v (as needed for the allocation, not
     for the evidence).
     """
     if spec.unknown_variance:
@@ -69,7 +69,7 @@ def _place_all(spec: Spec, work: Work) -> None:
 
 @kernel
 def _goes_before(work: Work, k: int, leader: int) -> bool:
-    """Does feasible policy k lead rather than `leader`? The lower index does on ties."""
+    """Return whether feasible policy k leads before `leader`; the lower index wins ties."""
     if leader == NONE or work.score[k] > work.score[leader]:
         return True
     return k < leader and work.score[k] == work.score[leader]
@@ -109,7 +109,7 @@ def _note_noise(spec: Spec, state: State, work: Work, k: int) -> None:
 
 @kernel
 def _reach(code: int, mean: float, n: float) -> tuple[float, float]:
-    """Middle and spread of a cell's posterior, where they bound a draw (see `posterior`)."""
+    """Return the centre and spread of a cell's posterior, to bound a draw (see `posterior`)."""
     if code == GAUSSIAN:
         return mean, 1.0 / math.sqrt(n)
     if code == BERNOULLI:
@@ -129,7 +129,7 @@ def _variance_of_one(code: int, mean: float, n: float) -> float:
 
 @kernel
 def _before_data(code: int) -> float:
-    """A mean inside the domain for a cell without data: it has no weight yet, so any will do."""
+    """Return a mean inside the domain for a cell without data; its weight is 0."""
     if code == GAUSSIAN:
         return 0.0
     return 0.5 if code == BERNOULLI else 1.0
@@ -137,7 +137,7 @@ def _before_data(code: int) -> float:
 
 @kernel
 def dispersion(spec: Spec, state: State, pooled: float, g: int, k: int) -> float:
-    """phi of a cell; where nobody knows it, the estimate of its variance, or `pooled` where there is none."""
+    """Return phi of a cell; where it is unknown, the estimated variance, or `pooled`."""
     if not spec.unknown_variance:
         return spec.phi[g, k]
     if state.n[g, k] < 2.0:
@@ -148,7 +148,7 @@ def dispersion(spec: Spec, state: State, pooled: float, g: int, k: int) -> float
 
 @kernel
 def _pool(state: State, work: Work) -> None:
-    """Find a variance for the cells that have none of their own; their policies are estimated anew."""
+    """Compute a variance for the cells that have none; mark their policies for a new estimate."""
     policies = state.n.shape[1]
     waiting = work.queue[0]
     for j in range(policies if waiting < 0 else waiting):
@@ -166,7 +166,7 @@ def _pool(state: State, work: Work) -> None:
 
 @kernel
 def _lacking(state: State, k: int) -> int:
-    """How many of policy k's cells have no two different outcomes."""
+    """Return how many cells of policy k have no two different outcomes."""
     lacking = 0
     for g in range(state.n.shape[0]):
         lacking += state.n[g, k] < 2.0 or variance(state, g, k) <= 0.0
@@ -175,9 +175,9 @@ def _lacking(state: State, k: int) -> int:
 
 @kernel
 def pooled_variance(state: State) -> float:
-    """The mean variance within cells; where no cell has two different outcomes, that of all outcomes.
+    """Return the mean variance within cells, or that of all outcomes where no cell has one.
 
-    1 where all outcomes are the same: there is nothing to compare them with.
+    1 where all outcomes are equal.
     """
     groups, policies = state.n.shape
     squares, degrees, seen, total, apart = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -202,7 +202,10 @@ def pooled_variance(state: State) -> float:
 
 @kernel
 def variance(state: State, g: int, k: int) -> float:
-    """Of two or more outcomes where nobody knows it; by their distances to the first, so nothing cancels."""
+    """Return the variance of two or more outcomes.
+
+    It is computed from their distances to the first outcome, which avoids cancellation.
+    """
     groups, n = state.n.shape[0], state.n[g, k]
     total, squares = state.bets[SHIFTED * groups + g, k], state.bets[SQUARES * groups + g, k]
     return max(squares - total * total / n, 0.0) / (n - 1.0)

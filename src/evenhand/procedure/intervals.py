@@ -1,6 +1,6 @@
-"""Is a bound met or failed, does a policy meet its requirement, and which means can the data not exclude?
+"""Verdicts on floors, caps and requirements, and confidence intervals for the means.
 
-The interval is the stopping rule turned round: its lower end is the largest c such that the rule's own
+The interval inverts the stopping rule: its lower end is the largest c such that the rule's own
 evidence against {mean <= c} reaches the rule's own level. So a floor is met exactly when it lies at or below
 that end.
 
@@ -35,16 +35,16 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 UNDECIDED, MET, FAILED = range(3)
-NOT_KNOWN = -1  # of a policy: the evidence could not be computed
+NOT_KNOWN = -1  # the evidence for a policy could not be computed
 WORDS = ("undecided", "met", "failed")
-HALVINGS = 200  # enough to reach neighbouring numbers
+HALVINGS = 200  # enough to reach adjacent floating-point numbers
 
 
 @kernel
 def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
-    """Does policy k meet its whole requirement? `work` holds up-to-date estimates (`estimates.refresh`).
+    """Return whether policy k meets its whole requirement: MET, FAILED, UNDECIDED or NOT_KNOWN.
 
-    MET, FAILED, UNDECIDED, or NOT_KNOWN.
+    `work` holds up-to-date estimates (`estimates.refresh`).
     """
     if spec.region.kind != BOX:
         for g in range(spec.phi.shape[0]):
@@ -69,9 +69,9 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
 
 
 def verdicts(spec: Spec, state: State, work: Work) -> tuple[Ints, Ints, bool]:
-    """Of all cells, (L, K), and of all policies, (K,); and was all evidence computed?
+    """Return the verdicts of cells (L, K) and policies (K,), and whether all were computed.
 
-    `work` holds up-to-date estimates. What was not computed is undecided.
+    `work` holds up-to-date estimates. Evidence that was not computed gives "undecided".
     """
     cells, policies = np.zeros(spec.phi.shape, dtype=np.int64), np.zeros(spec.phi.shape[1], dtype=np.int64)
     judge_every_cell(spec, state, cells)
@@ -82,10 +82,10 @@ def verdicts(spec: Spec, state: State, work: Work) -> tuple[Ints, Ints, bool]:
 
 
 def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:
-    """Verdicts of cells (L, K) and policies (K,) where only one of them has a requirement of its own.
+    """Return the verdicts of cells (L, K) and policies (K,) for their own requirements only.
 
-    A requirement that ties groups together is the policy's. A penalty keeps nobody out: the policy's verdict
-    then says how it stands to its floors.
+    A requirement across groups belongs to the policy. A penalty excludes no policy: the policy's verdict then
+    reports on its floors.
     """
     if kind == PENALTY:
         every = np.where((cells == MET).all(axis=0), MET, UNDECIDED)
@@ -97,14 +97,14 @@ def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:
 
 @kernel
 def judge_every_policy(spec: Spec, state: State, work: Work, verdict: Ints) -> None:
-    """`policy_verdict` of all policies, (K,)."""
+    """Write `policy_verdict` of all policies to `verdict`, (K,)."""
     for k in range(spec.phi.shape[1]):
         verdict[k] = policy_verdict(spec, state, work, k)
 
 
 @kernel
 def judge_every_cell(spec: Spec, state: State, verdict: Ints) -> None:
-    """`cell_verdict` of all cells, (L, K)."""
+    """Write `cell_verdict` of all cells to `verdict`, (L, K)."""
     for g in range(spec.phi.shape[0]):
         for k in range(spec.phi.shape[1]):
             verdict[g, k] = cell_verdict(spec, state, g, k)
@@ -112,7 +112,7 @@ def judge_every_cell(spec: Spec, state: State, verdict: Ints) -> None:
 
 @kernel
 def every_interval(spec: Spec, state: State, low: Array, high: Array) -> None:
-    """`cell_interval` of all cells, each (L, K)."""
+    """Write `cell_interval` of all cells to `low` and `high`, (L, K)."""
     for g in range(spec.phi.shape[0]):
         for k in range(spec.phi.shape[1]):
             low[g, k], high[g, k] = cell_interval(spec, state, g, k)
@@ -120,7 +120,7 @@ def every_interval(spec: Spec, state: State, low: Array, high: Array) -> None:
 
 @kernel
 def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
-    """One cell against its own floor and cap; where it has neither, there is nothing to miss."""
+    """Return the verdict of one cell on its floor and cap; MET where it has neither."""
     floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
     level, extra = cell_level(spec, state, g, k), _extra(spec, k)
     met = True
@@ -137,10 +137,10 @@ def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
 
 @kernel
 def cell_interval(spec: Spec, state: State, g: int, k: int) -> tuple[float, float]:
-    """The means of one cell that the data do not exclude, in unit scale; an end may be infinite."""
+    """Return the means of one cell that the data do not exclude, in unit scale."""
     floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
     level, extra = cell_level(spec, state, g, k), _extra(spec, k)
-    # the end that decides "met" stands at the level itself; with no bound, or two, both ends do
+    # the end that decides "met" is at the level itself; with no bound, or two, both ends are
     one_sided = (floor > -math.inf) != (cap < math.inf)
     low = level + extra if one_sided and cap < math.inf else level
     high = level + extra if one_sided and floor > -math.inf else level
@@ -149,7 +149,7 @@ def cell_interval(spec: Spec, state: State, g: int, k: int) -> tuple[float, floa
 
 @kernel
 def against(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
-    """The rule's evidence of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
+    """Return the rule's evidence of one cell against {mean <= c} (sign 1) or {mean >= c} (-1)."""
     n = state.n[g, k]
     if n == 0.0:
         return 0.0
@@ -164,14 +164,14 @@ def against(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> 
 
 @kernel
 def _dispersion(spec: Spec, state: State, g: int, k: int) -> float:
-    """phi of a cell, without a `Work` that remembers what cells without a variance are given."""
+    """Return phi of a cell, computed without a `Work`."""
     lacking = spec.unknown_variance and (state.n[g, k] < 2.0 or variance(state, g, k) <= 0.0)
     return dispersion(spec, state, pooled_variance(state) if lacking else 1.0, g, k)
 
 
 @kernel
 def cell_level(spec: Spec, state: State, g: int, k: int) -> float:
-    """What the evidence of one cell must reach under the study's stopping rule."""
+    """Return the evidence that one cell must reach under the study's stopping rule."""
     if spec.stopping in (CERTIFIED, BUDGET):
         return threshold(spec)
     if spec.stopping == KAUFMANN_KOOLEN:
@@ -181,7 +181,7 @@ def cell_level(spec: Spec, state: State, g: int, k: int) -> float:
 
 @kernel
 def _likelihood_level(spec: Spec, state: State, k: int, leaves: bool) -> float:
-    """What the likelihood ratio of "policy k leaves its region" or "enters it" must reach."""
+    """Return the likelihood ratio that "policy k leaves its region" or "enters it" must reach."""
     if spec.stopping == KAUFMANN_KOOLEN:
         if leaves:
             return kaufmann_koolen.leave_threshold(spec, state, k)
@@ -193,7 +193,7 @@ def _likelihood_level(spec: Spec, state: State, k: int, leaves: bool) -> float:
 
 @kernel
 def _extra(spec: Spec, k: int) -> float:
-    """How much more evidence it takes to fail a policy by one of its bounds alone."""
+    """Return the additional evidence needed to fail a policy by one of its bounds alone."""
     if spec.stopping not in (CERTIFIED, BUDGET):
         return 0.0
     bounds = 0
@@ -205,7 +205,7 @@ def _extra(spec: Spec, k: int) -> float:
 
 @kernel
 def _end(spec: Spec, state: State, g: int, k: int, level: float, sign: float) -> float:
-    """The last c below (sign 1) or above (sign -1) the mean that the evidence excludes; else the edge."""
+    """Return the last excluded c below (sign 1) or above (-1) the mean; else the domain's end."""
     edge = edge_low(spec.code) if sign > 0.0 else edge_high(spec.code)
     n = state.n[g, k]
     if n == 0.0:
@@ -221,7 +221,7 @@ def _end(spec: Spec, state: State, g: int, k: int, level: float, sign: float) ->
             if not step <= 1e150:
                 return edge
     else:
-        # just inside the edge: on it a divergence may be infinite or undefined
+        # just inside the domain: on its boundary a divergence may be infinite or undefined
         near = edge + 1e-15 * (inside - edge)
         if against(spec, state, g, k, near, sign) < level:
             return edge

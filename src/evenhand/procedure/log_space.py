@@ -1,4 +1,4 @@
-"""Numbers kept as their logs."""
+"""Logs of evidence: addition, and the values for no evidence and for evidence not computed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 
 from evenhand.compile import kernel
 
-# the log of no evidence at all: finite, so that it can be shown, and lost beside anything it is added to
+# the log of no evidence: finite, so that it can be displayed, and negligible in any sum
 NOTHING = -700.0
-# the log of evidence whose bound could not be computed: below all else, so that nothing is decided by it
+# the log of evidence that could not be computed: below all other values, so that it decides nothing
 NOT_COMPUTED = -math.inf
 
 
 @kernel
 def known(value: float) -> float:
-    """The value; what is not a number was not computed, and must not be passed over in a comparison."""
+    """Return the value, or NOT_COMPUTED for NaN, which comparisons would ignore."""
     return NOT_COMPUTED if math.isnan(value) else value
 
 
@@ -26,7 +26,7 @@ def added(total: float, value: float) -> float:
 
 @kernel
 def add(a: float, b: float) -> float:
-    """ln(e^a + e^b)."""
+    """Return ln(e^a + e^b)."""
     high, low = max(a, b), min(a, b)
     if high == -math.inf or high == math.inf:
         return high

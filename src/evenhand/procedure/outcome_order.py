@@ -1,7 +1,7 @@
-"""Are the outcomes of a cell sorted by size? The evidence of some families depends on their order.
+"""Detect cells whose outcomes are sorted by size; some evidence depends on their order.
 
-Exponential, gamma and unknown-variance bets learn a cell's scale from its first outcomes. Rows that were
-sorted by outcome begin with the most extreme ones, and what is then called evidence is none.
+Exponential, gamma and unknown-variance evidence takes a cell's scale from its first outcomes. Rows sorted by
+outcome begin with the most extreme ones, and the evidence computed from them is invalid.
 
 Independent outcomes of one distribution come in every order equally often. So, with n outcomes of a cell,
 
@@ -30,29 +30,29 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 FAMILIES = ("gaussian-unknown", "exponential", "gamma")
-BY_EVIDENCE = ("certified", "budget")  # the other rules use likelihood ratios, which have no order
-FALSE_ALARM = 1e-9  # chance that any cell of data in their true order is called sorted
-TESTS = 6  # of a cell: never falls, never rises, and pairs of either parity that rise or fall
-# what the rows of Order.counts hold: outcomes; steps up and down; and both among pairs, by parity
+BY_EVIDENCE = ("certified", "budget")  # the others use likelihood ratios, which do not depend on the order
+FALSE_ALARM = 1e-9  # probability that any cell of data in their true order is called sorted
+TESTS = 6  # per cell: never falls, never rises, and pairs of either parity that rise or fall
+# rows of Order.counts: outcomes; steps up and down; and both among pairs, by parity
 OUTCOMES, UP, DOWN, RISES, FALLS = 0, 1, 2, 3, 5
 
 
 class Order(NamedTuple):
-    """What was seen of the order of the outcomes in each cell, (L, K)."""
+    """Statistics of the order of the outcomes in each cell, (L, K)."""
 
     last: PerCell  # the latest outcome
-    run: Annotated[Ints, Axes("L", "K")]  # how many outcomes in a row have been equal to it
+    run: Annotated[Ints, Axes("L", "K")]  # number of consecutive outcomes equal to it
     ties: PerCell  # sum of ln(length!) over the runs of equal outcomes before this one
     counts: Annotated[Ints, Axes(7, "L", "K")]  # OUTCOMES, UP, DOWN, RISES (2), FALLS (2)
 
 
 def depends_on_order(problem: Problem, procedure: Procedure) -> bool:
-    """Does this procedure's evidence depend on the order of the outcomes within a cell?"""
+    """Return whether this procedure's evidence depends on the order of outcomes in a cell."""
     return problem.family.name in FAMILIES and procedure.stopping_name in BY_EVIDENCE
 
 
 def new_order(shape: tuple[int, int]) -> Order:
-    """Nothing seen yet, in L x K cells."""
+    """Return an `Order` without outcomes for L x K cells."""
     return Order(
         np.zeros(shape),
         np.zeros(shape, dtype=np.int64),
@@ -63,7 +63,7 @@ def new_order(shape: tuple[int, int]) -> Order:
 
 @kernel
 def note_order(order: Order, policies: Ints, groups: Ints, outcomes: Array) -> None:
-    """Take in outcomes, in the order in which they are given."""
+    """Update the statistics with outcomes, in the given order."""
     for i in range(outcomes.shape[0]):
         k, g, x = policies[i], groups[i], outcomes[i]
         n = order.counts[OUTCOMES, g, k]
@@ -82,7 +82,7 @@ def note_order(order: Order, policies: Ints, groups: Ints, outcomes: Array) -> N
 
 
 def refuse_sorted(problem: Problem, order: Order) -> None:
-    """Refuse data in which the outcomes of some cell come sorted by size, or nearly so."""
+    """Refuse data in which the outcomes of some cell are sorted by size, or nearly so."""
     level = math.log(FALSE_ALARM / (TESTS * order.last.size))
     for k, policy in enumerate(problem.policies):
         for g, group in enumerate(problem.group_names):
@@ -95,7 +95,7 @@ def refuse_sorted(problem: Problem, order: Order) -> None:
 
 
 def log_chance(order: Order, g: int, k: int) -> float:
-    """The log of the chance, or a bound on it, of the least likely thing seen of a cell's order."""
+    """Return the log of the probability, or a bound on it, of the least likely order statistic."""
     n, up, down, *pairs = order.counts[:, g, k].tolist()
     found = 0.0
     if n > 0 and min(up, down) == 0:
@@ -106,7 +106,7 @@ def log_chance(order: Order, g: int, k: int) -> float:
 
 
 def _chernoff(k: int, m: int) -> float:
-    """The log of Chernoff's bound on the chance of k or more heads in m tosses, k >= m/2."""
+    """Return the log of Chernoff's bound on P(k or more heads in m tosses), k >= m/2."""
     if m == 0:
         return 0.0
     share = k / m

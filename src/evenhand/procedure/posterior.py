@@ -1,8 +1,8 @@
-"""Who leads by a draw of all means from the posterior.
+"""The leader by a draw of all means from the posterior.
 
-Only the leader of the draw matters. The four words at a policy's own address bound its drawn score from above
-before any of them is turned into a mean, so most policies are passed over for the price of their words. The
-draw is the same as if all had been made.
+Only the leader of the draw matters. The random words of a policy bound its drawn score from above before any
+of them is converted to a mean, so most policies are skipped after computing their words only. The result is
+the same as if all means had been drawn.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import CURSOR, DRAWN_AT_ONCE, NONE, State, Work
 from evenhand.theory.inner import score
 
-# the first block of a decision's stream that holds posterior draws; the ones before are its coins
+# the first block of a decision's stream that holds posterior draws; earlier blocks hold its other draws
 FIRST_BLOCK = 8
-# a word's highest bits say below which normal it will be turned
+# the highest bits of a word give an upper bound on its normal
 CLASS_BITS = np.uint64(24)
-HOPELESS = 1e300  # taken off the score of a draw that must miss a floor
+HOPELESS = 1e300  # subtracted from the score of a draw that must miss a floor
 HIGHEST = np.array([uncompiled(normal)(np.uint64((c << 24) | 0xFFFFFF)) for c in range(256)])
 
 
 @kernel
 def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int) -> int:
-    """Draw means from the posterior and say who leads by them."""
+    """Draw means from the posterior and return the leader by them."""
     policies = spec.phi.shape[1]
     if policies > DRAWN_AT_ONCE:
         return _rolling_leader(spec, state, work, seed, replication, decision)
     fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
-    # whoever may score highest first: it sets a bar that most others cannot reach
+    # the policy with the highest bound first: most others cannot reach its score
     leader = _bound_all(spec, state, work)
     if spec.region.kind == RELATIVE:
         _drawn_score(spec, state, work, spec.region.control, spec.region.control)
@@ -104,17 +104,17 @@ def _is_good_draw(spec: Spec, state: State, i: int, best: int) -> bool:
 
 @kernel
 def _rolling_leader(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int) -> int:
-    """The leader by each policy's latest draw; the next window of policies is drawn afresh."""
+    """Return the leader by the latest draws, after a new draw of the next window of policies."""
     policies = spec.phi.shape[1]
     first, count = 0, policies
-    if state.clock[CURSOR] > 0:  # 0: nobody has been drawn yet
+    if state.clock[CURSOR] > 0:  # 0: no policy has been drawn yet
         first, count = state.clock[CURSOR] - 1, DRAWN_AT_ONCE
     state.clock[CURSOR] = (first + count) % policies + 1
     for j in range(0, count, DRAWN_AT_ONCE):
         _draw_window(spec, state, work, first + j, min(DRAWN_AT_ONCE, count - j), seed, replication, decision)
     leader, best = NONE, -math.inf
     for k in range(policies):
-        if math.isnan(work.drawn[k]):  # a fresh Work: the draw itself is part of the state
+        if math.isnan(work.drawn[k]):  # a new Work: the draw itself is part of the state
             work.drawn[k] = _score(spec, state, k)
         if work.drawn[k] > best:
             leader, best = k, work.drawn[k]
@@ -125,7 +125,7 @@ def _rolling_leader(spec: Spec, state: State, work: Work, seed: int, replication
 def _draw_window(
     spec: Spec, state: State, work: Work, first: int, count: int, seed: int, replication: int, decision: int
 ) -> None:
-    """Draw so many policies afresh, round the corner after the last."""
+    """Draw the means of the next so many policies again, cyclically."""
     policies, blocks = spec.phi.shape[1], _blocks(spec)
     start = first % policies
     ahead = min(count, policies - start)
@@ -142,7 +142,7 @@ def _draw_window(
 
 @kernel
 def _drawn_score(spec: Spec, state: State, work: Work, k: int, place: int) -> float:
-    """Draw policy k's means into state.theta, and score them; -inf where they miss the requirement.
+    """Draw policy k's means into state.theta and return their score; -inf if infeasible.
 
     Its words are at this place in work.words.
     """
@@ -161,9 +161,9 @@ def _score(spec: Spec, state: State, k: int) -> float:
 
 @kernel
 def _bound_all(spec: Spec, state: State, work: Work) -> int:
-    """Write to work.most what no drawn score can exceed: by the words' classes, penalties left out.
+    """Write upper bounds on all drawn scores, without penalties, to work.most.
 
-    Far below all scores where the draw must miss a floor. Returns the policy that may score highest.
+    Very low where the draw must miss a floor. Returns the policy with the highest bound.
     """
     policies = spec.phi.shape[1]
     work.most[:] = 0.0
@@ -181,10 +181,10 @@ def _bound_all(spec: Spec, state: State, work: Work) -> int:
 
 @kernel
 def _bound_by_line(spec: Spec, work: Work, g: int) -> None:
-    """Add what group g may score at most; without branches, so that many policies are done at once.
+    """Add the largest possible score of group g for each policy (branch-free, vectorised).
 
-    A Gaussian draw is linear in its normal. A Bernoulli one is a squared sine, which climbs at a rate of at
-    most 1 from the middle. Rounding errors of both, and of the floor, are allowed for.
+    A Gaussian draw is linear in its normal. A Bernoulli draw is a squared sine, with a slope of at most 1
+    from the centre. The bounds include the rounding errors of both, and of the floor.
     """
     most, middle, spread, floor = work.most, work.middle[g], work.spread[g], spec.region.lo[g]
     blur = spec.region.resolution[g]
@@ -200,7 +200,7 @@ def _bound_by_line(spec: Spec, work: Work, g: int) -> None:
 
 @kernel
 def _bound_by_draw(spec: Spec, state: State, work: Work, g: int) -> None:
-    """The same for the other families: the draw with the highest normal of the class."""
+    """Add the same bound for the other families: the draw with the highest normal of the class."""
     blocks, share = _blocks(spec), spec.shares[g]
     for k in range(work.most.size):
         z = HIGHEST[work.words[g % 4, k * blocks + g // 4] >> CLASS_BITS]
@@ -213,14 +213,16 @@ def _bound_by_draw(spec: Spec, state: State, work: Work, g: int) -> None:
 
 @kernel
 def _blocks(spec: Spec) -> int:
-    """Blocks of four words that hold a policy's draw."""
+    """Return the number of blocks of four words that hold a policy's draw."""
     return (spec.phi.shape[0] + 3) // 4
 
 
 @kernel
 def _drawn(spec: Spec, state: State, work: Work, k: int, g: int, z: float) -> float:
-    """A mean from the posterior of cell (k, g), by the transform that makes its spread constant: exact for
-    the Gaussian, within the domain and close to the Beta, Gamma and inverse-Gamma posteriors for the others.
+    """Return a draw from the posterior of cell (k, g), by a variance-stabilising transform.
+
+    Exact for the Gaussian; within the domain and close to the Beta, Gamma and inverse-Gamma posteriors for
+    the others.
     """
     n = max(state.n[g, k], 1.0) / dispersion(spec, state, work.pooled[0], g, k)
     mean = work.mean[g, k]

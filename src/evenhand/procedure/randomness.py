@@ -1,14 +1,13 @@
-"""Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011), so that any draw can be
-made again by its address.
+"""Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011).
 
-The map of streams. The key is the 64-bit seed. The counter's four words are
+Any draw can be recomputed from its address. The key is the 64-bit seed. The counter's four words are
 
     word 0   which draw            word 2   replication (0 for a live experiment)
     word 1   which cell, or 0      word 3   stream
 
     stream 0  outcomes: draw d of cell k L + l
     stream 1  decisions: word 0 is the decision's number, word 1 what is drawn in it
-    stream 2  arrivals: the group of the n-th unit that comes by itself
+    stream 2  arrivals: the group of the n-th arriving unit
     stream 3  lag and dropout of the n-th ask
     stream 4  the scenario of a replication, where truths are drawn
 """
@@ -34,7 +33,7 @@ _TWO_PI, _SQRT_2 = 2.0 * math.pi, math.sqrt(2.0)
 
 @kernel(inlined=True)
 def philox(seed: int, a: int, b: int, c: int, d: int) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """The four 32-bit words at counter (a, b, c, d) under the 64-bit key `seed`."""
+    """Return the four 32-bit words at counter (a, b, c, d) under the 64-bit key `seed`."""
     x0, x1 = np.uint64(a) & _MASK, np.uint64(b) & _MASK
     x2, x3 = np.uint64(c) & _MASK, np.uint64(d) & _MASK
     k0, k1 = np.uint64(seed) & _MASK, (np.uint64(seed) >> _SHIFT) & _MASK
@@ -47,21 +46,21 @@ def philox(seed: int, a: int, b: int, c: int, d: int) -> tuple[np.uint64, np.uin
 
 @kernel
 def fill_words(seed: int, a: int, first: int, c: int, d: int, words: NDArray[np.uint64]) -> None:
-    """The words at counters (a, first + j, c, d), a column each: many counters advance at once."""
+    """Write the words at counters (a, first + j, c, d), one column each."""
     for j in range(words.shape[1]):
         words[0, j], words[1, j], words[2, j], words[3, j] = philox(seed, a, first + j, c, d)
 
 
 @kernel
 def uniform(seed: int, a: int, b: int, c: int, d: int) -> float:
-    """A uniform in (0, 1) with 53 random bits."""
+    """Return a uniform in (0, 1) with 53 random bits."""
     x0, x1, _, _ = philox(seed, a, b, c, d)
     return (float((x0 << np.uint64(21)) ^ (x1 >> np.uint64(11))) + 0.5) * _TO_UNIT_53
 
 
 @kernel
 def two_uniforms(seed: int, a: int, b: int, c: int, d: int) -> tuple[float, float]:
-    """Two independent uniforms in (0, 1) from one block."""
+    """Return two independent uniforms in (0, 1) from one block."""
     x0, x1, x2, x3 = philox(seed, a, b, c, d)
     first = (x0 << np.uint64(21)) ^ (x1 >> np.uint64(11))
     second = (x2 << np.uint64(21)) ^ (x3 >> np.uint64(11))
@@ -70,7 +69,7 @@ def two_uniforms(seed: int, a: int, b: int, c: int, d: int) -> tuple[float, floa
 
 @kernel
 def four_normals(seed: int, a: int, b: int, c: int, d: int) -> tuple[float, float, float, float]:
-    """Four independent standard normals from one block, by Box and Muller's transform."""
+    """Return four independent standard normals from one block, by the Box-Muller transform."""
     x0, x1, x2, x3 = philox(seed, a, b, c, d)
     r1 = math.sqrt(-2.0 * math.log((float(x0) + 0.5) * _TO_UNIT_32))
     r2 = math.sqrt(-2.0 * math.log((float(x2) + 0.5) * _TO_UNIT_32))
@@ -80,7 +79,7 @@ def four_normals(seed: int, a: int, b: int, c: int, d: int) -> tuple[float, floa
 
 @kernel
 def normal(word: np.uint64) -> float:
-    """The standard normal at a 32-bit word's place among all words: increasing in the word.
+    """Return the standard normal quantile of a 32-bit word; increasing in the word.
 
     By the polynomials of Giles (2010) for the inverse error function: within 2e-6 up to five standard
     deviations, 0.003 at the last word.

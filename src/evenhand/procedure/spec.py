@@ -1,7 +1,6 @@
-"""Procedure: which sampling rule, which stopping rule, at which risk; and its compiled form, `Spec`.
+"""`Procedure` (sampling rule, stopping rule, risk) and its compiled form, `Spec`.
 
-The noun is for people and files; `Spec` is what the kernels see. Rules are closed sets, known to the kernels
-by their codes.
+`Procedure` is the public and serialised form; kernels take a `Spec`. Each rule has an integer code.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.compile import Static
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.labels import written
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
@@ -39,45 +38,96 @@ ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
 CERTIFIED, STYLISED, KAUFMANN_KOOLEN, BUDGET, CALIBRATED = range(len(STOPPING))
 
 
-# how evidence is bounded: since the second version at any counts, with bets on every mean (`stopping.tilt`)
+# version of the evidence bounds: since the second they hold at any counts, with a mixture (`tilts`)
 FIRST_EVIDENCE, EVIDENCE_VERSION = 1, 2
 
-MOST = 10**15  # samples, and anything else that is counted
+MOST = 10**15  # upper limit for samples and other counts
 UNPROVEN = (
     "stopping 'kaufmann-koolen' is proved for a variance that is known, and gaussian-unknown has none; "
     "take stopping = 'certified', or the family gaussian with its sd."
 )
-LEAST_RISK = 1e-300  # below, 1 / delta is no number
+LEAST_RISK = 1e-300  # below, 1 / delta overflows
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Stop after so many samples, with the best feasible estimate and the confidence reached."""
+    """Stop after so many samples, with the best feasible estimate and the confidence reached.
+
+    Parameters
+    ----------
+    samples : int
+        The number of samples, at least 1.
+
+    Raises
+    ------
+    BadInput
+        If `samples` is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Procedure(stopping=eh.Budget(6000)).stopping_name
+    'budget'
+    """
 
     samples: int
 
     def __post_init__(self) -> None:
         _whole(self.samples, "budget", 1)
+        _as_python_numbers(self, "samples")
 
 
 @dataclass(frozen=True)
 class Calibrated:
     """Stop when the likelihood-ratio evidence passes this threshold plus ln(1 + ln t).
 
-    `calibrate` finds one.
+    Parameters
+    ----------
+    threshold : float
+        The threshold, positive; `calibrate` finds one.
+
+    Raises
+    ------
+    BadInput
+        If `threshold` is not a positive finite number.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Procedure(stopping=eh.Calibrated(3.1)).stopping_name
+    'calibrated'
     """
 
     threshold: float
 
     def __post_init__(self) -> None:
         _positive(self.threshold, "calibrated")
+        _as_python_numbers(self, "threshold")
 
 
 @dataclass(frozen=True)
 class TrackAndStop:
-    """The paper's Algorithm 1.
+    """The sampling rule of the paper's Algorithm 1.
 
-    `step` is alpha; `diminishing` divides it by |c| sqrt(n), which converges and has no scale.
+    Parameters
+    ----------
+    step : float
+        The step alpha, positive.
+    steps : int
+        How many steps are made after every sample, at least 1.
+    diminishing : bool
+        Whether the step is divided by |c| sqrt(n), which converges and does not depend on the scale.
+
+    Raises
+    ------
+    BadInput
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Procedure(sampling=eh.TrackAndStop(diminishing=True)).sampling_name
+    'track-and-stop'
     """
 
     step: float = 1.0
@@ -88,12 +138,48 @@ class TrackAndStop:
         _positive(self.step, "step")
         _whole(self.steps, "steps", 1)
         if not isinstance(self.diminishing, bool):
-            raise BadInput(f"diminishing must be true or false; it is {self.diminishing!r}.")
+            raise BadInput(f"diminishing must be true or false; it is {shown(self.diminishing)}.")
+        _as_python_numbers(self, "step", "steps")
 
 
 @dataclass(frozen=True)
 class Procedure:
-    """How to sample and when to stop."""
+    """How to sample and when to stop.
+
+    Parameters
+    ----------
+    sampling : str or TrackAndStop
+        The sampling rule: "ts-ids", "uniform", "top-two" and so on.
+    stopping : str, Budget or Calibrated
+        The stopping rule: "certified", "stylised", "kaufmann-koolen", a budget or a calibrated threshold.
+    delta : float
+        The risk of a wrong answer, strictly between 0 and 0.5.
+    initial : int
+        Samples of every cell before the rule chooses.
+    batch : int
+        Samples between two checks of the stopping rule.
+    max_samples : int
+        The number of samples after which a run ends without a decision.
+    leader : float
+        The probability with which the leader is drawn from the posterior (ts-ids and top-two).
+    tracking : {"c", "d"}
+        How exact-tracking follows the weights.
+    indifference : float
+        A policy within this of the best is good enough.
+    tolerance : float, list, dict or series
+        How far outside its own floors and caps an answer may be: one number, one per group, or by group name.
+
+    Raises
+    ------
+    BadInput
+        If a rule is not known or a number is out of range.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Procedure(delta=0.01).stopping
+    'certified'
+    """
 
     sampling: str | TrackAndStop = "ts-ids"
     stopping: str | Budget | Calibrated = "certified"
@@ -101,10 +187,10 @@ class Procedure:
     initial: int = 2
     batch: int = 1
     max_samples: int = 1_000_000
-    leader: float = 0.5  # with this chance the leader is drawn from the posterior (ts-ids, top-two)
+    leader: float = 0.5  # probability that the leader is drawn from the posterior (ts-ids, top-two)
     tracking: str = "d"  # "c" or "d": how exact-tracking follows the weights
-    indifference: float = 0.0  # within this of the best is good enough
-    tolerance: Any = 0.0  # so far outside its own floors and caps an answer may be; or one per group
+    indifference: float = 0.0  # a policy within this of the best is good enough
+    tolerance: Any = 0.0  # how far outside its own floors and caps an answer may be; or one per group
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampling, TrackAndStop):
@@ -116,10 +202,11 @@ class Procedure:
         _whole(self.batch, "batch", 1)
         _whole(self.max_samples, "max_samples", 1)
         if not _finite(self.leader) or not 0 <= self.leader <= 1:
-            raise BadInput(f"leader must be a number between 0 and 1; it is {self.leader!r}.")
+            raise BadInput(f"leader must be a number between 0 and 1; it is {shown(self.leader)}.")
         _known(self.tracking, ("c", "d"), "tracking")
         object.__setattr__(self, "indifference", checked_indifference(self.indifference))
         object.__setattr__(self, "tolerance", checked_tolerance(self.tolerance))
+        _as_python_numbers(self, "delta", "initial", "batch", "max_samples", "leader")
 
     @property
     def sampling_name(self) -> str:
@@ -127,7 +214,7 @@ class Procedure:
 
     @property
     def proves(self) -> bool:
-        """Is what it says of a floor or a policy proved? Beside a budget they are judged as if certified."""
+        """Return whether statements on floors and policies are proved; true for a budget."""
         return self.stopping_name in ("certified", "kaufmann-koolen", "budget")
 
     @property
@@ -138,7 +225,7 @@ class Procedure:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Procedure:
-        """The [procedure] table of a study file."""
+        """Return the procedure of the [procedure] table of a study file."""
         known = (
             "sampling",
             "stopping",
@@ -173,7 +260,7 @@ class Procedure:
             raise BadInput(f"[procedure] cannot be read: {problem}.") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The [procedure] table again; `from_dict` of it is equal to this."""
+        """Return the [procedure] table; `from_dict` of it is equal to this."""
         table: dict[str, Any] = {"sampling": self.sampling_name, "stopping": self.stopping}
         if isinstance(self.sampling, TrackAndStop):
             table |= {
@@ -187,7 +274,7 @@ class Procedure:
             table["stopping"] = {"calibrated": self.stopping.threshold}
         for key in ("delta", "initial", "batch", "max_samples", "leader", "tracking"):
             table[key] = getattr(self, key)
-        # what was added to the format later is written only where it says something: older hashes stay
+        # later additions to the format are written only if not the default: older hashes stay valid
         if self.indifference:
             table["indifference"] = self.indifference
         if self.tolerance:
@@ -196,7 +283,7 @@ class Procedure:
 
 
 class Spec(NamedTuple):
-    """Problem and procedure as the kernels see them. Arrays are (L, K), in unit scale."""
+    """Problem and procedure as kernels take them; arrays are (L, K), in unit scale."""
 
     code: Static[int]
     shares: PerGroup  # (L,)
@@ -211,14 +298,14 @@ class Spec(NamedTuple):
     initial: int
     batch: int
     cap: int  # samples after which a run ends without a decision; the budget where the rule is a budget
-    level: float  # the calibrated threshold, or the budget in full, which the cap may fall short of
-    leader: float  # chance that the leader is drawn from the posterior
+    level: float  # the calibrated threshold, or the full budget, which may exceed the cap
+    leader: float  # probability that the leader is drawn from the posterior
     step: float
     steps: int
     diminishing: Static[bool]
     c_tracking: Static[bool]
-    weights: PerCell  # (L, K) allocation to follow (oracle), else zeros
-    evidence: Static[int]  # version of the bounds: FIRST_EVIDENCE where an experiment was begun with those
+    weights: PerCell  # (L, K) allocation to track (oracle), else zeros
+    evidence: Static[int]  # version of the bounds; FIRST_EVIDENCE for experiments created with it
     indifference: float  # by how much a rival must be ahead to count, in unit scale
     kept: Region  # what an answer itself must lie in: the region, loosened by the tolerance
     costs: PerCell  # (L, K) what one sample costs
@@ -228,24 +315,26 @@ class Spec(NamedTuple):
 
 
 def is_unproven(problem: Problem, procedure: Procedure) -> bool:
-    """Is the rule's proof void for this family? kaufmann-koolen's is for a variance that is known.
+    """Return whether the rule lacks a proof: kaufmann-koolen with an unknown variance.
 
-    With an estimated one the likelihood ratio passes its threshold too often: in 2% of runs for 0.1% asked.
+    With an estimated variance the likelihood ratio passes its threshold too often: in 2% of runs at delta =
+    0.1%.
     """
     return procedure.stopping_name == "kaufmann-koolen" and isinstance(problem.family, GaussianUnknown)
 
 
 def proves(problem: Problem, procedure: Procedure) -> bool:
-    """Is what the procedure says of a floor or a policy of this problem proved?"""
+    """Return whether statements on floors and policies of this problem are proved."""
     return procedure.proves and not is_unproven(problem, procedure)
 
 
 def compile_spec(
     problem: Problem, procedure: Procedure, weights: ArrayLike | None = None, *, recorded: bool = False
 ) -> Spec:
-    """Problem and procedure as the kernels see them; `weights` (K x L) is what the oracle rule follows.
+    """Compile problem and procedure for the kernels; `weights` (K x L) are for the oracle rule.
 
-    `recorded`: of an experiment that was begun with them, so that its log can be read whatever they prove.
+    `recorded`: the specification of an existing experiment, whose log must stay readable even where the rule
+    has no proof.
     """
     _refuse_what_can_only_be_planned(problem)
     if is_unproven(problem, procedure) and not recorded:
@@ -301,7 +390,7 @@ def compile_spec(
 
 
 def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) -> None:
-    """Refuse the parts of the wider question that live experiments and verdicts do not answer so far."""
+    """Refuse the parts of the wider question that live experiments and verdicts do not support."""
     _refuse_what_can_only_be_planned(problem)
     only_simulated = {
         "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
@@ -335,37 +424,47 @@ def _stopping(table: Mapping[str, Any]) -> Budget | Calibrated:
     )
 
 
+def _as_python_numbers(value: object, *names: str) -> None:
+    """Convert NumPy scalars to Python's, so that the repr can be evaluated."""
+    for name in names:
+        found = getattr(value, name)
+        if isinstance(found, np.generic):
+            object.__setattr__(value, name, found.item())
+
+
 def check_risk(delta: object) -> None:
-    """A chance of error that somebody may ask for."""
+    """Check that delta is a valid risk."""
     if not _finite(delta) or not LEAST_RISK <= delta < 0.5:  # type: ignore[operator]
         raise BadInput(
-            f"delta must lie strictly between 0 and 0.5, at {LEAST_RISK:g} or above; it is {delta!r}."
+            f"delta must lie strictly between 0 and 0.5, at {LEAST_RISK:g} or above; it is {shown(delta)}."
         )
 
 
 def _known(name: object, names: tuple[str, ...], what: str) -> None:
-    if name not in names:
-        raise BadInput(f"{what} must be one of {', '.join(names)}; it is {name!r}{nearest(str(name), names)}")
+    if not is_one_of(name, names):
+        raise BadInput(
+            f"{what} must be one of {', '.join(names)}; it is {shown(name)}{nearest(str(name), names)}"
+        )
 
 
 def _finite(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return abs(value) <= sys.float_info.max  # a whole number may have any size
+    return abs(value) <= sys.float_info.max  # an int may have any size
 
 
 def _positive(value: object, what: str) -> None:
     if not _finite(value) or value <= 0:  # type: ignore[operator]
-        raise BadInput(f"{what} must be a positive finite number; it is {value!r}.")
+        raise BadInput(f"{what} must be a positive finite number; it is {shown(value)}.")
 
 
 def _whole(value: object, what: str, least: int) -> None:
     if not _finite(value) or not least <= value <= MOST or int(value) != value:  # type: ignore[call-overload,operator]
-        raise BadInput(f"{what} must be a whole number from {least} to {MOST}; it is {value!r}.")
+        raise BadInput(f"{what} must be a whole number from {least} to {MOST}; it is {shown(value)}.")
 
 
 def check_start(spec: Spec) -> None:
-    """Refuse what would end before every cell has been sampled: each must have an outcome to reason from."""
+    """Refuse a cap that ends a run before every cell has its initial samples."""
     if spec.mode != ACTIVE and not np.all(spec.arrivals > 0):
         raise BadInput(NEVER_ARRIVES)
     least = spec.initial * spec.phi.size if spec.mode == ACTIVE else spec.phi.size

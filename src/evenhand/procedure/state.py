@@ -1,8 +1,8 @@
-"""State: everything a decision depends on, as arrays; and Work: what can be computed again from it.
+"""`State`: everything a decision depends on, as arrays; `Work`: values computed from it.
 
-State is a value: counts, sums, the rule's small memory. `record`, `ask` and `drop` are the only ways it
-changes. Work holds scratch and answers already computed, each stamped with how often its policies' samples,
-or their outcomes, had changed; a fresh Work gives the same decisions.
+State is a value: counts, sums, and the state of the sampling rule. Only `record`, `ask` and `drop` change it.
+Work holds scratch and cached results, each with the number of changes of its policies' samples or outcomes
+when it was computed; a new Work gives the same decisions.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ Words = NDArray[np.uint64]
 PolicyCounts = Annotated[Ints, Axes("K")]
 Stamps = Annotated[Ints, Axes(3, "K")]
 
-# up to so many policies a posterior draw renews every cell; beyond, a window rolls over their latest draws
+# up to this many policies a posterior draw renews every cell; with more, a window over the policies
 DRAWN_AT_ONCE = 256
 
-# what the entries of State.clock count
+# entries of State.clock
 TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, STARTED, PENDING, SHORT, EMPTY, STAGE = range(11)
-UPDATES, SEEN = 11, 12  # steps the sampling rule's weights made; TOLD when they were last brought up to date
+UPDATES, SEEN = 11, 12  # steps of the sampling rule's weights; TOLD at their last update
 RUNNING, DECIDED, EXHAUSTED = 0, 1, 2  # values of clock[STOPPED]
 NONE = -1  # "none of the policies", as an answer and as a leader
-# what the entries of State.level hold
+# entries of State.level
 EVIDENCE, NEEDED, WEAKEST, NOT_COMPUTED_TIMES = range(4)
-# what the rows of State.bets hold, L rows of each: a cell's first outcome; how many outcomes it took until
-# one differed from it, and by how much; the sum and the sum of squares of all distances to it
+# rows of State.bets, L rows of each: a cell's first outcome; the number of outcomes until one differed from
+# it, and by how much; the sum and the sum of squares of all distances to it
 FIRST, LENGTH, LEAP, SHIFTED, SQUARES = range(5)
 
 
 class State(NamedTuple):
-    """Everything a decision depends on. Arrays are (L, K), in unit scale."""
+    """Everything a decision depends on; arrays are (L, K), in unit scale."""
 
-    n: PerCell  # outcomes told
+    n: PerCell  # observed outcomes
     s: PerCell  # their sum
     ss: PerCell  # the sum of their squares, for the digest of a state
-    out: PerCell  # asked and neither told nor dropped
-    track: PerCell  # memory of the sampling rule: weights tracked so far
-    w: PerCell  # memory of the sampling rule: its current weights
-    # (5 L, K) what bets start from where the outcomes' scale is unknown: FIRST, LENGTH, ...
+    out: PerCell  # pending samples: asked and neither told nor dropped
+    track: PerCell  # state of the sampling rule: weights tracked so far
+    w: PerCell  # state of the sampling rule: its current weights
+    # (5 L, K) initial statistics of evidence where the outcomes' scale is unknown: FIRST, LENGTH, ...
     bets: Annotated[Array, Axes(None, "K")]
     theta: PerCell  # the latest posterior draw of each cell
     clock: Annotated[Ints, Axes(16)]  # TOLD, ASKED, ...
-    # EVIDENCE, NEEDED, WEAKEST: as of the last check; how often evidence was not computed
+    # EVIDENCE, NEEDED, WEAKEST: as of the last check; number of times evidence was not computed
     level: Annotated[Array, Axes(4)]
 
 
 class Work(NamedTuple):
-    """Scratch, and answers already computed. Never part of what is saved."""
+    """Scratch and cached results; never saved."""
 
     mean: PerCell  # (L, K) estimates
-    v: PerCell  # (L, K) effective counts the pieces were solved with
+    v: PerCell  # (L, K) effective counts with which the alternatives were solved
     margin: PerPolicy  # (K,) how far inside its region each policy's estimate lies
     score: PerPolicy  # (K,) overall mean (less penalty) of each policy's estimate
     # where several answers may be acceptable, by the estimates:
@@ -69,13 +69,13 @@ class Work(NamedTuple):
     score_sd: PerPolicy  # (K,) sum over groups of share times standard deviation of one outcome
     keep_time: PerPolicy  # (K,) samples that it takes to show that k keeps its own bounds, roughly
     fail_time: PerPolicy  # (K,) samples that it takes to show that k fails, roughly
-    # (5, K) the same by the latest draw from the posterior: score, margin, kept margin and both times
+    # (5, K) the same for the latest draw from the posterior: score, margin, kept margin and both times
     drawn_standing: Annotated[Array, Axes(5, "K")]
-    glr: PerPolicy  # (K,) likelihood-ratio evidence against each rival (of entering, if nobody is feasible)
+    glr: PerPolicy  # (K,) likelihood ratio against each rival (of entering, if no policy is feasible)
     ahead: PerPolicy  # (K,) ln e-value that the leader is ahead of k
-    up_to: PerPolicy  # (K,) beyond this it was not weighed: it is at least what ahead[k] says
-    against: PerPolicy  # (K,) what was found last of k's piece of evidence: the least goes first
-    # (K, 3) where the search for ahead[k] ended, see `stopping.penalised`
+    up_to: PerPolicy  # (K,) the limit of its computation: above it, ahead[k] is a lower bound
+    against: PerPolicy  # (K,) last evidence against alternative k: the smallest is evaluated first
+    # (K, 3) where the search for ahead[k] ended, see `evidence.penalty`
     last: Annotated[Array, Axes("K", 3)]
     fails: PerPolicy  # (K,) ln e-value that k fails its requirement
     probability: PerCell  # (L, K) the distribution the last cell was drawn from
@@ -83,31 +83,31 @@ class Work(NamedTuple):
     lam_k: PerGroup  # (L,)
     lam_0: PerGroup  # (L,)
     drawn: PerPolicy  # (K,) score of each policy's posterior draw, -inf where it is infeasible
-    most: PerPolicy  # (K,) what no policy's drawn score can exceed
-    middle: PerCell  # (L, K) middle of each cell's posterior
-    spread: PerCell  # (L, K) how far a posterior draw goes from there at most, per standard normal
-    # (4, K ceil(L / 4)) the random words of a posterior draw, four groups to a column
+    most: PerPolicy  # (K,) upper bounds on the drawn scores
+    middle: PerCell  # (L, K) centre of each cell's posterior
+    spread: PerCell  # (L, K) largest distance of a posterior draw from there, per standard normal
+    # (4, K ceil(L / 4)) the random words of a posterior draw, four groups per column
     words: Annotated[Words, Axes(4, None)]
-    touched: PolicyCounts  # (K,) how often a policy's counts changed, samples that are out included
-    heard: PolicyCounts  # (K,) how often its outcomes did
-    # (K + 1,) how many policies wait to be estimated again (-1: all), and which
+    touched: PolicyCounts  # (K,) number of changes of a policy's counts, pending samples included
+    heard: PolicyCounts  # (K,) number of changes of its outcomes
+    # (K + 1,) number of policies to be estimated again (-1: all), and which
     queue: Annotated[Ints, Axes(None)]
-    # (K + 1,) how many cells of each policy have no variance of their own; of all policies
+    # (K + 1,) number of cells of each policy without a variance of their own; of all policies
     lacking: Annotated[Ints, Axes(None)]
-    pooled: Annotated[Array, Axes(1)]  # (1,) the variance that those cells are given
+    pooled: Annotated[Array, Axes(1)]  # (1,) the variance assumed for those cells
     lead: Annotated[Ints, Axes(1)]  # (1,) the leader by the estimates
     stamp_glr: Stamps  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
-    floor: PerPolicy  # (K,) glr[k] when it was solved, on the sinking scale of `procedure.sinking`
-    sunk: Annotated[Array, Axes(3)]  # OWNER, KEPT, LOST of `procedure.sinking`
-    told: PerCell  # (L, K) outcomes told when the estimates were made
-    stamp_ahead: Stamps  # (3, K) heard[k], heard[leader], leader when ahead[k] was weighed
-    stamp_fails: PolicyCounts  # (K,) heard[k] when fails[k] was weighed
+    floor: PerPolicy  # (K,) glr[k] when it was solved, on the scale of `likelihood_bounds`
+    sunk: Annotated[Array, Axes(3)]  # OWNER, KEPT, LOST of `likelihood_bounds`
+    told: PerCell  # (L, K) number of outcomes when the estimates were made
+    stamp_ahead: Stamps  # (3, K) heard[k], heard[leader], leader when ahead[k] was computed
+    stamp_fails: PolicyCounts  # (K,) heard[k] when fails[k] was computed
     spare: Annotated[Array, Axes(8, "L", "K")]  # (8, L, K) tables for the sampling rule
-    scratch: Annotated[Array, Axes(None)]  # for the pieces' solvers
+    scratch: Annotated[Array, Axes(None)]  # for the solvers of the alternatives
 
 
 def new_state(spec: Spec) -> State:
-    """The state before anything was asked."""
+    """Return the state before the first request."""
     shape = spec.phi.shape
     n, s, ss, out, track, w, theta = (np.zeros(shape) for _ in range(7))
     bets, clock = np.zeros((5 * shape[0], shape[1])), np.zeros(16, dtype=np.int64)
@@ -119,7 +119,7 @@ def new_state(spec: Spec) -> State:
 
 
 def new_work(spec: Spec) -> Work:
-    """Empty scratch for this spec."""
+    """Return empty scratch for this spec."""
     groups, policies = spec.phi.shape
     scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 16 * groups)
     queue = np.zeros(policies + 1, dtype=np.int64)
@@ -169,14 +169,14 @@ def new_work(spec: Spec) -> Work:
 
 @kernel
 def hear(work: Work, k: int) -> None:
-    """Policy k's outcomes changed: what was computed from them is out of date."""
+    """Mark policy k's outcomes as changed."""
     work.heard[k] += 1
     touch(work, k)
 
 
 @kernel
 def touch(work: Work, k: int) -> None:
-    """Policy k's samples changed, told or out: what was computed from their number is out of date."""
+    """Mark policy k's samples, observed or pending, as changed."""
     work.touched[k] += 1
     waiting = work.queue[0]
     if waiting < 0:
@@ -190,7 +190,7 @@ def touch(work: Work, k: int) -> None:
 
 @kernel
 def ask(state: State, work: Work, k: int, g: int) -> None:
-    """A sample of cell (k, g) has been handed out; it counts for the allocation from now on."""
+    """Count a requested sample of cell (k, g); it counts for the allocation from now on."""
     state.out[g, k] += 1.0
     state.clock[ASKED] += 1
     state.clock[PENDING] += 1
@@ -199,17 +199,17 @@ def ask(state: State, work: Work, k: int, g: int) -> None:
 
 @kernel
 def drop(spec: Spec, state: State, work: Work, k: int, g: int) -> None:
-    """A sample that was handed out will never be told."""
+    """Remove a pending sample of cell (k, g) that will have no outcome."""
     state.out[g, k] -= 1.0
     state.clock[PENDING] -= 1
     if state.n[g, k] + state.out[g, k] < spec.initial:
-        state.clock[SHORT] += 1  # the cell must be started again
+        state.clock[SHORT] += 1  # the cell's initial samples are incomplete again
     touch(work, k)
 
 
 @kernel
 def ask_policy(spec: Spec, state: State, work: Work, k: int) -> None:
-    """Agnostic mode: policy k has been handed out; which group it meets is known only with the outcome."""
+    """Count a requested sample of policy k (agnostic mode); its group comes with the outcome."""
     for g in range(spec.arrivals.shape[0]):
         state.out[g, k] += spec.arrivals[g]
     state.clock[ASKED] += 1
@@ -219,8 +219,9 @@ def ask_policy(spec: Spec, state: State, work: Work, k: int) -> None:
 
 @kernel
 def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
-    """Agnostic mode: what `ask_policy` counted comes back, told (follow with `record(..., was_out=False)`) or
-    dropped.
+    """Undo `ask_policy` (agnostic mode): the sample was dropped, or its outcome is known.
+
+    In the second case call `record(..., was_out=False)` next.
     """
     for g in range(spec.arrivals.shape[0]):
         state.out[g, k] -= spec.arrivals[g]
@@ -230,7 +231,7 @@ def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
 
 @kernel
 def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_out: bool) -> None:
-    """An outcome x (unit scale) of cell (k, g) is known. eq:est_performance is s / n from here on."""
+    """Record an outcome x (unit scale) of cell (k, g); eq:est_performance is s / n."""
     if spec.unknown_variance or spec.code == EXPONENTIAL:
         _open(state, k, g, x)
     if state.n[g, k] == 0.0:
@@ -247,7 +248,7 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
 
 @kernel
 def forget(state: State, k: int, g: int) -> None:
-    """Cell (k, g) as if nothing had been told of it; `clock` is left to the caller."""
+    """Remove all outcomes of cell (k, g); the caller updates `clock`."""
     state.n[g, k], state.s[g, k], state.ss[g, k] = 0.0, 0.0, 0.0
     for part in range(5):
         state.bets[part * state.n.shape[0] + g, k] = 0.0
@@ -255,7 +256,7 @@ def forget(state: State, k: int, g: int) -> None:
 
 @kernel
 def _open(state: State, k: int, g: int, x: float) -> None:
-    """Note an outcome by its distance to the cell's first: nothing cancels, and no scale need be known."""
+    """Record an outcome's distance to the cell's first, without cancellation or a scale."""
     groups, n = state.n.shape[0], state.n[g, k]
     if n == 0.0:
         state.bets[FIRST * groups + g, k] = x

@@ -1,1 +1,1 @@
-"""Plain rows first, then figures, then the document."""
+"""Reports: rows, figures made from rows, and pages made from figures and sentences."""

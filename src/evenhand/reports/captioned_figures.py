@@ -1,7 +1,4 @@
-"""Pictures as files: SVG, PNG, and the table behind them as CSV.
-
-From rows to pictures: each drawing with its sentence and the table behind it.
-"""
+"""Figures with their sentence and table, made from rows; saved as SVG, PNG and CSV."""
 
 from __future__ import annotations
 
@@ -10,7 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from evenhand.model.rows import CellRow, PolicyRow
 from evenhand.reports.figures.allocation import allocation
+from evenhand.reports.figures.calibration import calibration
 from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
@@ -18,14 +17,15 @@ from evenhand.reports.figures.save import png, svg
 from evenhand.reports.figures.style import WIDE, number, percent
 from evenhand.reports.figures.success import success
 from evenhand.reports.page_parts import Field, Picture, Table, table
-from evenhand.reports.rows import Duration, Estimate, Evidence, Share, Standing, Success, in_order
+from evenhand.reports.rows import Duration, Evidence, Share, Success, in_order
+from evenhand.simulation.calibrate import Calibration
 
-# what a spreadsheet would take for the start of a formula
+# characters that begin a formula in a spreadsheet
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
 
 
 def save_picture(picture: Picture, folder: Path, name: str) -> list[Path]:
-    """The picture as name.svg and name.png, and its table as name.csv."""
+    """Write the figure as name.svg and name.png and its table as name.csv; return the paths."""
     canvas = picture.draw(WIDE)
     drawn, painted, tabled = (folder / f"{name}{suffix}" for suffix in (".svg", ".png", ".csv"))
     drawn.write_text(svg(canvas, name), encoding="utf-8")
@@ -35,7 +35,7 @@ def save_picture(picture: Picture, folder: Path, name: str) -> list[Path]:
 
 
 def write_csv(table: Table, path: Path) -> None:
-    """A table for spreadsheets: text that looks like a formula is marked as text, numbers stay numbers."""
+    """Write a table for spreadsheets; text that looks like a formula is marked as text."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(table.columns)
@@ -48,13 +48,13 @@ def _safe(value: Field) -> Field:
     return value
 
 
-EVIDENCE_ROWS = 24  # a table that long fits a page; the drawing has every row
+EVIDENCE_ROWS = 24  # rows of the table; the figure has every row
 
 
 def floors_picture(
-    estimates: Sequence[Estimate], standings: Sequence[Standing], what: str = "Every group against its bound"
+    estimates: Sequence[CellRow], standings: Sequence[PolicyRow], what: str = "Every group against its bound"
 ) -> Picture:
-    """Estimates with intervals against floors and caps."""
+    """Return the figure of estimates with intervals against floors and caps."""
     ordered = in_order(estimates, standings)
     bounded = [name for name in ("floor", "cap") if any(getattr(e, name) is not None for e in ordered)]
     known = all(e.known for e in ordered)
@@ -74,11 +74,11 @@ def floors_picture(
 
 def allocation_picture(
     shares: Sequence[Share],
-    standings: Sequence[Standing],
+    standings: Sequence[PolicyRow],
     what: str = "Where samples go",
     aim: str = "the share intended",
 ) -> Picture:
-    """Shares of samples as a heat map; `aim` says what the second share of a cell is."""
+    """Return the heat map of shares of samples; `aim` describes the second share of a cell."""
     ordered = in_order(shares, standings)
     most = max(ordered, key=lambda s: s.share)
     extra = [name for name in ("intended", "n") if any(getattr(s, name) is not None for s in ordered)]
@@ -97,7 +97,7 @@ def allocation_picture(
 
 
 def evidence_picture(rows: Sequence[Evidence], what: str = "Evidence over time") -> Picture:
-    """The weakest comparison's evidence against the line it must reach."""
+    """Return the figure of the evidence of the weakest comparison against its threshold."""
     last = rows[-1]
     says = (
         f"After {last.samples:,} samples the evidence is {number(last.evidence, 2)} of "
@@ -114,10 +114,10 @@ def evidence_picture(rows: Sequence[Evidence], what: str = "Evidence over time")
 
 
 def duration_picture(rows: Sequence[Duration], what: str = "How long it takes") -> Picture:
-    """The distribution of samples to a decision."""
+    """Return the figure of the distribution of samples to a decision."""
     chances = [chance for chance, _ in rows[0].quantiles]
     return Picture(
-        "duration", what, _halves(rows), partial(duration, rows),
+        "duration", what, _medians(rows), partial(duration, rows),
         table("Samples by which so many of the runs are done",
               ["procedure", *(f"{chance:.0%}" for chance in chances), "reached the cap", "nobody below"],
               [[row.name, *(q for _, q in row.quantiles), row.unfinished, row.bound] for row in rows]),
@@ -125,7 +125,7 @@ def duration_picture(rows: Sequence[Duration], what: str = "How long it takes") 
 
 
 def success_picture(rows: Sequence[Success], what: str = "How often the answer is right") -> Picture:
-    """Success curves over samples."""
+    """Return the figure of success curves over samples."""
     ends = {row.name: row for row in sorted(rows, key=lambda row: row.samples)}
     says = ", ".join(
         f"{name}: {percent(row.rate)} right after {row.samples:,} samples" for name, row in ends.items()
@@ -138,8 +138,24 @@ def success_picture(rows: Sequence[Success], what: str = "How often the answer i
     )  # fmt: skip
 
 
-def _halves(rows: Sequence[Duration]) -> str:
-    """By when half of the runs have ended: each by its name, many by their range."""
+def calibration_picture(found: Calibration, what: str = "How often each scenario errs") -> Picture:
+    """Return the figure of the error of every scenario against the risk."""
+    worst = found.worst
+    says = (
+        f"The worst scenario, {worst.name}, errs in {percent(worst.error.rate)} of the runs; the risk is "
+        f"{percent(found.delta)}."
+    )
+    rows: list[list[Field]] = [
+        [s.name, s.error.rate, s.error.low, s.error.high, s.needs] for s in found.scenarios
+    ]
+    return Picture(
+        "calibration", what, says, partial(calibration, found),
+        table("Error of every scenario", ["scenario", "error", "low", "high", "needs"], rows),
+    )  # fmt: skip
+
+
+def _medians(rows: Sequence[Duration]) -> str:
+    """Return by when half of the runs have ended: each by its name, many as a range."""
     if len(rows) <= 3:
         halves = [f"{row.name}: half of the runs end by {number(_median(row))}" for row in rows]
         return f"{', '.join(halves)}."

@@ -15,12 +15,13 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
 from evenhand.reports.guarantees import SOURCES, Methods, methods
 from evenhand.reports.page_parts import Picture, Section, text
+from evenhand.result import Result
 from evenhand.study import Study, dumps
 
-# what a reader wants to know first: how it stands, then what was expected, then what it must cost
+# the section that opens the page: the state of things first, then what was expected, then the lower bound
 ORDER = ("experiment", "verdict", "dossier", "runs", "plan")
 GLOSSARY = {
     "met, failed, undecided": (
@@ -36,38 +37,57 @@ GLOSSARY = {
 }
 
 
-@dataclass(frozen=True)
-class Report:
-    """A page: sections in the order they were given, and the studies they belong to."""
+@dataclass(frozen=True, repr=False)
+class Report(Result):
+    """A page: sections in the order they were given, and the studies they belong to.
+
+    `report` returns one.
+
+    Attributes
+    ----------
+    sections : tuple
+        What the page says about every source.
+    studies : tuple of Study
+        The studies that the sources belong to.
+    title : str
+        The title of the page.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli())
+    >>> eh.report(eh.plan(problem, [[0.8], [0.6]])).to_dict()["summary"]
+    'At the assumed means a is the answer. Any procedure with risk 5% needs at least 110 samples ...'
+    """
 
     sections: tuple[Section, ...]
     studies: tuple[Study, ...]
     title: str
     brand: str = "report"
-    recipe: str = ""  # what the page can be rebuilt from, where it can
+    recipe: str = ""  # the input from which a dossier can be made again
 
     @cached_property
     def opening(self) -> Section:
-        """The section whose sentence opens the page."""
+        """Return the section whose sentence opens the page."""
         return min(self.sections, key=lambda section: ORDER.index(section.kind))
 
     @cached_property
     def methods(self) -> tuple[Methods, ...]:
-        """What is guaranteed, once for every different procedure."""
+        """Return what is guaranteed, once for every different procedure."""
         own = [section.methods for section in self.sections if section.methods is not None]
         by_rule = [methods(study.problem, study.procedure) for study in self.studies]
         return tuple(dict.fromkeys(own if len(own) == len(self.sections) else [*by_rule, *own]))
 
     @property
     def sources(self) -> list[str]:
-        """What the methods rest on, each once."""
+        """Return the publications that the methods rest on, each once."""
         return [
             SOURCES[key] for key in dict.fromkeys(key for method in self.methods for key in method.sources)
         ]
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Seeds, hashes and versions."""
+        """Return seeds, hashes and versions."""
         found = [fact for section in self.sections for fact in section.facts]
         found += [
             (f"study {_label(study, number, self.studies)}".strip(), study.content_hash)
@@ -77,7 +97,7 @@ class Report:
 
     @property
     def protocols(self) -> list[tuple[str, str]]:
-        """The studies as they are written."""
+        """Return the studies as TOML."""
         return [
             (f"Study {_label(study, number, self.studies)}".strip(), dumps(study))
             for number, study in enumerate(self.studies)
@@ -85,11 +105,11 @@ class Report:
 
     @property
     def code(self) -> str:
-        """The commands that make this page again."""
+        """Return the commands that make this page again."""
         return "\n".join(dict.fromkeys(section.code for section in self.sections if section.code))
 
     def to_dict(self) -> dict[str, Any]:
-        """Every number on the page, for JSON."""
+        """Return every number on the page, for JSON."""
         return {
             "title": self.title,
             "summary": text(self.opening.lead),
@@ -104,23 +124,23 @@ class Report:
         }  # fmt: skip
 
     def json(self) -> str:
-        """The numbers as JSON text."""
+        """Return the numbers as JSON text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def html(self) -> str:
-        """The page as one self-contained HTML file."""
+        """Return the page as one self-contained HTML file."""
         from evenhand.reports.html import render
 
         return render(self)
 
     def markdown(self) -> str:
-        """The page as Markdown."""
+        """Return the page as Markdown."""
         from evenhand.reports.markdown import render
 
         return render(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write the page; what it is written as follows from the name."""
+        """Write the page as HTML, Markdown or JSON, by the suffix of the name."""
         path = page_path(path)
         forms = {".html": self.html, ".htm": self.html, ".md": self.markdown, ".json": self.json}
         content = forms[path.suffix.lower()]()
@@ -132,7 +152,7 @@ class Report:
         return path
 
     def save_figures(self, folder: str | Path) -> list[Path]:
-        """Every picture as SVG and PNG, and the table behind it as CSV."""
+        """Write every figure as SVG and PNG, and its table as CSV; return the paths."""
         from evenhand.reports.captioned_figures import save_picture
 
         folder = Path(folder)
@@ -140,7 +160,7 @@ class Report:
         return [path for name, picture in self.pictures() for path in save_picture(picture, folder, name)]
 
     def pictures(self) -> list[tuple[str, Picture]]:
-        """Every picture with a name of its own."""
+        """Return every figure with a name of its own."""
         many = len(self.sections) > 1
         return [
             (f"{number}-{section.kind}-{picture.name}" if many else picture.name, picture)
@@ -149,13 +169,42 @@ class Report:
         ]
 
     def download(self) -> str:
-        """The JSON as an address that needs no network."""
+        """Return the JSON as a data address, which needs no network."""
         return "data:application/json;base64," + base64.b64encode(self.json().encode()).decode()
 
 
 def report(*sources: Any, title: str | None = None) -> Report:
-    """A page about these: plans, runs, experiments, verdicts, studies, in any number and order."""
+    """Return a page about results, in any number and order.
+
+    Parameters
+    ----------
+    *sources : Plan, Runs, Comparison, Experiment, Verdict, Evaluation or Study
+        What the page is about; a study is planned.
+    title : str, optional
+        The title; that of the first study that has one unless given.
+
+    Returns
+    -------
+    Report
+        The page: `save("report.html")` writes it.
+
+    Raises
+    ------
+    BadInput
+        If there is no source, or one of another kind.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> page = eh.report(eh.plan(problem, [[0.8], [0.6]]), title="Two policies")
+    >>> page.title, [section.kind for section in page.sections]
+    ('Two policies', ['plan'])
+    """
     from evenhand.reports.sections import sections_of
+
+    if title is not None and not isinstance(title, str):
+        raise BadInput(f"title must be text; it is {shown(title)}.")
 
     if not sources:
         raise BadInput("a report needs at least one plan, runs, experiment or verdict; it got none.")
@@ -170,7 +219,9 @@ def report(*sources: Any, title: str | None = None) -> Report:
 
 
 def page_path(name: str | Path) -> Path:
-    """Where a page can be written, by its name; to be asked before the work."""
+    """Return the path of a page, refused unless its suffix is known; checked before the work begins."""
+    if not isinstance(name, (str, Path)):
+        raise BadInput(f"a report is saved under a path; got {shown(name)}.")
     path = Path(name)
     if path.suffix.lower() not in (".html", ".htm", ".md", ".json"):
         raise BadInput(f"a report is saved as .html, .md or .json; got {path.name!r}.")
@@ -178,7 +229,7 @@ def page_path(name: str | Path) -> Path:
 
 
 def versions() -> list[tuple[str, str]]:
-    """What the numbers were made with."""
+    """Return the versions of the programs that made the numbers."""
     made = [("evenhand", installed("evenhand")), ("python", platform.python_version())]
     return made + [(name, installed(name)) for name in ("numpy", "numba", "scipy")]
 

@@ -38,7 +38,7 @@ Tell = Callable[[int, int], None]
 
 
 def dossier(recipe: Recipe, executor: Executor | None = None, tell: Tell | None = None) -> Report:
-    """Run every scenario and lay out what came of it."""
+    """Run every scenario and return the report."""
     runs: dict[str, Runs] = {}
     with lent_or_own(executor, None) as crew:
         for number, (name, means) in enumerate(recipe.scenarios.items()):
@@ -53,7 +53,7 @@ def dossier(recipe: Recipe, executor: Executor | None = None, tell: Tell | None 
 
 @dataclass(frozen=True)
 class _Laid:
-    """Runs by scenario, laid out as a section."""
+    """Makes a section from the runs of every scenario."""
 
     recipe: Recipe
     runs: dict[str, Runs]
@@ -100,7 +100,7 @@ class _Laid:
 
     @cached_property
     def worst(self) -> tuple[str, Rate]:
-        """The scenario with the largest share of wrong answers."""
+        """Return the scenario with the largest share of wrong answers."""
         name = max(self.runs, key=lambda name: (rate(self.runs[name].wrong).rate, name))
         return name, rate(self.runs[name].wrong)
 
@@ -173,7 +173,7 @@ class _Laid:
         return table("Where the samples went, on average", columns, rows)
 
     def fixed(self) -> Table:
-        """What was fixed beforehand."""
+        """Return the table of what was fixed beforehand."""
         procedure = self.recipe.study.procedure
         rows: list[list[Field]] = [
             ["risk", f"{procedure.delta:g}"],
@@ -198,13 +198,13 @@ class _Laid:
 
 
 FORMAT = 1
-CAP = 8.0  # runs are cut at so many times the fewest samples any procedure needs for the assumed truth
+CAP = 8.0  # the cap of runs, in multiples of the lower bound on samples for the assumed truth
 LEAST_CAP = 1000
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a dossier depends on, fixed before the first run."""
+    """Everything that a dossier depends on, fixed before the first run."""
 
     study: Study  # its truth as means
     scenarios: Mapping[str, tuple[tuple[float, ...], ...]]
@@ -212,7 +212,7 @@ class Recipe:
     seed: int
 
     def to_json(self) -> str:
-        """One line of JSON; `from_json` of it is equal to this."""
+        """Return one line of JSON; `from_json` of it is equal to this."""
         return json.dumps(
             {
                 "evenhand": "dossier", "format": FORMAT, "study": self.study.to_dict(),
@@ -243,7 +243,7 @@ def new_recipe(
     seed: int = 1,
     max_samples: int | None = None,
 ) -> Recipe:
-    """The recipe for a study: its usual grid of scenarios unless others are given, and where runs are cut."""
+    """Return the recipe of a study: the usual scenarios unless others are given, and the cap of runs."""
     refuse_what_can_only_be_simulated(study.problem, study.procedure)
     compile_spec(study.problem, study.procedure)  # refuses what cannot be simulated
     means = np.array(study.means())
@@ -259,7 +259,7 @@ def new_recipe(
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """The recipe inside a dossier's page."""
+    """Return the recipe inside the page of a dossier."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -274,7 +274,7 @@ def read_recipe(path: str | Path) -> Recipe:
 
 
 def _cap(study: Study) -> int:
-    """Where runs are cut: well beyond what the assumed truth takes, and no further than the study allows."""
+    """Return the cap of runs: a multiple of the lower bound, at most the cap of the study."""
     if isinstance(study.procedure.stopping, Budget):
         return study.procedure.max_samples
     try:

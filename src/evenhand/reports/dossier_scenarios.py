@@ -19,9 +19,9 @@ STEP = 0.1  # of a standard deviation: a truth a little better or worse than ass
 
 
 def scenario_grid(problem: Problem, means: Array) -> dict[str, Array]:
-    """Name and means of every scenario that fits the problem."""
+    """Yield the name and means of every scenario that fits the problem."""
     sd = np.sqrt(problem.family.variance(means))
-    # on the edge of its domain a mean has no variance: a little of the domain's own scale instead
+    # at the edge of its domain a mean has variance 0: a fraction of the width of the domain instead
     sd = np.where(sd > 0.0, sd, 1e-6 * problem.family.width)
     grid = {"as assumed": means}
     grid |= _boundaries(problem, means, sd)
@@ -33,7 +33,7 @@ def scenario_grid(problem: Problem, means: Array) -> dict[str, Array]:
 
 
 def _boundaries(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
-    """The answer misses a bound by a hair, group by group; and nobody meets theirs, by a hair."""
+    """Yield scenarios in which a mean of the answer, or of every policy, just misses its bound."""
     region, answer = problem.standard.region, problem.answer(means)
     if region.kind != BOX:
         return {}
@@ -60,7 +60,7 @@ def _boundaries(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
 
 
 def _ties(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
-    """The runner-up of those that meet the requirement is raised to a hair below the answer, or above."""
+    """Yield scenarios in which the second best feasible policy is just below the answer, or just above."""
     answer, feasible = problem.answer(means), problem.feasible(means)
     scores = problem.scores(means)
     rivals = [k for k in range(len(scores)) if feasible[k] and k != answer]
@@ -76,7 +76,7 @@ def _ties(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
 
 
 def _alike(means: Array, sd: Array) -> Array:
-    """Every policy has the average means; the first is a hair better everywhere."""
+    """Yield the scenario in which all means are the average, and those of the first just better."""
     table = np.repeat(means.mean(axis=0, keepdims=True), len(means), axis=0)
     table[0] += HAIR * sd.mean(axis=0)
     return table

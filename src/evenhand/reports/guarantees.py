@@ -1,4 +1,4 @@
-"""What each stopping rule guarantees, exactly, and where it comes from."""
+"""The guarantee of each stopping rule, with its sources."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Methods(NamedTuple):
 
 
 def methods(problem: Problem, procedure: Procedure) -> Methods:
-    """How the answer was (or will be) reached, and what may be claimed for it."""
+    """Return how the answer is reached, and what is claimed for it."""
     rule = _rule(problem, procedure)
     sampling = f"{MODES[problem.mode]}, by the rule {procedure.sampling_name}."
     text = f"{_question(problem)} {sampling}\n\n{rule.text}\n\n{_assumptions(problem)}"
@@ -85,7 +85,7 @@ def methods(problem: Problem, procedure: Procedure) -> Methods:
 
 
 def fixed_methods(problem: Problem, delta: float) -> Methods:
-    """How one look at a fixed sample was judged, and what may be claimed for it."""
+    """Return how one look at a fixed sample is judged, and what is claimed for it."""
     many = wrong_answers(problem.standard.region, len(problem.policies))
     text = (
         "Each of the conditions that the answer rests on is tested by a p-value that holds at every size: "
@@ -120,7 +120,7 @@ def _assumptions(problem: Problem) -> str:
 
 
 def _rule(problem: Problem, procedure: Procedure) -> Methods:
-    """What the stopping rule promises, why, and who showed it."""
+    """Return what the stopping rule guarantees, the reason, and the sources."""
     stopping = procedure.stopping
     if isinstance(stopping, Budget):
         return _budget(stopping)

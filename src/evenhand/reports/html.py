@@ -1,4 +1,4 @@
-"""The page as HTML: templates, with everything escaped but our own drawings."""
+"""The page as HTML, from templates; everything is escaped except our own figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def render(report: Report) -> str:
-    """One file: style, drawings and numbers inside, nothing fetched from anywhere."""
+    """Return one HTML file with style, figures and numbers inside; it loads nothing from elsewhere."""
     from evenhand.reports.document import GLOSSARY
 
     environment = _environment()
@@ -44,12 +44,12 @@ def _environment() -> Environment:
 
 
 def _svg(picture: Picture, name: str, width: int) -> Markup:
-    # our own drawing: names inside it were escaped when it was written
+    # names inside our own figure were escaped when it was written
     return Markup(svg(picture.draw(width), name, themed=True))
 
 
 def _asked(report: Report) -> str:
-    """What is asked, under the title; nothing where the page is about no one study."""
+    """Return the question, for the line under the title; empty where there is no study."""
     if not report.studies:
         return ""
     problem = report.studies[0].problem
@@ -67,6 +67,6 @@ def _tokens() -> dict[str, str]:
 
 
 def _inert(recipe: str) -> Any:
-    """JSON inside a page: no character of it can end the element it stands in."""
+    """Return JSON for a script element, with the characters escaped that could end it."""
     escaped = recipe.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return Markup(escaped)

@@ -1,4 +1,4 @@
-"""The page as Markdown: the same words and tables, pictures by their tables."""
+"""The page as Markdown: the same sentences and tables, figures as their tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~&-])")
 
 
 def render(report: Report) -> str:
-    """The whole page, top to bottom."""
+    """Return the page as Markdown."""
     blocks = [f"# {escape(report.title)}", _say(report.opening.lead), _highlights(report.opening)]
     for section in report.sections:
         blocks += _section(section, is_opening=section is report.opening)
@@ -37,7 +37,7 @@ def render(report: Report) -> str:
 
 
 def escape(words: str) -> str:
-    """Text that no Markdown reader takes for markup."""
+    """Return text with all Markdown markup escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(words.split()))
 
 
@@ -58,7 +58,7 @@ def _say(words: Words) -> str:
 
 
 def _inline(words: str) -> str:
-    # a span's own spaces part it from its neighbours
+    # keep the spaces at both ends, which separate it from its neighbours
     lead, trail = words[: len(words) - len(words.lstrip())], words[len(words.rstrip()) :]
     return f"{lead and ' '}{escape(words)}{trail and ' '}" if words.strip() else " "
 
@@ -78,7 +78,7 @@ def _table(table: Table) -> str:
 
 
 def _fence(content: str, language: str) -> str:
-    """A block of code whose fence is longer than any inside it."""
+    """Return a code block whose fence is longer than any inside it."""
     longest = max((len(run) for run in re.findall(r"`+", content)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{content.rstrip()}\n{fence}"

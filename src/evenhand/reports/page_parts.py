@@ -1,29 +1,28 @@
-"""Sections: what the page says about one source, in words, pictures and tables, whatever it is written as.
-
-How a number, a sentence and a table look as text: one hand for HTML and Markdown.
-"""
+"""The parts of a page, independent of its format: sections, figures, tables, sentences, formatted fields."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evenhand.reports.figures.style import Canvas
 from evenhand.reports.guarantees import Methods
+
+if TYPE_CHECKING:  # tables and sentences are shown without loading matplotlib
+    from evenhand.reports.figures.style import Canvas
 
 
 @dataclass(frozen=True)
 class Strong:
-    """A name or number the eye should catch."""
+    """A name or number that is emphasised."""
 
     text: str
 
 
 Words = tuple[
     str | Strong, ...
-]  # a sentence; names from users are spans of their own and escaped where they are shown
+]  # a sentence; names from users are separate parts, escaped when they are shown
 Field = str | int | float | None
 
 
@@ -38,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing, the sentence that says what it shows, and the table behind it."""
+    """A figure, a sentence about what it shows, and its table."""
 
     name: str
     title: str
@@ -49,7 +48,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """One source: its leading sentence, what else is worth saying, its pictures and tables, its numbers."""
+    """What a page contains about one source: sentences, figures, tables and numbers."""
 
     kind: str
     title: str
@@ -58,20 +57,20 @@ class Section:
     pictures: tuple[Picture, ...] = ()
     tables: tuple[Table, ...] = ()
     numbers: Mapping[str, Any] = field(default_factory=dict)
-    highlights: tuple[tuple[str, str], ...] = ()  # a few numbers to see first: (label, value)
+    highlights: tuple[tuple[str, str], ...] = ()  # the main numbers: (label, value)
     progress: float | None = None  # share of the evidence needed, where there is a decision to wait for
-    facts: tuple[tuple[str, str], ...] = ()  # seeds, hashes: what one needs to make it again
+    facts: tuple[tuple[str, str], ...] = ()  # seeds and hashes needed to make it again
     code: str = ""  # the commands that make it again
-    methods: Methods | None = None  # what holds for this source, where that is not its study's stopping rule
+    methods: Methods | None = None  # the guarantee, where it is not that of the stopping rule of the study
 
 
 def text(words: Words) -> str:
-    """A sentence without emphasis."""
+    """Return a sentence without emphasis."""
     return "".join(part.text if isinstance(part, Strong) else part for part in words)
 
 
 def names(found: Sequence[str], joined: str = "and") -> Words:
-    """Names in a sentence: A, B and C."""
+    """Return names in a sentence: A, B and C."""
     parts: list[str | Strong] = []
     for number, name in enumerate(found):
         if number:
@@ -89,7 +88,7 @@ SHARES = ("share", "right", "reached the cap", "error")
 
 
 def field_text(value: Field, column: str = "") -> str:
-    """A table's field as a person reads it; verdicts carry their symbol, shares are percentages."""
+    """Return a field of a table as text; verdicts have a symbol, shares are percentages."""
     if value is None:
         return "–"
     if isinstance(value, str):
@@ -106,7 +105,7 @@ def field_text(value: Field, column: str = "") -> str:
 
 
 def decimal(value: float) -> str:
-    """Enough digits to compare by, and no more: four decimals below 10, fewer above, thousands set apart."""
+    """Return a number with four decimals below 10 and fewer above, thousands separated."""
     if value != 0 and abs(value) < 0.001:
         return f"{value:.2e}"
     if abs(value) < 10:
@@ -115,6 +114,6 @@ def decimal(value: float) -> str:
 
 
 def is_number(table: Table, column: int) -> bool:
-    """Is this a column of numbers, to be set flush right?"""
+    """Return whether this is a column of numbers, to be aligned right."""
     values = [row[column] for row in table.rows if row[column] is not None]
     return bool(values) and all(isinstance(value, (int, float)) for value in values)

@@ -1,4 +1,4 @@
-"""A plan in sentences, for the terminal, the report and whoever else shows one."""
+"""Sentences that describe a plan, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evenhand.theory.plan import Bound, Plan
 
-NAMED = 6  # so many policies are named in a sentence; the rest are counted
+MAX_NAMED = 6  # a sentence names at most this many policies and counts the rest
 
 PIECES = {
     "leave": "that {policy} misses {what}{where}",
@@ -16,7 +16,7 @@ PIECES = {
 
 
 def requirement(plan: Plan) -> str:
-    """The requirement of the outcome and of every guard-rail, in words."""
+    """Return the requirement on the outcome and on every guard-rail, as part of a sentence."""
     problem = plan.problem
     parts = (
         [] if problem.constraint.kind == "none" and problem.guardrails else [problem.constraint.describe()]
@@ -26,7 +26,7 @@ def requirement(plan: Plan) -> str:
 
 
 def headline(plan: Plan) -> str:
-    """The result in one sentence."""
+    """Return the result in one sentence."""
     asked, many = requirement(plan), len(plan.problem.policies)
     if not plan.feasible:
         return f"None of the policies meets {asked}."
@@ -42,35 +42,36 @@ def headline(plan: Plan) -> str:
 
 
 def acceptable(plan: Plan) -> Iterator[str]:
-    """Which answers are good enough, and which of them is the easiest to certify."""
+    """Yield sentences on the acceptable answers and the one that is easiest to certify."""
     if plan.indifference == 0.0 and not plan.tolerance:
         return
     close = f"within {plan.indifference:g} of the best" if plan.indifference else "the best"
     loose = ", its own bounds loosened by the tolerance," if plan.tolerance else ""
-    names = [name or "none" for name in plan.acceptable]
+    names = [name or '"none"' for name in plan.acceptable]
     verb = "is acceptable" if len(names) == 1 else "are acceptable"
-    yield f"{listed(names)} {verb}: {close}{loose} is good enough."
+    yield f"{listed(names)} {verb}: {close}{loose} is accepted."
     if len(names) > 1:
-        yield f"{plan.easiest or 'That none is'} is the easiest to certify; the plan aims at it."
+        easiest = plan.easiest or '"none"'
+        yield f"{easiest} is the easiest to certify; the allocation is for this answer."
 
 
 def bounds(plan: Plan, delta: float) -> Iterator[str]:
-    """What no procedure can beat, in samples and, where samples have prices, in cost."""
+    """Yield the lower bound on the number of samples and, if samples have costs, on the cost."""
     least = count(plan.samples_at_least(delta))
     yield (
-        f"No procedure with a risk of {delta:g} can do with fewer than {least} samples on average "
+        f"Any procedure with a risk of {delta:g} needs at least {least} samples on average "
         f"(T*, samples per unit of evidence, lies in [{plan.time_low:.7g}, {plan.time_high:.7g}])."
     )
-    cost, price = plan.cost, plan.cost_at_least(delta)
-    if cost is not None and price is not None:
+    cost, least_cost = plan.cost, plan.cost_at_least(delta)
+    if cost is not None and least_cost is not None:
         yield (
-            f"None can do for less than {count(price)} in cost on average ({cost.low:.7g} to {cost.high:.7g} "
-            "per unit of evidence). The allocation is the one that costs least."
+            f"Any such procedure costs at least {count(least_cost)} on average ({cost.low:.7g} to "
+            f"{cost.high:.7g} per unit of evidence). The allocation is the one with the lowest cost."
         )
 
 
 def suggestion(plan: Plan) -> Iterator[str]:
-    """An indifference that would save much, where a near tie makes the plan hopeless."""
+    """Yield the proposed indifference and what it saves, if two policies are nearly tied."""
     if plan.proposal is not None:
         names, eps = listed(plan.proposal.acceptable, "or"), plan.proposal.indifference
         yield (
@@ -80,7 +81,7 @@ def suggestion(plan: Plan) -> Iterator[str]:
 
 
 def binding(bound: Bound) -> str:
-    """What a comparison that binds has to rule out."""
+    """Return the alternative that a binding comparison must rule out."""
     what = "its requirement" if bound.metric is None else f"its guard-rail {bound.metric}"
     what += f" against {bound.relative_to}" if bound.relative_to else ""
     where = f" in {bound.group}" if bound.group else ""
@@ -88,8 +89,8 @@ def binding(bound: Bound) -> str:
 
 
 def listed(names: Sequence[str], joined: str = "and") -> str:
-    """Names in a sentence, the first few of many."""
-    shown = list(names[:NAMED])
+    """Return the names as a list in a sentence; of many names, the first few."""
+    shown = list(names[:MAX_NAMED])
     more = len(names) - len(shown)
     if more:
         return f"{', '.join(shown)} and {more} more"
@@ -97,7 +98,7 @@ def listed(names: Sequence[str], joined: str = "and") -> str:
 
 
 def count(number: float) -> str:
-    """A number of samples: 19,301."""
+    """Return a number of samples as text, such as 19,301."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 

@@ -1,6 +1,6 @@
-"""Rows: the only thing figures, tables and the page ever see. Frozen, in the user's own units, no arrays.
+"""Rows: the input of figures, tables and pages. Frozen, in the units of the user, without arrays.
 
-A number nobody knows (the mean of an empty cell, an open end of an interval) is None, never 0 or a NaN.
+A number that is not known (the mean of an empty cell, an open end of an interval) is None, never 0 or a NaN.
 """
 
 from __future__ import annotations
@@ -9,43 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from evenhand.model.rows import PolicyRow
+
 MET, FAILED, UNDECIDED = "met", "failed", "undecided"
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """One cell: what is known of a policy in a group, against the bounds it must meet there."""
-
-    policy: str
-    group: str
-    n: int
-    mean: float | None
-    low: float | None
-    high: float | None
-    verdict: str
-    floor: float | None = None
-    cap: float | None = None
-
-    @property
-    def known(self) -> bool:
-        """Is the mean assumed, not estimated?"""
-        return self.n == 0 and self.mean is not None
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One policy: its overall mean, whether it meets the requirement, and its place by overall mean."""
-
-    policy: str
-    mean: float | None
-    verdict: str
-    place: int
-    leads: bool = False
-
-
-@dataclass(frozen=True)
 class Share:
-    """One cell's share of the samples, and the share it should have had."""
+    """The share of the samples of one cell, and the intended share."""
 
     policy: str
     group: str
@@ -56,7 +27,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The weakest piece's evidence after so many samples, in nats, and the line it must reach."""
+    """The evidence of the weakest comparison at a number of samples, in nats, and its threshold."""
 
     samples: int
     evidence: float
@@ -66,7 +37,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Bar:
-    """How many runs ended with a number of samples in [low, high)."""
+    """The number of runs that ended with samples in [low, high)."""
 
     low: float
     high: float
@@ -75,7 +46,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Duration:
-    """How long one procedure takes: the distribution of its samples to a decision."""
+    """The distribution of the samples that one procedure takes to a decision."""
 
     name: str
     bars: tuple[Bar, ...]
@@ -86,7 +57,7 @@ class Duration:
 
 @dataclass(frozen=True)
 class Success:
-    """The share of runs whose answer was right after so many samples, with its interval."""
+    """The share of runs with the right answer at a number of samples, with its interval."""
 
     name: str
     samples: int
@@ -98,12 +69,12 @@ class Success:
 Row = TypeVar("Row")
 
 
-def in_order(rows: Sequence[Row], standings: Iterable[Standing]) -> list[Row]:
-    """Cell rows sorted by their policy's place, groups as they came: one order for all pictures."""
+def in_order(rows: Sequence[Row], standings: Iterable[PolicyRow]) -> list[Row]:
+    """Return rows of cells sorted by the rank of their policy: the same order in all figures."""
     places = {standing.policy: standing.place for standing in standings}
     return sorted(rows, key=lambda row: places.get(row.policy, len(places) + 1))  # type: ignore[attr-defined]
 
 
 def plain(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    """Rows as dictionaries, ready for JSON."""
+    """Return rows as dicts, for JSON."""
     return [asdict(row) for row in rows]

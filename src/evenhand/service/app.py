@@ -1,4 +1,4 @@
-"""The application: routes, pages, what they share, and how it starts and stops."""
+"""The application: routes, pages, shared objects, startup and shutdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from litestar import Litestar
@@ -39,22 +39,22 @@ from evenhand.service.view_log import Views
 from evenhand.service.worker_processes import Studio
 
 BODY_BYTES = 1_000_000
-WARM_AFTER = 0.5  # seconds: the first answers go first
-AT_ONCE = 64  # requests at work; others wait their turn
+WARM_AFTER = 0.5  # seconds: the first requests are answered before
+AT_ONCE = 64  # concurrent requests; others wait
 log = logging.getLogger("evenhand.service")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the service runs on."""
+    """The settings of the service."""
 
-    journal: str
+    journal: str = field(repr=False)  # an address may contain a password
     hosts: tuple[str, ...] = ()
-    warm: bool = False  # load kernels and start helpers right away, not on first use
+    warm: bool = False  # load kernels and start worker processes at startup, not on first use
 
 
 def create_app(settings: Settings) -> Litestar:
-    """The service over one journal."""
+    """Return the application for one journal."""
     keys = Keys(settings.journal)
     registry, jobs, studio = Registry(settings.journal), Jobs(), Studio()
     forecasts = Forecasts(studio)
@@ -62,7 +62,7 @@ def create_app(settings: Settings) -> Litestar:
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
-        # one thread for each request at work; they mostly wait for the writer, which commits for all at once
+        # one thread per concurrent request; they mostly wait for the group commit
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
         warming = threading.Timer(WARM_AFTER, warm, args=(studio,))
         warming.daemon = True
@@ -71,7 +71,7 @@ def create_app(settings: Settings) -> Litestar:
         try:
             yield
         finally:
-            warming.cancel()  # a service that is stopped at once starts no helpers any more
+            warming.cancel()  # a service that is stopped early starts no workers
             jobs.close()
             studio.close()
             registry.close()
@@ -106,7 +106,7 @@ def create_app(settings: Settings) -> Litestar:
 
 
 def _given(part: object) -> Provide:
-    """The same for every request."""
+    """Return a dependency that is the same object for every request."""
     return Provide(lambda: part, sync_to_thread=False)
 
 
@@ -115,7 +115,7 @@ async def _known_host(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRou
 
 
 def _measure(app: ASGIApp) -> ASGIApp:
-    """Count and time every request; one line of log each, without query, body or headers."""
+    """Count, time and log every request, without query, body or headers."""
 
     async def measured(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -143,7 +143,7 @@ def _measure(app: ASGIApp) -> ASGIApp:
 
 
 def structured_logs() -> None:
-    """One JSON object per line on standard error."""
+    """Write logs as one JSON object per line on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)

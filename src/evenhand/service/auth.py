@@ -1,4 +1,4 @@
-"""Who may come in: keys, roles, the Host header, and a limit on wrong keys."""
+"""Authentication: keys, roles, sessions, the Host header, and a limit on wrong keys."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from litestar.handlers import BaseRouteHandler
 
 from evenhand.service.keys import Key, KnownKeys
 
-NOBODY_ELSE = Key("loopback", "admin", "this machine")  # who asks while no key exists
+NOBODY_ELSE = Key("loopback", "admin", "this machine")  # the identity of requests while no key exists
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
-WRONG_KEYS, WINDOW = 20, 10.0  # so many wrong keys within so many seconds, and an address waits
-ADDRESSES, SESSIONS = 10_000, 10_000  # remembered at most
+WRONG_KEYS, WINDOW = 20, 10.0  # this many wrong keys within this many seconds block an address
+ADDRESSES, SESSIONS = 10_000, 10_000  # maximum number of entries kept
 SESSION_SECONDS = 12 * 3600
 COOKIE = "evenhand_session"
 
@@ -28,7 +28,7 @@ Connection = ASGIConnection[Any, Any, Any, Any]
 
 
 class Access:
-    """Keys, sessions of browsers, and a memory of wrong keys."""
+    """Keys, browser sessions and counts of wrong keys."""
 
     def __init__(self, keys: KnownKeys, hosts: tuple[str, ...]) -> None:
         self._keys = keys
@@ -38,12 +38,12 @@ class Access:
         self._lock = threading.Lock()
 
     async def read_keys(self) -> None:
-        """Read the keys anew where that is due, off the event loop."""
+        """Read the keys again if they are stale, outside the event loop."""
         if self._keys.is_due:
             await asyncio.to_thread(self._keys.read)
 
     def who(self, connection: Connection) -> Key:
-        """Whose request this is; refused without a good key, once any key exists."""
+        """Return the key of a request; refuse it without a valid key, once any key exists."""
         self.check_host(connection)
         if not self._keys.exist():
             _refuse_foreign(connection)
@@ -58,7 +58,7 @@ class Access:
         raise NotAuthorizedException("a key is needed: send it as 'Authorization: Bearer KEY'.")
 
     def log_in(self, connection: Connection, text: str) -> str:
-        """A session for a browser that knows a key."""
+        """Return a new session for a browser with a valid key."""
         self.check_host(connection)
         self._good(connection, text)
         token = secrets.token_urlsafe(32)
@@ -73,14 +73,14 @@ class Access:
             self._sessions.pop(connection.cookies.get(COOKIE, ""), None)
 
     def check_host(self, connection: Connection) -> None:
-        """A page of another site that points its name at this machine must not reach us."""
+        """Refuse unknown Host headers, which prevents DNS rebinding."""
         host = connection.headers.get("host", "")
         name = host if host.endswith("]") else host.rsplit(":", 1)[0]
         if name.lower() not in self._hosts:
             raise HTTPException("this service does not answer to that Host.", status_code=400)
 
     def _good(self, connection: Connection, text: str) -> Key:
-        """Whose key this is. A good key comes in however many wrong ones its address has sent."""
+        """Return the key of this text; valid keys are accepted from blocked addresses too."""
         found = self._keys.find(text)
         if found is not None:
             return found
@@ -100,7 +100,7 @@ class Access:
 
 
 def _refuse_forged(connection: Connection) -> None:
-    """A cookie alone changes nothing: a request that does must come from our own page and say so."""
+    """Refuse a changing request with a session cookie unless it is from our own pages."""
     if connection.scope.get("method") in ("GET", "HEAD"):
         return
     if not _is_own_page(connection) or connection.headers.get("x-evenhand") != "page":
@@ -108,7 +108,7 @@ def _refuse_forged(connection: Connection) -> None:
 
 
 def _refuse_foreign(connection: Connection) -> None:
-    """While no key exists, a page of another site must not act through the browser of this machine."""
+    """Refuse requests from other sites' pages while no key exists."""
     if "origin" in connection.headers and not _is_own_page(connection):
         raise PermissionDeniedException("requests from other sites' pages are refused.")
 
@@ -119,9 +119,9 @@ def _is_own_page(connection: Connection) -> bool:
 
 
 def role(needed: str) -> Callable[[Connection, BaseRouteHandler], Awaitable[None]]:
-    """A guard that lets this role and those above it in, and remembers who it was.
+    """Return a guard that requires this role or a higher one, and stores the key.
 
-    It runs on the event loop, which a thread for every look at a key would only slow down.
+    It runs on the event loop, because a thread per key check would be slower.
     """
 
     async def guard(connection: Connection, _: BaseRouteHandler) -> None:
@@ -136,6 +136,6 @@ def role(needed: str) -> Callable[[Connection, BaseRouteHandler], Awaitable[None
 
 
 def key_of(request: Request) -> Key:  # type: ignore[type-arg]
-    """Whose request it is, after the guard."""
+    """Return the key of a request, stored by the guard."""
     found: Key = request.state.key
     return found

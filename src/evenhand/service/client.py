@@ -1,180 +1,333 @@
-"""A client of the service with the same `ask` and `tell` as an experiment of one's own.
+"""HTTP client with the methods, arguments, results and errors of an `Experiment`.
 
-    trial = connect("http://127.0.0.1:8765", key).experiment("main")
+    trial = connect("http://127.0.0.1:8765", key).open("main")
     while ask := trial.ask():
         trial.tell(ask, outcome=treat(ask.policy, ask.group))
 
-A request that fails on the way is sent again with the same Idempotency-Key: it is carried out once.
+A request that fails in transit is sent again with the same key and is carried out once.
 """
 
 from __future__ import annotations
 
-import http.client
-import json
-import threading
-import time
-import urllib.parse
-import uuid
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from evenhand.errors import BadInput, Conflict, EvenhandError, NotFound, StorageFailed
+import numpy as np
 
-PATIENCE = 30.0  # seconds for which a request is sent again
-FIRST_WAIT, LONGEST_WAIT = 0.1, 1.0  # between two tries; doubled in between
-AGAIN = (429, 502, 503, 504)  # worth sending again, with the same Idempotency-Key
-KINDS: dict[int, type[EvenhandError]] = {
-    400: BadInput,
-    401: BadInput,
-    403: BadInput,
-    404: NotFound,
-    409: Conflict,
-    413: BadInput,
-    415: BadInput,
-    422: BadInput,
-    503: StorageFailed,
-}
+from evenhand.errors import BadInput, EvenhandError, NameTaken, NotFound, StorageFailed
+from evenhand.live.atomic_files import whole_file
+from evenhand.live.events import LogEntry
+from evenhand.live.hash_chain import Head
+from evenhand.live.status import Status
+from evenhand.live.tickets import Ask, Receipt
+from evenhand.service.connection import Connection
 
+if TYPE_CHECKING:
+    from evenhand.model.problem import Problem
+    from evenhand.procedure.spec import Procedure
+    from evenhand.study import Study
 
-class Ticket(NamedTuple):
-    """Give this policy to one unit of this group, then tell what came of it."""
-
-    ticket: str
-    policy: str
-    group: str | None
-
-
-class _Wire(http.client.HTTPConnection):
-    """A connection that is closed when nobody needs it any more."""
-
-    def __del__(self) -> None:
-        self.close()
-
-
-class _SecureWire(http.client.HTTPSConnection, _Wire):
-    """The same with TLS."""
-
-
-@dataclass(frozen=True)
-class Service:
-    """A running service, and the key to it."""
-
-    url: str
-    key: str | None = None
-    seconds: float = 30.0
-    _kept: threading.local = field(default_factory=threading.local, repr=False, compare=False)
-
-    def experiments(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.call("GET", "/api/experiments")
-        return found
-
-    def create(self, name: str, study: dict[str, Any], seed: int, lease: float | None = None) -> Remote:
-        """A new experiment from a study as in the TOML file."""
-        self.call("POST", "/api/experiments", {"id": name, "study": study, "seed": seed, "lease": lease})
-        return self.experiment(name)
-
-    def experiment(self, name: str) -> Remote:
-        return Remote(self, name)
-
-    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """One request, sent again with the same key where the connection or the storage failed."""
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if method == "POST":
-            headers["Idempotency-Key"] = uuid.uuid4().hex
-        if self.key is not None:
-            headers["Authorization"] = f"Bearer {self.key}"
-        data = None if body is None else json.dumps(body, allow_nan=False).encode()
-        over, wait, kept = time.monotonic() + PATIENCE, FIRST_WAIT, True
-        while True:
-            try:
-                code, answer = self._send(method, path, data, headers)
-                if code < 400:
-                    return json.loads(answer)
-                if code not in AGAIN or time.monotonic() > over:
-                    raise _error(code, answer)
-            except (http.client.HTTPException, OSError) as failure:
-                self._hang_up()
-                if time.monotonic() > over:
-                    raise StorageFailed(f"the service at {self.url} cannot be reached: {failure}.") from None
-                if kept and isinstance(failure, http.client.RemoteDisconnected):
-                    kept = False
-                    continue  # a kept connection that the service has closed meanwhile
-            time.sleep(wait)
-            wait = min(2.0 * wait, LONGEST_WAIT)
-
-    def _send(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
-        """One exchange over this thread's connection, which is kept for the next."""
-        kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
-        parts = urllib.parse.urlsplit(self.url)
-        if kept is None:
-            kind = _SecureWire if parts.scheme == "https" else _Wire
-            kept = self._kept.connection = kind(parts.netloc, timeout=self.seconds)
-        kept.request(method, parts.path.rstrip("/") + path, data, headers)
-        answer = kept.getresponse()
-        return answer.status, answer.read()
-
-    def _hang_up(self) -> None:
-        kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
-        if kept is not None:
-            kept.close()
-            self._kept.connection = None
-
-
-@dataclass(frozen=True)
-class Remote:
-    """One experiment of a service."""
-
-    service: Service
-    name: str
-
-    def ask(self, group: str | None = None, worker: str | None = None) -> Ticket | None:
-        """The next ticket; None when the experiment has stopped."""
-        return next(iter(self.ask_many(1, group, worker)), None)
-
-    def ask_many(self, n: int, group: str | None = None, worker: str | None = None) -> list[Ticket]:
-        found = self._post("ask", {"n": n, "group": group, "worker": worker})
-        return [Ticket(one["ticket"], one["policy"], one["group"]) for one in found]
-
-    def tell(self, ticket: Ticket | str, outcome: float, group: str | None = None) -> dict[str, Any]:
-        """The outcome of a ticket."""
-        text = ticket if isinstance(ticket, str) else ticket.ticket
-        found: dict[str, Any] = self._post("tell", {"ticket": text, "outcome": outcome, "group": group})
-        return found
-
-    def drop(self, ticket: Ticket | str, reason: str) -> None:
-        """The ticket will have no outcome."""
-        self._post("drop", {"ticket": ticket if isinstance(ticket, str) else ticket.ticket, "reason": reason})
-
-    def amend(self, ticket: Ticket | str, outcome: float, reason: str) -> dict[str, Any]:
-        """Correct an outcome; the old one stays in the log with the reason and the key's name."""
-        text = ticket if isinstance(ticket, str) else ticket.ticket
-        found: dict[str, Any] = self._post("amend", {"ticket": text, "outcome": outcome, "reason": reason})
-        return found
-
-    def close(self, reason: str = "closed") -> dict[str, Any]:
-        """End the experiment for good."""
-        found: dict[str, Any] = self._post("close", {"reason": reason})
-        return found
-
-    def status(self) -> dict[str, Any]:
-        """Where it stands, as far as the key may see."""
-        found: dict[str, Any] = self.service.call("GET", f"/api/experiments/{self.name}")
-        return found
-
-    def _post(self, verb: str, body: dict[str, Any]) -> Any:
-        return self.service.call("POST", f"/api/experiments/{self.name}/{verb}", body)
+PAGE = 1_000  # events per response of the service
+T = TypeVar("T")
 
 
 def connect(url: str, key: str | None = None) -> Service:
-    """A service at this address."""
-    if not url.startswith(("http://", "https://")):
-        raise BadInput(f"an address begins with http:// or https://; it is {url!r}.")
-    return Service(url, key)
+    """Return the service at this address; `key` is needed once the service has any."""
+    return Service(Connection(url, key))
 
 
-def _error(code: int, answer: bytes) -> EvenhandError:
+class Service:
+    """A running service: create or open experiments there."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<evenhand service at {self._connection.shown_url}>"
+
+    def experiments(self) -> list[Status]:
+        """Return the experiments, newest first, without outcomes."""
+        found: list[Status] = []
+        while page := self._connection.get(f"/api/experiments?start={len(found)}"):
+            found += [Status.from_dict(table) for table in page]
+        return found
+
+    def create(
+        self,
+        problem: Problem | Study,
+        procedure: Procedure | None = None,
+        *,
+        seed: int,
+        name: str = "main",
+        title: str = "",
+        lease: float | None = None,
+        by: str | None = None,
+        key: str | None = None,
+    ) -> RemoteExperiment:
+        """Create an experiment; the arguments are those of `Experiment.create`."""
+        from evenhand.study import study_of
+
+        study = replace(study_of(problem, procedure, title), truth=None)
+        body = {"id": name, "study": study.to_dict(), "seed": seed, "lease": lease, "by": by}
+        if not self._connection.post("/api/experiments", body, key)["created"]:
+            raise NameTaken(
+                f"the service holds an experiment {name!r} already; give the new one another name."
+            )
+        return RemoteExperiment(self._connection, name)
+
+    def open(self, name: str | None = None) -> RemoteExperiment:
+        """Return an existing experiment: the one named, or the only one."""
+        if name is None:
+            name = self._only_name()
+        found = RemoteExperiment(self._connection, name)
+        found._enrolment()  # raises if it does not exist
+        return found
+
+    def _only_name(self) -> str:
+        names = [status.experiment for status in self.experiments()]
+        if not names:
+            raise NotFound("the service holds no experiment yet; create one.")
+        if len(names) > 1:
+            raise BadInput(f"the service holds {len(names)} experiments; say which: {', '.join(names[:10])}.")
+        return names[0]
+
+
+class RemoteExperiment:
+    """One experiment of a service, with the methods of `Experiment`.
+
+    `by` is recorded together with the name of the key. The service computes the forecast of a status itself,
+    and omits from it what the role of the key may not see.
+    """
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<experiment {self._name!r} at {self._connection.shown_url}>"
+
+    @overload
+    def ask(
+        self,
+        *,
+        group: str | None = None,
+        worker: str | None = None,
+        key: str | None = None,
+        lease: float | None = None,
+    ) -> Ask | None: ...
+
+    @overload
+    def ask(
+        self,
+        n: int,
+        *,
+        group: str | None = None,
+        worker: str | None = None,
+        key: str | None = None,
+        lease: float | None = None,
+    ) -> list[Ask]: ...
+
+    def ask(
+        self,
+        n: int | None = None,
+        *,
+        group: str | None = None,
+        worker: str | None = None,
+        key: str | None = None,
+        lease: float | None = None,
+    ) -> Ask | list[Ask] | None:
+        """Return the next ticket, or the next n; none after the stop or if all samples are open."""
+        body = {"n": 1 if n is None else n, "group": group, "worker": worker, "lease": lease}
+        asks = [Ask(**ask) for ask in self._post("ask", body, key)]
+        return asks if n is not None else next(iter(asks), None)
+
+    def tell(
+        self, ticket: Ask | str, outcome: float, *, group: str | None = None, key: str | None = None
+    ) -> Receipt:
+        """Record an outcome; the same again has no effect, a different one is refused."""
+        return Receipt(**self._post("tell", _outcome(ticket, outcome, group), key))
+
+    def tell_all(
+        self,
+        outcomes: Iterable[tuple[Ask | str, float, str | None]],
+        *,
+        key: str | None = None,
+        places: Sequence[str] | None = None,
+    ) -> list[Receipt]:
+        """Record many outcomes, as (ticket, outcome, group): all of them or none."""
+        rows = list(outcomes)
+        place_of = "row {}".format if places is None else (lambda n: places[n - 1])
+        body = {"outcomes": [_placed(place_of(n), row) for n, row in enumerate(rows, start=1)]}
+        found = _named(place_of, lambda: self._post("tell-all", body, key))
+        return [Receipt(**receipt) for receipt in found]
+
+    def drop(self, ticket: Ask | str, reason: str, *, by: str | None = None, key: str | None = None) -> None:
+        """Drop a ticket: it will have no outcome."""
+        self._post("drop", {"ticket": _code(ticket), "reason": reason, "by": by}, key)
+
+    def amend(
+        self, ticket: Ask | str, outcome: float, *, reason: str, by: str, key: str | None = None
+    ) -> Receipt:
+        """Correct an outcome; the old one stays in the log with the reason and the name in `by`."""
+        if not isinstance(by, str) or not by.strip():
+            raise BadInput(f"by must be some text; it is {by!r}.")
+        body = {"ticket": _code(ticket), "outcome": _number(outcome), "reason": reason, "by": by}
+        return Receipt(**self._post("amend", body, key))
+
+    def import_data(
+        self,
+        rows: Iterable[tuple[str, str, float]],
+        *,
+        source: str = "import",
+        key: str | None = None,
+        place_of: Callable[[int], str] = "row {}".format,
+    ) -> int:
+        """Import outcomes collected before, as (policy, group, outcome): all of them or none."""
+        sent = [_imported(place_of, n, row) for n, row in enumerate(rows, start=1)]
+        body = {"rows": sent, "source": source}
+        return int(_named(place_of, lambda: self._post("import", body, key))["imported"])
+
+    def pause(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
+        """Issue no tickets until `resume`; outcomes are still accepted."""
+        self._post("pause", {"reason": reason, "by": by}, key)
+
+    def resume(self, reason: str = "resumed", *, by: str | None = None, key: str | None = None) -> None:
+        """Issue tickets again."""
+        self._post("resume", {"reason": reason, "by": by}, key)
+
+    def finish(self, reason: str, *, by: str | None = None, key: str | None = None) -> None:
+        """End the experiment, decided or not; outcomes that arrive later are stored as late."""
+        self._post("finish", {"reason": reason, "by": by}, key)
+
+    def status(self, forecast: object = None) -> Status:
+        """Return the current status, as far as the key may see it.
+
+        `forecast` is ignored: the service computes its own.
+        """
+        return Status.from_dict(self._connection.get(self._path()))
+
+    def _enrolment(self) -> Status:
+        """Return the status without outcomes; the service records no view event for it."""
+        self._path()
+        found = self._connection.get(f"/api/experiments?only={self._name}")
+        if not found:
+            raise NotFound(f"the service holds no experiment {self._name!r}.")
+        return Status.from_dict(found[0])
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the experiment has stopped or was finished."""
+        return self._enrolment().is_over
+
+    @property
+    def head(self) -> Head:
+        """Return the number and hash of the last event."""
+        status = self._enrolment()
+        return Head(status.events, bytes.fromhex(status.head))
+
+    def events(self, after: int = 0) -> Iterator[LogEntry]:
+        """Yield the events after this number, page by page, up to the end of the log."""
+        while True:
+            page = self._connection.get(f"{self._path()}/events?after={after}")
+            yield from map(LogEntry.from_dict, page)
+            if len(page) < PAGE:
+                return
+            after = page[-1]["seq"]
+
+    def export(self, path: str | Path) -> Head:
+        """Write the whole log into one file that can be audited alone; return its head."""
+        from evenhand.live.export import end_of_export
+
+        try:
+            with whole_file(Path(path)) as file:
+                self._connection.download(f"{self._path()}/export", file)
+        except OSError as problem:
+            raise BadInput(f"the export cannot be written to {path}: {problem.strerror}.") from None
+        return end_of_export(Path(path))
+
+    def close(self) -> None:
+        """Release this object: reading still works, writing is refused; `finish` ends the trial."""
+        self._is_closed = True
+        self._connection.close()
+
+    def __enter__(self) -> RemoteExperiment:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _path(self) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self._name):
+            raise NotFound(f"the service holds no experiment {self._name[:80]!r}.")
+        return f"/api/experiments/{self._name}"
+
+    def _post(self, verb: str, body: dict[str, Any], key: str | None) -> Any:
+        if self._is_closed:
+            raise StorageFailed("this experiment was closed; open it again to write to it.")
+        return self._connection.post(f"{self._path()}/{verb}", body, key)
+
+
+def _code(ticket: object) -> str:
+    """Return the ticket code to send; refuse what is not a ticket as an unknown one."""
+    code = ticket.ticket if isinstance(ticket, Ask) else ticket
+    if not isinstance(code, str) or not 1 <= len(code) <= 200:
+        raise NotFound(f"this experiment has no ticket {str(code)[:40]!r}; copy it as `ask` gave it.")
+    return code
+
+
+def _number(outcome: object) -> float | bool:
+    """Return the outcome to send; the service checks whether the family allows it."""
+    if isinstance(outcome, (bool, np.bool_)):
+        return bool(outcome)
+    if not isinstance(outcome, (int, float, np.integer, np.floating)):
+        raise BadInput(f"an outcome must be a number; it is {str(outcome)[:60]!r}.")
     try:
-        sentence = json.loads(answer)["error"]
-    except (ValueError, KeyError, TypeError):
-        sentence = f"the service answered {code}"
-    return KINDS.get(code, EvenhandError)(sentence)
+        value = float(outcome)
+    except OverflowError:
+        value = float("inf")
+    if not np.isfinite(value):
+        raise BadInput(f"an outcome must be a finite number; it is {outcome!r}.")
+    return value
+
+
+def _outcome(ticket: Ask | str, outcome: float, group: str | None) -> dict[str, Any]:
+    return {"ticket": _code(ticket), "outcome": _number(outcome), "group": group}
+
+
+def _placed(place: str, row: Any) -> dict[str, Any]:
+    """Return one outcome of a batch to send; errors name its place."""
+    try:
+        ticket, outcome, group = row
+        return _outcome(ticket, outcome, group)
+    except EvenhandError as problem:
+        raise type(problem)(f"{place}: {problem}") from None
+    except (TypeError, ValueError):
+        raise BadInput(f"{place} must be (ticket, outcome, group); it is {row!r}.") from None
+
+
+def _imported(place_of: Callable[[int], str], number: int, row: Any) -> list[Any]:
+    try:
+        policy, group, outcome = row
+        return [policy, group, _number(outcome)]
+    except BadInput as problem:
+        raise BadInput(f"{place_of(number)}: {problem}") from None
+    except (TypeError, ValueError):
+        raise BadInput(f"{place_of(number)} must be (policy, group, outcome); it is {row!r}.") from None
+
+
+def _named(place_of: Callable[[int], str], send: Callable[[], T]) -> T:
+    """Send many rows; replace row numbers in errors by the caller's names."""
+    try:
+        return send()
+    except EvenhandError as problem:
+        row = re.match(r"row (\d+)(?=[: ])", str(problem))
+        if row is None:
+            raise
+        raise type(problem)(place_of(int(row[1])) + str(problem)[row.end() :]) from None

@@ -8,25 +8,27 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenhand.errors import BadInput, Conflict, IntegrityFailed
+from evenhand.errors import BadInput, IntegrityFailed, NameTaken
 from evenhand.live.control import refuse_used_key
+from evenhand.live.events import Created, decode
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.protocol import new_protocol
+from evenhand.live.status import Status
 from evenhand.study import Study, dumps
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_EXPERIMENTS = 10_000
-MOST_OPEN, IDLE_SECONDS = 200, 60.0  # beyond so many, one that nobody used for so long is let go of
+MOST_OPEN, IDLE_SECONDS = 200, 60.0  # above this number, experiments idle this long are released
 
 
 class BadId(BadInput):
-    """What cannot be an experiment's id."""
+    """A text that cannot be an experiment's id."""
 
 
 @dataclass
 class _Slot:
-    """Where an experiment is, or will be once it is open; a long log keeps only its own readers waiting."""
+    """An experiment that is open or being opened; only its own readers wait for a long log."""
 
     trial: Experiment | None = None
     used: float = 0.0
@@ -34,7 +36,7 @@ class _Slot:
 
 
 class Registry:
-    """Experiments by their id."""
+    """Experiments by id."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -43,11 +45,11 @@ class Registry:
         self._lock = threading.Lock()
 
     def names(self) -> list[str]:
-        """All ids, the newest first."""
+        """Return all ids, newest first."""
         return self.journal.experiments()[::-1]
 
     def get(self, name: str) -> Experiment:
-        """The experiment of this id, opened on first use."""
+        """Return the experiment with this id, opened on first use."""
         if not _ID.fullmatch(name):
             raise BadId("an id must be 1 to 64 letters, digits, '-' or '_'.")
         slot = self._slots.get(name)
@@ -58,11 +60,14 @@ class Registry:
 
     def create(
         self, name: str, study: Study, seed: int, lease: float | None, by: str, key: str | None = None
-    ) -> Experiment:
-        """A new experiment; the same id with the same study, seed and lease again is the one that exists."""
+    ) -> tuple[Experiment, bool]:
+        """Return a new experiment, and whether this request created it.
+
+        If the id exists with the same study, seed and lease, that experiment is returned.
+        """
         asked = new_protocol(name, study, seed, lease, "", None)
         refuse_used_key(self.journal, asked, key)
-        names = self.names()
+        names, made = self.names(), False
         if name not in names:
             if len(names) >= MOST_EXPERIMENTS:
                 raise BadInput(
@@ -70,14 +75,21 @@ class Registry:
                 )
             try:
                 Experiment.create(self.journal, study, seed=seed, name=name, lease=lease, by=by, key=key)
+                made = True
             except (BadInput, IntegrityFailed):
-                if name not in self.names():  # otherwise somebody made it at the same moment
+                if name not in self.names():  # otherwise another request created it at the same time
                     raise
         there = self.get(name)
         found = there.protocol
         if (asked.seed, asked.lease, asked.study) != (found.seed, found.lease, dumps(found.study)):
-            raise Conflict(f"there is an experiment {name!r} with another protocol; take another id.")
-        return there
+            raise NameTaken(f"there is an experiment {name!r} with another protocol; take another id.")
+        return there, made or self._was_made_by(key, name)
+
+    def _was_made_by(self, key: str | None, name: str) -> bool:
+        """Return whether an earlier request with this key created the experiment."""
+        record = None if key is None else self.journal.created_by_key(key)
+        event = None if record is None else decode(record)
+        return isinstance(event, Created) and event.experiment == name
 
     def close(self) -> None:
         self.journal.close()
@@ -107,9 +119,10 @@ class Registry:
 BLIND = ("experiment", "title", "state", "samples", "pending", "late", "events", "head", "counts", "health")
 
 
-def blinded(status: dict[str, Any]) -> dict[str, Any]:
-    """What an operator may see of a status before the end: enrolment, tickets and health, no outcomes."""
-    seen = {key: status[key] for key in BLIND}
-    if status["state"] in ("decided", "exhausted", "closed"):
-        seen |= {"answer": status["answer"], "decided": status["decided"]}
+def blinded(status: Status) -> dict[str, Any]:
+    """Return what an operator may see before the end: enrolment, tickets and health."""
+    table = status.to_dict()
+    seen = {key: table[key] for key in BLIND}
+    if status.is_over:
+        seen |= {"answer": status.answer, "decided": status.decided}
     return seen

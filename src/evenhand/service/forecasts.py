@@ -1,6 +1,6 @@
-"""The latest forecast of each experiment, made in a helper process and kept until the data have changed.
+"""Cache of the latest forecast of each experiment, computed in a worker process.
 
-Everybody who looks gets the same one, so that a page that many watch costs one forecast.
+A forecast is kept until the data have changed, and all viewers share it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from evenhand.service import worker_processes
 from evenhand.service.worker_processes import Studio
 from evenhand.verdicts.forecast_statement import IN_PROGRESS, Forecast, settled_forecast
 
-GROWN = 1.1  # a new forecast is made when the samples have grown by this factor,
-RENEWED_SECONDS = 30.0  # or when the data have changed at all and the last one began so long ago
+GROWN = 1.1  # a new forecast is computed when the samples have grown by this factor,
+RENEWED_SECONDS = 30.0  # or when the data have changed and the last one began this long ago
 REMEMBERED = 200
 log = logging.getLogger("evenhand.service")
 
 
 @dataclass
 class _Entry:
-    """One experiment's forecast, and the next one while it is being made."""
+    """One experiment's forecast, and the next one while it is computed."""
 
     made: Forecast | None = None
-    data: bytes = b""  # digest of the outcomes that the latest one, made or begun, is of
+    data: bytes = b""  # digest of the outcomes of the latest forecast, finished or begun
     begun: float = 0.0
     samples: int = 0
     future: Future[Forecast] | None = None
@@ -45,9 +45,9 @@ class Forecasts:
         self._lock = threading.Lock()
 
     def latest(self, name: str, view: View, begin: bool = True) -> Forecast:
-        """Return the latest forecast and (`begin`) start another where the data call for it; never waits.
+        """Return the latest forecast without waiting; `begin`: start a new one if needed.
 
-        It may be of fewer samples than the view holds: `Forecast.samples` tells.
+        It may be based on fewer samples than the view holds: see `Forecast.samples`.
         """
         settled = settled_forecast(view)
         if settled is not None:
@@ -59,7 +59,7 @@ class Forecasts:
             if begin and entry.future is None and data != entry.data and self._is_due(entry, samples):
                 try:
                     entry.future = self._studio.long.start(worker_processes.forecast, view)
-                except StorageFailed as problem:  # the next look tries again
+                except StorageFailed as problem:  # the next call tries again
                     return entry.made or Forecast(samples, why_none=str(problem).rstrip("."))
                 entry.data, entry.samples, entry.begun = data, samples, time.monotonic()
             return entry.made or Forecast(samples, why_none=IN_PROGRESS)
@@ -72,14 +72,14 @@ class Forecasts:
     def _entry(self, name: str) -> _Entry:
         with self._lock:
             entry = self._entries.pop(name, None) or _Entry()
-            self._entries[name] = entry  # the latest used is the last
+            self._entries[name] = entry  # least recently used first
             while len(self._entries) > REMEMBERED:
                 self._entries.pop(next(iter(self._entries)))
             return entry
 
     @staticmethod
     def _collect(entry: _Entry) -> None:
-        """Take over a forecast that has come; one that failed says so."""
+        """Take over a finished forecast; report one that failed."""
         if entry.future is None or not entry.future.done():
             return
         future, entry.future = entry.future, None

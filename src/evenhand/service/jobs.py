@@ -1,7 +1,4 @@
-"""Work that takes longer than a request.
-
-Plans and simulations, off the request path, with a limit and a progress.
-"""
+"""Background jobs: plans and simulations in a thread pool, with limits and progress."""
 
 from __future__ import annotations
 
@@ -21,26 +18,26 @@ from evenhand.errors import BadInput, KeyReused, NotFound
 AT_ONCE, REMEMBERED = 2, 200
 REMEMBERED_KEYS = 10_000
 PLAN_SECONDS = 30.0
-MOST_CELLS = 10_000  # of a plan or simulation that the service takes on
+MOST_CELLS = 10_000  # of a plan or simulation that the service accepts
 
 
 class Stopped(Exception):
-    """Raised inside a job that is no longer wanted."""
+    """Raised inside a cancelled job."""
 
 
 class Jobs:
-    """A small pool, and what became of the latest jobs."""
+    """A small thread pool and the state of the latest jobs."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="job")
         self._jobs: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._by_key: OrderedDict[str, str] = OrderedDict()
-        self._requests: OrderedDict[str, bytes] = OrderedDict()  # digest of what each key was used for
+        self._requests: OrderedDict[str, bytes] = OrderedDict()  # digest of the request of each key
         self._lock = threading.Lock()
         self._stopping = threading.Event()
 
     def refuse_other_request(self, key: str | None, what: str, form: msgspec.Struct) -> None:
-        """Raise where this key was used for another request, since the service began."""
+        """Raise if this key was used for another request since the service started."""
         if key is None:
             return
         digest = hashlib.sha256(what.encode() + b" " + msgspec.json.encode(form, order="sorted")).digest()
@@ -53,7 +50,7 @@ class Jobs:
                 self._requests.popitem(last=False)
 
     def within(self, seconds: float, work: Callable[[], Any]) -> Any:
-        """The result of some work, or a refusal when it takes too long."""
+        """Return the result of some work; raise if it takes too long."""
         future: Future[Any] = self._pool.submit(work)
         try:
             return future.result(seconds)
@@ -66,7 +63,7 @@ class Jobs:
     def start(
         self, total: int, work: Callable[[Callable[[int, int], None]], Any], key: str | None = None
     ) -> str:
-        """Begin work that reports `progress(done, total)`; its id. The same key again is the same job."""
+        """Start work that reports `progress(done, total)`; return its id, the same for one key."""
         entry: dict[str, Any] = {
             "id": secrets.token_hex(8), "state": "running", "done": 0, "total": total,
             "result": None, "error": None,

@@ -1,8 +1,8 @@
-"""Keys: made on the command line, shown once, kept as hashes.
+"""API keys: created on the command line, shown once, stored as hashes.
 
-A key reads `eh_ID_SECRET`. The database knows ID, role and the SHA-256 of the secret; a secret of 256 random
-bits needs no slow hash. For a SQLite journal the keys lie in a file of their own beside it, so that making
-one does not need the journal's writer.
+A key reads `eh_ID_SECRET`. The database holds ID, role and the SHA-256 of the secret; a secret of 256 random
+bits needs no slow hash. For an SQLite journal the keys are in a separate file beside it, so that creating one
+does not need the journal's writer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import sqlalchemy as sa
 
 from evenhand.errors import BadInput, NotFound, StorageFailed, nearest
 
-ROLES = ("operator", "analyst", "admin")  # each may do what those before it may
+ROLES = ("operator", "analyst", "admin")  # in increasing order of permissions
 _FORM = re.compile(r"eh_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 
-STALE_SECONDS = 1.0  # a key made or revoked counts after so long
+STALE_SECONDS = 1.0  # seconds until a new or revoked key takes effect
 
 _metadata = sa.MetaData()
 _keys = sa.Table(
@@ -44,7 +44,7 @@ _keys = sa.Table(
 
 @dataclass(frozen=True)
 class Key:
-    """Who holds it and what they may do."""
+    """The owner of a key and its role."""
 
     id: str
     role: str
@@ -58,22 +58,22 @@ class Key:
 
 
 def any_key(journal: str) -> bool:
-    """Has one been made for this journal? Looking makes nothing."""
+    """Return whether a key exists for this journal; creates no file."""
     return ("://" in journal or Path(f"{journal}.keys").exists()) and Keys(journal).exist()
 
 
 class Keys:
-    """The keys that belong to a journal."""
+    """The keys of a journal."""
 
     def __init__(self, journal: str) -> None:
         shared = journal.startswith(("postgresql:", "postgres:"))
         address = "postgresql+psycopg:" + journal.split(":", 1)[1] if shared else f"sqlite:///{journal}.keys"
-        self._engine = sa.create_engine(address, poolclass=sa.NullPool)  # nothing is kept open between looks
+        self._engine = sa.create_engine(address, poolclass=sa.NullPool)  # no connection is kept open
         with self._explained():
             _make_table(self._engine)
 
     def create(self, role: str, name: str, expires: str | None = None) -> str:
-        """A new key, in full: it is never shown again."""
+        """Create a key and return it in full; it is never shown again."""
         if role not in ROLES:
             raise BadInput(f"role must be one of {', '.join(ROLES)}; it is {role!r}{nearest(role, ROLES)}")
         if not name.strip() or len(name) > 200:
@@ -88,14 +88,14 @@ class Keys:
         return f"eh_{identity}_{secret}"
 
     def find(self, text: str) -> Key | None:
-        """Whose key this is; None for a wrong, revoked or expired one."""
+        """Return the key of this text; None for a wrong, revoked or expired one."""
         return _match(self.digests(), text)
 
     def all(self) -> list[Key]:
         return [key for key, _ in self.digests().values()]
 
     def digests(self) -> dict[str, tuple[Key, bytes]]:
-        """Every key ever made, by its id, with the hash of its secret."""
+        """Return every key ever created, by id, with the hash of its secret."""
         with self._explained(), self._engine.connect() as connection:
             rows = connection.execute(_keys.select().order_by(_keys.c.made)).all()
         return {
@@ -104,7 +104,7 @@ class Keys:
         }
 
     def exist(self) -> bool:
-        """Has any key been made? Then nobody comes in without one."""
+        """Return whether any key was created; then every request needs one."""
         return bool(self.digests())
 
     def revoke(self, identity: str) -> None:
@@ -122,7 +122,7 @@ class Keys:
 
 
 class KnownKeys:
-    """The keys as they were a moment ago, so that a request does not wait for a database."""
+    """A short-lived cache of the keys, so that requests do not wait for a database."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -131,20 +131,20 @@ class KnownKeys:
         self._lock = threading.Lock()
 
     def find(self, text: str) -> Key | None:
-        """Whose key this is; None for a wrong, revoked or expired one."""
+        """Return the key of this text; None for a wrong, revoked or expired one."""
         return _match(self._fresh(), text)
 
     def exist(self) -> bool:
-        """Has any key been made? Then nobody comes in without one."""
+        """Return whether any key was created; then every request needs one."""
         return bool(self._fresh())
 
     @property
     def is_due(self) -> bool:
-        """Is what is known too old?"""
+        """Return whether the cache is stale."""
         return time.monotonic() - self._read_at >= STALE_SECONDS
 
     def read(self) -> None:
-        """Read the keys, unless somebody just did."""
+        """Read the keys, unless another thread just did."""
         with self._lock:
             if self.is_due:
                 self._known = self._keys.digests()
@@ -157,7 +157,7 @@ class KnownKeys:
 
 
 def _match(known: dict[str, tuple[Key, bytes]], text: str) -> Key | None:
-    """The key this is. Compared in the same time whether its id is known or not, and however much fits."""
+    """Return the matching key; the time taken does not depend on which part matches."""
     form = _FORM.fullmatch(text)
     identity, secret = form.groups() if form else ("", "")
     key, kept = known.get(identity, (None, bytes(32)))
@@ -174,12 +174,12 @@ def _digest(secret: str) -> bytes:
 def _make_table(engine: sa.Engine) -> None:
     try:
         _metadata.create_all(engine)
-    except sa.exc.DBAPIError:  # another process made it at the same moment; a real trouble comes again
+    except sa.exc.DBAPIError:  # another process created it at the same time; a real error occurs again
         _metadata.create_all(engine)
 
 
 def _moment(text: str) -> str:
-    """A time with its zone, as UTC, so that later times sort after earlier ones."""
+    """Return a time with its zone as UTC text; the texts sort by time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,43 +1,35 @@
-"""What the pages tell of a log beyond its present state: evidence over time, tickets out, outcomes that came
-late.
+"""Reader of a log for the dashboard: evidence over time, tickets, late outcomes.
 
-A ledger reads on from where it was, so that a page costs what is new in the log, not the whole of it.
+A `Ledger` continues from the last event it read, so that a page costs only the new events.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand.live import events as ev
+from evenhand.live.events import LogEntry
 from evenhand.live.journal import Journal
+from evenhand.live.log_state import LogState
 from evenhand.live.protocol import Protocol
-from evenhand.live.transaction import Row
+from evenhand.live.tickets import Out
 from evenhand.procedure.state import new_state, new_work
 from evenhand.reports.rows import Evidence
 from evenhand.verdicts.evidence_history import retrace
 from evenhand.verdicts.sentences import piece_in_words
 
-MOST_POINTS = 480  # then every second one goes
+MOST_POINTS = 480  # above this, every second point is removed
 AT_ONCE = 20_000  # events read for one page
 LATEST_LATE = 20
 
 
-class Out(NamedTuple):
-    """A ticket handed out."""
-
-    policy: str
-    group: str | None
-    worker: str | None
-    at: str
-
-
 class Late(NamedTuple):
-    """An outcome that came too late to count."""
+    """An outcome that was too late to count."""
 
     ticket: int
     outcome: float
@@ -46,7 +38,7 @@ class Late(NamedTuple):
 
 
 class Ledger:
-    """One experiment's log, as far as it was read."""
+    """An incremental reader of one experiment's log."""
 
     def __init__(self, protocol: Protocol) -> None:
         self.protocol = protocol
@@ -56,7 +48,7 @@ class Ledger:
     def _begin(self) -> None:
         spec = self.protocol.spec
         self.seq = 1
-        self.out: dict[int, Out] = {}
+        self._log = LogState(self.protocol)
         self.late: deque[Late] = deque(maxlen=LATEST_LATE)
         self.points: list[Evidence] = []
         self._state, self._work = new_state(spec), new_work(spec)
@@ -65,14 +57,14 @@ class Ledger:
         self._waiting: list[tuple[int, int, float]] = []
 
     def read_on(self, journal: Journal, until: int) -> None:
-        """Take in what the log holds up to this event, or a good part of it."""
+        """Read the log up to this event, at most `AT_ONCE` events."""
         if self.seq < until:
             rows = journal.read(self.protocol.experiment, self.seq, min(until, self.seq + AT_ONCE))
-            self.take(itertools.islice(rows, AT_ONCE))
+            self.take(LogEntry.of(row.record) for row in itertools.islice(rows, AT_ONCE))
 
-    def take(self, rows: Iterable[Row]) -> None:
-        """Take in events; an amendment of one taken in before begins the reading anew, with what it says."""
-        events = [(row.record.seq, ev.decode(row.record)) for row in rows]
+    def take(self, entries: Iterable[LogEntry]) -> None:
+        """Apply events; a correction of an earlier outcome restarts the reading with it."""
+        events = [(entry.seq, entry.event) for entry in entries]
         amended = {e.ticket: e.outcome for _, e in events if isinstance(e, ev.Amended) and e.counted}
         if any(self._corrections.get(ticket) != outcome for ticket, outcome in amended.items()):
             self._corrections |= amended
@@ -83,26 +75,20 @@ class Ledger:
             self.seq = seq
         self._weigh()
 
-    def _one(self, event: ev.AnyEvent) -> None:
-        if isinstance(event, ev.Asked):
-            self.out[event.ticket] = Out(event.policy, event.group, event.worker, event.at)
-        elif isinstance(event, ev.Told):
-            out = self.out.pop(event.ticket)
-            self._count(event.ticket, out.policy, event.group or out.group or "", event.outcome)
-        elif isinstance(event, ev.Imported):
-            self._count(event.ticket, event.policy, event.group, event.outcome)
-        elif isinstance(event, ev.Late):
-            self.out.pop(event.ticket, None)
-            self.late.append(Late(event.ticket, event.outcome, event.why, event.at))
-        elif isinstance(event, (ev.Dropped, ev.Expired)):
-            self.out.pop(event.ticket, None)
+    @property
+    def out(self) -> Mapping[int, Out]:
+        """Return the open tickets, oldest first."""
+        return self._log.out
 
-    def _count(self, ticket: int, policy: str, group: str, outcome: float) -> None:
-        k, g = self.protocol.policies[policy], self.protocol.groups[group]
-        self._waiting.append((k, g, self._corrections.get(ticket, outcome)))
+    def _one(self, event: ev.AnyEvent) -> None:
+        place = self._log.apply(event)
+        if place is not None and isinstance(event, (ev.Told, ev.Imported)):
+            self._waiting.append((*place, self._corrections.get(event.ticket, event.outcome)))
+        elif isinstance(event, ev.Late):
+            self.late.append(Late(event.ticket, event.outcome, event.why, event.at))
 
     def _weigh(self) -> None:
-        """Let the stopping rule look again, as it did, at evenly spaced points of the log."""
+        """Evaluate the stopping rule again at evenly spaced points of the log."""
         self._every = max(self._every, -(-len(self._waiting) // MOST_POINTS))
         looks = len(self._waiting) // self._every
         if looks == 0:
@@ -125,7 +111,7 @@ class Ledger:
 
 
 def chart(points: list[Evidence]) -> dict[str, Any]:
-    """Columns for the browser: samples, evidence, needed, and the number of the weakest comparison's name."""
+    """Return columns for the browser: samples, evidence, needed, weakest comparison."""
     names = list(dict.fromkeys(point.weakest for point in points))
     return {
         "samples": [point.samples for point in points],

@@ -1,4 +1,4 @@
-"""Where a browser gives its key, and takes it back."""
+"""Login and logout of browsers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from evenhand.service.request_bodies import LogIn
 
 @get("/login", sync_to_thread=False, include_in_schema=False)
 def log_in_page() -> Response[str]:
-    """Where a browser gives its key."""
+    """Return the page on which a user enters a key."""
     return page("login.html", key=None)
 
 
 @post("/login", status_code=200, sync_to_thread=True, include_in_schema=False)
 def log_in(data: JSONBody[LogIn], request: Request[Any, Any, Any]) -> Response[dict[str, str]]:
-    """A session for a browser that knows a key."""
+    """Begin a session for a browser with a valid key."""
     token = request.app.state.access.log_in(request, data.key)
     secure = request.url.scheme == "https"
     cookie = Cookie(
@@ -32,6 +32,6 @@ def log_in(data: JSONBody[LogIn], request: Request[Any, Any, Any]) -> Response[d
 
 @post("/logout", guards=[role("operator")], status_code=200, sync_to_thread=False, include_in_schema=False)
 def log_out(request: Request[Any, Any, Any]) -> Response[dict[str, str]]:
-    """The end of a browser's session."""
+    """End a browser's session."""
     request.app.state.access.log_out(request)
     return Response({"to": "/login"}, cookies=[Cookie(key=COOKIE, value="", max_age=0, httponly=True)])

@@ -1,4 +1,4 @@
-"""The OpenAPI description, and a page of our own that shows it: nothing is loaded from elsewhere."""
+"""The OpenAPI description and a local page that shows it, without external resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenhand.service.rendering import render
 
 
 def description() -> OpenAPIConfig:
-    """What the routes are, at /docs for people and at /docs/openapi.json for programs."""
+    """Return the API description, at /docs for people and /docs/openapi.json for programs."""
     key = SecurityScheme(type="http", scheme="bearer", description="A key, once any was made.")
     return OpenAPIConfig(
         "evenhand",
@@ -33,7 +33,7 @@ class Route(NamedTuple):
     method: str
     path: str
     says: str
-    fields: list[tuple[str, str, str]]  # name, kind, default or "needed"
+    fields: list[tuple[str, str, str]]  # name, type, default or "needed"
 
 
 class _Page(OpenAPIRenderPlugin):
@@ -42,7 +42,7 @@ class _Page(OpenAPIRenderPlugin):
 
 
 def routes_of(schema: dict[str, Any]) -> list[Route]:
-    """Every route with what it takes, in the order they are declared."""
+    """Return every route with its fields, in the order of declaration."""
     forms = schema["components"]["schemas"]
     found = []
     for path, operations in schema["paths"].items():

@@ -1,7 +1,6 @@
-"""The dashboard: experiments, one experiment, a planner. Pages are drawn here; the browser only swaps parts
-of them.
+"""The dashboard pages: experiments, one experiment, planner. Rendered on the server.
 
-A page says first what a person can act on. An operator sees the same pages without estimates and evidence.
+The browser only replaces parts of pages. An operator sees the same pages without estimates and evidence.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from evenhand.service.worker_processes import Studio
 STATIC = Path(__file__).parent / "static"
 LOG_LINES = 50
 LIST_LINES = 50
-LOOK_SECONDS = 0.5  # how often a stream looks for a new drawing
+LOOK_SECONDS = 0.5  # how often a stream checks for new content
 Asked = Request[Any, Any, Any]
 Search = Annotated[str, QueryParameter(max_length=200)]
 Offset = Annotated[int, QueryParameter(ge=0, le=1_000_000)]
@@ -39,7 +38,7 @@ Offset = Annotated[int, QueryParameter(ge=0, le=1_000_000)]
 
 @get("/", guards=[role("operator")], sync_to_thread=True, include_in_schema=False)
 def home(request: Asked, registry: NamedDependency[Registry], start: Offset = 0) -> Response[str]:
-    """The experiments, newest first."""
+    """Return the list of experiments, newest first."""
     names = registry.names()
     found = [blinded(registry.get(name).status()) for name in names[start : start + LIST_LINES]]
     more = start + LIST_LINES if len(names) > start + LIST_LINES else None
@@ -53,7 +52,7 @@ def experiment(
     registry: NamedDependency[Registry],
     panels: NamedDependency[Panels],
 ) -> Response[str]:
-    """One experiment."""
+    """Return the page of one experiment."""
     drawn = panels.of(name, _is_blind(name, request, registry))
     return page("experiment.html", key=key_of(request), id=name, **_shown(name, drawn, panels))
 
@@ -65,7 +64,7 @@ def panel(
     registry: NamedDependency[Registry],
     panels: NamedDependency[Panels],
 ) -> Response[str]:
-    """The part of the page that changes."""
+    """Return the part of the page that changes."""
     blind = _is_blind(name, request, registry)
     text = panels.text(
         name, blind, lambda drawn: render("panel.html", id=name, **_shown(name, drawn, panels))
@@ -81,7 +80,7 @@ def log(
     studio: NamedDependency[Studio],
     search: Search = "",
 ) -> Response[str]:
-    """The latest events that hold the words searched for."""
+    """Return the latest events that contain the search words."""
     trial, blind = registry.get(name), not key_of(request).may("analyst")
     if not blind:
         note_view(request, trial, "events")
@@ -97,7 +96,7 @@ async def stream(
     registry: NamedDependency[Registry],
     panels: NamedDependency[Panels],
 ) -> ServerSentEvent:
-    """A line whenever there is a new drawing."""
+    """Send a message whenever there is new content."""
     await asyncio.to_thread(registry.get, name)
     blind = not key_of(request).may("analyst")
 
@@ -126,7 +125,7 @@ def audit(
     studio: NamedDependency[Studio],
     panels: NamedDependency[Panels],
 ) -> Response[str]:
-    """Derive everything again from the log."""
+    """Audit the log and return the result."""
     registry.get(name)
     found = studio.long.do(worker_processes.audit, registry.address, name)
     panels.audits[name] = Audited(time.time(), found.identical, found.events)
@@ -140,7 +139,7 @@ def report(
     registry: NamedDependency[Registry],
     studio: NamedDependency[Studio],
 ) -> Response[str]:
-    """The report as one file."""
+    """Return the report as one file."""
     note_view(request, registry.get(name), "report")
     text = studio.long.do(worker_processes.report, registry.address, name)
     headers = {"Content-Disposition": f'attachment; filename="{name}.html"'}
@@ -149,7 +148,7 @@ def report(
 
 @get("/planner", guards=[role("operator")], sync_to_thread=False, include_in_schema=False)
 def planner(request: Asked) -> Response[str]:
-    """Plan and simulate without any experiment."""
+    """Return the planner page, which needs no experiment."""
     return page("planner.html", key=key_of(request))
 
 
@@ -161,7 +160,7 @@ def planner(request: Asked) -> Response[str]:
     include_in_schema=False,
 )
 def save_study(data: JSONBody[SaveForm]) -> Response[str]:
-    """What was planned, as a study file."""
+    """Return the planned study as a study file."""
     from evenhand.study import dumps
 
     headers = {"Content-Disposition": 'attachment; filename="study.toml"'}
@@ -169,7 +168,7 @@ def save_study(data: JSONBody[SaveForm]) -> Response[str]:
 
 
 def handlers() -> list[Any]:
-    """Everything the dashboard answers."""
+    """Return all route handlers of the dashboard."""
     static = create_static_files_router(
         "/static", directories=[STATIC], include_in_schema=False, cache_control=None
     )
@@ -179,7 +178,7 @@ def handlers() -> list[Any]:
 
 
 def _is_blind(name: str, request: Asked, registry: Registry) -> bool:
-    """May this reader see enrolment only? Another one's look is written down."""
+    """Return whether this user may see enrolment only; otherwise record the view."""
     blind = not key_of(request).may("analyst")
     if not blind:
         note_view(request, registry.get(name), "dashboard")

@@ -1,6 +1,6 @@
-"""What the dashboard shows of one experiment: words, pictures, tables. Made in a helper process.
+"""Content of a dashboard page: texts, figures, tables. Runs in a worker process.
 
-Words first, then the pictures. A blind drawing has enrolment, tickets and health, and no outcomes.
+Blinded content has enrolment, tickets and health, and no outcomes.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import Any
 from markupsafe import Markup
 
 from evenhand.live.clock import seconds_of
+from evenhand.live.compute_status import has_looked, status_of
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.projection import View
-from evenhand.live.status import has_looked, status_of
-from evenhand.live.tickets import ticket_code
+from evenhand.live.tickets import Out, ticket_code
+from evenhand.model.rows import CellRow
 from evenhand.procedure.state import EMPTY
 from evenhand.reports import captioned_figures, page_parts
 from evenhand.reports.figures.save import svg
 from evenhand.reports.figures.style import NARROW, WIDE
-from evenhand.reports.rows import Estimate, Evidence
+from evenhand.reports.rows import Evidence
 from evenhand.reports.sections.experiment import where_samples_went
-from evenhand.reports.sections.verdict import verdict_rows
 from evenhand.service.experiments import blinded
 from evenhand.service.log_reader import Ledger, chart
 from evenhand.service.panels import Drawn, Picture, Ticket
 from evenhand.verdicts.forecast_statement import Forecast
 from evenhand.verdicts.judge import judge_state
 
-OLDEST = 10  # tickets out that the page names
+OLDEST = 10  # number of open tickets listed
 
 
 def draw(address: str, view: View, now: float, forecast: Forecast | None, blind: bool) -> Drawn:
-    """The experiment as it is in this view."""
+    """Return the page content for this view."""
     status = status_of(view, now, None if forecast is None else lambda _: forecast)
     ledger = _ledger(address, view)
     ledger.read_on(_journal(address), view.head.seq)
@@ -45,20 +45,15 @@ def draw(address: str, view: View, now: float, forecast: Forecast | None, blind:
             words = f"{seen['answer'] or 'No policy'} is the answer. {words}"
         return Drawn(view.head.seq, seen, words, out=out)
     verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
-    estimates, standings = verdict_rows(verdict)
+    estimates, standings = verdict.cells, verdict.policies
     points = list(ledger.points)
-    if (
-        has_looked(view)
-        and view.state.clock[EMPTY] == 0
-        and status["evidence"] is not None
-        and status["needed"]
-    ):
-        points.append(Evidence(status["samples"], status["evidence"], status["needed"], verdict.weakest))
+    if has_looked(view) and view.state.clock[EMPTY] == 0 and status.evidence is not None and status.needed:
+        points.append(Evidence(status.samples, status.evidence, status.needed, verdict.weakest))
     return Drawn(
         head=view.head.seq,
-        status=status,
-        sentence=status["sentence"],
-        progress=verdict.progress if has_looked(view) and status["needed"] else None,
+        status=status.to_dict(),
+        sentence=status.sentence,
+        progress=verdict.progress if has_looked(view) and status.needed else None,
         pictures=(
             _picture(captioned_figures.floors_picture(estimates, standings), WIDE, NARROW),
             _picture(where_samples_went(view, standings, "Where samples go"), NARROW),
@@ -72,14 +67,14 @@ def draw(address: str, view: View, now: float, forecast: Forecast | None, blind:
     )
 
 
-_ledgers: dict[tuple[str, bytes], Ledger] = {}  # of this helper: what it has read so far
+_ledgers: dict[tuple[str, bytes], Ledger] = {}  # logs read so far by this worker process
 MOST_LEDGERS = 100
 
 
 def _ledger(address: str, view: View) -> Ledger:
     name = (address, view.protocol.hash)
     found = _ledgers.pop(name, None) or Ledger(view.protocol)
-    _ledgers[name] = found  # the latest used is the last
+    _ledgers[name] = found  # least recently used first
     while len(_ledgers) > MOST_LEDGERS:
         _ledgers.pop(next(iter(_ledgers)))
     return found
@@ -91,7 +86,7 @@ def _journal(address: str) -> Journal:
 
 
 def _picture(picture: page_parts.Picture, *widths: int) -> Picture:
-    # our own drawings: names inside them were escaped when they were written
+    # our own SVG: names in it were escaped when it was written
     drawings = [
         Markup(_light(svg(picture.draw(width), f"{picture.name}-{width}", themed=True))) for width in widths
     ]
@@ -100,13 +95,20 @@ def _picture(picture: page_parts.Picture, *widths: int) -> Picture:
 
 
 def _light(drawing: str) -> str:
-    """Without the comments that repeat each text: half the bytes."""
+    """Return the SVG without comments, which halves its size."""
     return re.sub(r"\s*<!--.*?-->", "", drawing, flags=re.DOTALL)
 
 
-def _cell(estimate: Estimate) -> dict[str, Any]:
+def _cell(estimate: CellRow) -> dict[str, Any]:
     bound = estimate.floor if estimate.floor is not None else estimate.cap
-    return vars(estimate) | {"bound": bound}
+    return estimate.to_dict() | {"bound": bound}
+
+
+def _cell_name(view: View, out: Out) -> str:
+    """Return the policy and group of an open ticket, as far as known."""
+    problem = view.protocol.problem
+    policy = problem.policies[out.policy]
+    return policy if out.group < 0 else f"{policy}, {problem.group_names[out.group]}"
 
 
 def _out(view: View, ledger: Ledger, now: float) -> tuple[Ticket, ...]:
@@ -114,7 +116,7 @@ def _out(view: View, ledger: Ledger, now: float) -> tuple[Ticket, ...]:
     return tuple(
         Ticket(
             ticket_code(protocol.hash, number),
-            out.policy if out.group is None else f"{out.policy}, {out.group}",
+            _cell_name(view, out),
             out.worker or "",
             max(now - seconds_of(out.at), 0.0),
         )

@@ -1,6 +1,7 @@
-"""An experiment as a page shows it: plain values that a helper process sends back.
+"""Dashboard content of each experiment: value types, and a cache of the latest version.
 
-The latest drawing of each experiment: many who watch cost as much as one; nobody waits for a redraw.
+Content is computed in a worker process. All viewers share the latest version, and
+requests do not wait for updates.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from evenhand.verdicts.forecast_statement import Forecast
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing with its title and the sentence that says what it shows."""
+    """A figure with its title and caption."""
 
     name: str
     title: str
     says: str
-    wide: Markup | None  # where there is a version for wide screens
+    wide: Markup | None  # if there is a version for wide screens
     narrow: Markup
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """A ticket that is out or whose outcome came late, as people see it."""
+    """An open ticket, or one whose outcome was late, as users see it."""
 
     ticket: str
     what: str
@@ -56,14 +57,14 @@ class Drawn:
     cells: tuple[dict[str, Any], ...] = ()
     evidence: dict[str, Any] | None = None  # columns of the curve
     says_evidence: str = ""
-    behind: int = 0  # events that the curve does not hold yet
-    out: tuple[Ticket, ...] = ()  # the oldest
-    late: tuple[Ticket, ...] = ()  # the latest
+    behind: int = 0  # events that the curve does not contain yet
+    out: tuple[Ticket, ...] = ()  # the oldest open tickets
+    late: tuple[Ticket, ...] = ()  # the latest late outcomes
 
 
 @dataclass(frozen=True)
 class Line:
-    """One event of the log, in words."""
+    """One event of the log as text."""
 
     seq: int
     at: str
@@ -71,13 +72,13 @@ class Line:
     says: str
 
 
-REDRAW_SECONDS = 1.0  # a drawing is at most so much older than the log
+REDRAW_SECONDS = 1.0  # maximum age of the content when the log has grown
 REMEMBERED = 200
 log = logging.getLogger("evenhand.service")
 
 
 class Audited(NamedTuple):
-    """What the last audit found, and when."""
+    """The result and time of the last audit."""
 
     at: float
     identical: bool
@@ -86,20 +87,20 @@ class Audited(NamedTuple):
 
 @dataclass
 class _Panel:
-    """One experiment for one kind of reader."""
+    """The content of one experiment for one kind of user."""
 
     drawn: Drawn | None = None
     begun: float = 0.0
     future: Future[Drawn] | None = None
-    forecast: Forecast | None = None  # that the latest drawing shows
+    forecast: Forecast | None = None  # shown by the latest content
     text: str = ""  # as HTML
-    shows: tuple[Drawn, Audited | None] | None = None  # what the text was written from
+    shows: tuple[Drawn, Audited | None] | None = None  # what the text was rendered from
     written: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Panels:
-    """Drawings by experiment and reader."""
+    """Content by experiment and kind of user."""
 
     def __init__(self, registry: Registry, studio: Studio, forecasts: Forecasts) -> None:
         self._registry = registry
@@ -110,7 +111,7 @@ class Panels:
         self.audits: dict[str, Audited] = {}
 
     def of(self, name: str, blind: bool) -> Drawn:
-        """The latest drawing; a newer one is begun where the log has grown. Only the first is waited for."""
+        """Return the latest content; start an update if the log has grown, wait for the first."""
         panel = self._panel(name, blind)
         with panel.lock:
             self._collect(panel)
@@ -124,7 +125,7 @@ class Panels:
         return self._studio.quick.wait(first)
 
     def text(self, name: str, blind: bool, write: Callable[[Drawn], str]) -> str:
-        """The latest drawing as HTML, written once for all who ask within a moment."""
+        """Return the latest content as HTML, rendered at most once per `REDRAW_SECONDS`."""
         drawn, panel = self.of(name, blind), self._panel(name, blind)
         shows, is_old = (drawn, self.audits.get(name)), time.monotonic() - panel.written >= REDRAW_SECONDS
         if is_old or panel.shows is None or any(a is not b for a, b in zip(panel.shows, shows, strict=True)):
@@ -132,19 +133,19 @@ class Panels:
         return panel.text
 
     def _panel(self, name: str, blind: bool) -> _Panel:
-        self._registry.get(name)  # refuses what is no experiment
+        self._registry.get(name)  # raises if there is no such experiment
         with self._lock:
             panel = self._panels.pop((name, blind), None) or _Panel()
-            self._panels[name, blind] = panel  # the latest used is the last
+            self._panels[name, blind] = panel  # least recently used first
             while len(self._panels) > REMEMBERED:
                 self._panels.pop(next(iter(self._panels)))
             return panel
 
     def _begin(self, panel: _Panel, name: str, blind: bool) -> None:
-        """Begin a drawing, unless nothing is new."""
+        """Start computing the content, unless nothing is new."""
         view = self._registry.get(name).present()
         drawn = panel.drawn
-        # somebody waits for the first drawing: it goes before the forecast
+        # a user waits for the first content: compute it before the forecast
         forecast = None if blind else self._forecasts.latest(name, view, begin=drawn is not None)
         is_new = drawn is None or drawn.head != view.head.seq or drawn.behind or forecast != panel.forecast
         if not is_new:

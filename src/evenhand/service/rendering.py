@@ -1,4 +1,4 @@
-"""Templates to pages: escaping on, a missing value is an error, and how times and ages are written."""
+"""Template rendering with autoescaping and strict undefined values, and its filters."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _environment = Environment(
 
 
 def page(template: str, code: int = 200, **values: Any) -> Response[str]:
-    """A page as an answer."""
+    """Return a page as a response."""
     return Response(render(template, **values), media_type=MediaType.HTML, status_code=code)
 
 
 def render(template: str, **values: Any) -> str:
-    """A page from its template; everything from users is escaped."""
+    """Render a template; user input is escaped."""
     return _environment.get_template(template).render(**values)
 
 
 def _count(value: float) -> str:
-    """1234 as 1,234."""
+    """Return 1234 as 1,234."""
     return f"{value:,.0f}"
 
 
@@ -40,7 +40,7 @@ def _number(value: float | None) -> str:
 
 
 def _age(seconds: float) -> str:
-    """About how long ago."""
+    """Return the approximate age as text."""
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:
             count = int(seconds // size)
@@ -49,7 +49,7 @@ def _age(seconds: float) -> str:
 
 
 def _clock(at: str) -> str:
-    """The time of an event to the second, day first."""
+    """Return the time of an event to the second, day first."""
     return f"{at[:10]} {at[11:19]}"
 
 

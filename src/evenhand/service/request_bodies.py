@@ -1,10 +1,10 @@
-"""What requests carry: strict forms, so that what is not meant is refused before anything is done."""
+"""Strict types of request bodies: unknown fields and wrong types are refused."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from evenhand.errors import BadInput
 from evenhand.service.jobs import MOST_CELLS
@@ -12,7 +12,12 @@ from evenhand.study import Study
 
 Text = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Lease = Annotated[float, Meta(gt=0, lt=1e10)]
 Ticket = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+By = Annotated[str, Meta(min_length=1, max_length=100)]
+Outcome = float | bool  # the family decides which numbers are outcomes
 
 
 class Create(Struct, forbid_unknown_fields=True):
@@ -21,23 +26,38 @@ class Create(Struct, forbid_unknown_fields=True):
     study: dict[str, Any]
     id: Name
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    lease: Annotated[float, Meta(gt=0, lt=1e10)] | None = None
+    lease: Lease | None = None
+    by: By | None = None
 
 
 class AskForm(Struct, forbid_unknown_fields=True):
-    """How many tickets, for whom."""
+    """The number of tickets and the group."""
 
-    n: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    n: Annotated[int, Meta(ge=1, le=10_000)] = 1
     group: Text | None = None
     worker: Text | None = None
+    lease: Lease | None = None
 
 
 class TellForm(Struct, forbid_unknown_fields=True):
     """The outcome of a ticket."""
 
     ticket: Ticket
-    outcome: float
+    outcome: Outcome
     group: Text | None = None
+
+
+class TellAllForm(Struct, forbid_unknown_fields=True):
+    """Many outcomes: all of them are recorded, or none."""
+
+    outcomes: Annotated[list[TellForm], Meta(max_length=100_000)]
+
+
+class ImportForm(Struct, forbid_unknown_fields=True):
+    """Outcomes collected before, as [policy, group, outcome]: all of them count, or none."""
+
+    rows: Annotated[list[tuple[str, str, Outcome]], Meta(max_length=1_000_000)]
+    source: Text = "import"
 
 
 class DropForm(Struct, forbid_unknown_fields=True):
@@ -45,20 +65,37 @@ class DropForm(Struct, forbid_unknown_fields=True):
 
     ticket: Ticket
     reason: Text
+    by: By | None = None
 
 
 class AmendForm(Struct, forbid_unknown_fields=True):
     """A corrected outcome."""
 
     ticket: Ticket
-    outcome: float
+    outcome: Outcome
     reason: Text
+    by: By | None = None
 
 
-class CloseForm(Struct, forbid_unknown_fields=True):
-    """The end, decided or not."""
+class FinishForm(Struct, forbid_unknown_fields=True):
+    """The end of an experiment, decided or not."""
 
     reason: Text = "closed"
+    by: By | None = None
+
+
+class PauseForm(Struct, forbid_unknown_fields=True):
+    """The reason for a pause."""
+
+    reason: Text
+    by: By | None = None
+
+
+class ResumeForm(Struct, forbid_unknown_fields=True):
+    """The reason for a resumption."""
+
+    reason: Text = "resumed"
+    by: By | None = None
 
 
 class PlanForm(Struct, forbid_unknown_fields=True):
@@ -69,7 +106,7 @@ class PlanForm(Struct, forbid_unknown_fields=True):
 
 
 class SimulateForm(Struct, forbid_unknown_fields=True):
-    """A study with its truth."""
+    """A study with its true means."""
 
     study: dict[str, Any]
     replications: Annotated[int, Meta(ge=1, le=10_000)] = 500
@@ -77,15 +114,16 @@ class SimulateForm(Struct, forbid_unknown_fields=True):
 
 
 class SaveForm(Struct, forbid_unknown_fields=True):
-    """A study to write down."""
+    """A study to save."""
 
     study: dict[str, Any]
 
 
 class Refusal(Struct):
-    """Why a request was refused: what must hold, what came, what to do."""
+    """Why a request was refused: what must hold, what was received, what to do."""
 
     error: str
+    kind: str | UnsetType = UNSET  # the class in `evenhand.errors` that a local experiment raises
 
 
 class LogIn(Struct, forbid_unknown_fields=True):
@@ -95,7 +133,7 @@ class LogIn(Struct, forbid_unknown_fields=True):
 
 
 def study_of(table: dict[str, Any]) -> Study:
-    """The study that a request holds; one that is too large, or names files, is refused first."""
+    """Return the study of a request; refuse one that is too large or names files."""
     problem = table.get("problem")
     if isinstance(problem, dict):
         parts = (problem.get("policies"), problem.get("groups"))

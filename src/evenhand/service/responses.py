@@ -1,12 +1,12 @@
-"""Counters and durations in Prometheus' text format.
-
-How the service speaks: errors as sentences, headers on every answer, and which bodies it reads at all.
-"""
+"""Error responses, security headers, body validation and Prometheus metrics."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import re
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -36,13 +36,17 @@ experiments = Gauge("evenhand_experiments", "Experiments in the journal", regist
 
 
 def exposition() -> bytes:
-    """Everything counted so far."""
+    """Return all metrics in Prometheus' text format."""
     found: bytes = generate_latest(registry)
     return found
 
 
 log = logging.getLogger("evenhand.service")
 Asked = Request[Any, Any, Any]
+LONG_BODY = 100_000  # bytes
+MAX_DEPTH = 100  # of nested objects and lists
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[][{}]")
 
 STATUS: tuple[tuple[type[EvenhandError], int], ...] = (
     (NotFound, 404),
@@ -56,7 +60,7 @@ STATUS: tuple[tuple[type[EvenhandError], int], ...] = (
     (BadInput, 422),
 )
 HEADERS = {
-    # drawings carry their colours in style attributes; scripts and style sheets come from our own files only
+    # figures have colours in style attributes; scripts and style sheets come from our own files only
     "Content-Security-Policy": "default-src 'none'; connect-src 'self'; font-src 'self'; "
     "img-src 'self' data:; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -70,28 +74,44 @@ HEADERS = {
 
 
 async def checked_body(request: Asked) -> None:
-    """Refuse a body that is no JSON, JSON that two readers may read differently, and text for a number."""
+    """Refuse a body that is not JSON, is ambiguous JSON, or has text for a number."""
     if request.method != "POST":
         return
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException("a body must be JSON, sent as Content-Type: application/json.", status_code=415)
     body = await request.body()
+    form = request.route_handler.parsed_data_field  # the framework alone would accept "1" for 1
+    annotation = None if form is None else form.annotation
+    if len(body) > LONG_BODY:
+        await asyncio.to_thread(_check_json, body, annotation)  # does not block other requests
+    else:
+        _check_json(body, annotation)
+
+
+def _check_json(body: bytes, annotation: Any) -> None:
     try:
+        if _depth(body) > MAX_DEPTH:
+            raise _Ambiguous(f"it is nested more than {MAX_DEPTH} levels deep")
         json.loads(body, object_pairs_hook=_once_each, parse_constant=_refused_constant)
-    except (ValueError, RecursionError) as problem:
+    except ValueError as problem:
         why = str(problem) if isinstance(problem, _Ambiguous) else "it is not"
         raise HTTPException(f"the body must be plain JSON: {why}.", status_code=400) from None
-    form = request.route_handler.parsed_data_field  # the framework alone would take "1" for 1
-    if form is not None:
+    if annotation is not None:
         try:
-            msgspec.json.decode(body, type=form.annotation)
+            msgspec.json.decode(body, type=annotation)
         except msgspec.MsgspecError as problem:
             raise HTTPException(f"the body does not fit its form: {problem}", status_code=422) from None
 
 
+def _depth(body: bytes) -> int:
+    """How deeply objects and lists are nested: counted before parsing, which would exhaust the stack."""
+    steps = (1 if bracket in b"[{" else -1 for bracket in _BRACKET.findall(_STRING.sub(b"", body)))
+    return max(accumulate(steps), default=0)
+
+
 class _Ambiguous(ValueError):
-    """JSON that names a field twice, or what only some readers take for JSON."""
+    """JSON with a duplicate field, a non-standard value, or nested too deeply."""
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -106,24 +126,29 @@ def _refused_constant(name: str) -> float:
 
 
 def with_headers(response: Response[Any]) -> Response[Any]:
-    """On every answer."""
+    """Return the response with the security headers."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     return response
 
 
 def refuse_ours(request: Asked, problem: EvenhandError) -> Response[Any]:
-    """What we refuse on purpose, as its sentence."""
+    """Return the response to an error of ours."""
     code = next(status for kind, status in STATUS if isinstance(problem, kind))
     if code >= 500:
         log.error(json.dumps({"event": "failure", "path": request.url.path, "says": str(problem)}))
-    return _sentence(request, str(problem), code)
+    return _sentence(request, str(problem), code, kind=public_kind(problem))
+
+
+def public_kind(problem: EvenhandError) -> str:
+    """Return the name of the class in `evenhand.errors` that an error belongs to."""
+    return next(kind.__name__ for kind in type(problem).__mro__ if kind.__module__ == "evenhand.errors")
 
 
 def refuse_http(request: Asked, problem: HTTPException) -> Response[Any]:
-    """What the framework refuses, as a sentence."""
+    """Return the response to an error of the framework."""
     if problem.status_code == 401 and _wants_page(request):
-        return Redirect("/login")  # a browser without a session is shown where to give its key
+        return Redirect("/login")  # a browser without a session is redirected to the login page
     if isinstance(problem, ValidationException):
         found = problem.extra or ()
         details = "; ".join(
@@ -135,7 +160,7 @@ def refuse_http(request: Asked, problem: HTTPException) -> Response[Any]:
 
 
 def refuse_unexpected(request: Asked, problem: Exception) -> Response[Any]:
-    """Anything else: said in the log, not to the client."""
+    """Return the response to an unexpected error; details go to the log only."""
     line = {"event": "failure", "path": request.url.path, "kind": type(problem).__name__}
     log.error(json.dumps(line), exc_info=problem)
     return _sentence(request, "an unexpected failure; it is in the service's log", 500)
@@ -145,7 +170,10 @@ def _wants_page(request: Asked) -> bool:
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api")
 
 
-def _sentence(request: Asked, text: str, code: int, headers: dict[str, str] | None = None) -> Response[Any]:
+def _sentence(
+    request: Asked, text: str, code: int, headers: dict[str, str] | None = None, kind: str | None = None
+) -> Response[Any]:
     if _wants_page(request):
         return with_headers(page("error.html", code, key=None, says=text))
-    return Response({"error": text}, status_code=code, headers=HEADERS | (headers or {}))
+    body = {"error": text} if kind is None else {"error": text, "kind": kind}
+    return Response(body, status_code=code, headers=HEADERS | (headers or {}))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypeVar, cast
 
-import msgspec
 from litestar import MediaType, Response, Router, get, post
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
@@ -15,6 +15,7 @@ from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParam
 from litestar.response import Stream
 
 from evenhand.errors import BadInput, Conflict, KeyReused
+from evenhand.live.events import LogEntry
 from evenhand.service import responses, worker_processes
 from evenhand.service.auth import key_of, role
 from evenhand.service.experiments import Registry, blinded
@@ -22,24 +23,30 @@ from evenhand.service.jobs import PLAN_SECONDS, Jobs
 from evenhand.service.request_bodies import (
     AmendForm,
     AskForm,
-    CloseForm,
     Create,
     DropForm,
+    FinishForm,
+    ImportForm,
+    PauseForm,
     PlanForm,
     Refusal,
+    ResumeForm,
     SimulateForm,
+    TellAllForm,
     TellForm,
     study_of,
 )
 from evenhand.service.view_log import Asked, note_view, seen_by
 from evenhand.service.worker_processes import Studio
 
-PAGE = 1_000  # events in one answer
+PAGE = 1_000  # events per response
+BATCH_BYTES = 32_000_000  # of a request with many outcomes
 ID = "^[A-Za-z0-9_-]{1,64}$"
 IdempotencyKey = Annotated[
     str | None, HeaderParameter(name="Idempotency-Key", min_length=1, max_length=200, pattern="^[!-~]+$")
 ]
 Id = Annotated[str, PathParameter(pattern=ID)]
+Only = Annotated[str | None, QueryParameter(pattern=ID)]
 Limit = Annotated[int, QueryParameter(ge=1, le=PAGE)]
 Start = Annotated[int, QueryParameter(ge=0, le=10**12)]
 
@@ -60,23 +67,31 @@ REFUSALS = {code: ResponseSpec(Refusal, description=says) for code, says in MEAN
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _by(request: Asked, by: str | None) -> str:
+    """Return the author of a change: the person in `by`, then the name of the key."""
+    name = key_of(request).name
+    return name if by is None else f"{by} ({name})"
+
+
 def _get(path: str, **more: Any) -> Callable[[F], F]:
     route: Any = get(path, responses=REFUSALS, sync_to_thread=True, **more)
     return cast(Callable[[F], F], route)
 
 
-def _post(path: str, status_code: int = 200, **more: Any) -> Callable[[F], F]:
+def _post(path: str | list[str], status_code: int = 200, **more: Any) -> Callable[[F], F]:
     route: Any = post(path, responses=REFUSALS, sync_to_thread=True, status_code=status_code, **more)
     return cast(Callable[[F], F], route)
 
 
 @_get("/api/experiments", guards=[role("operator")])
 def list_experiments(
-    registry: NamedDependency[Registry], limit: Limit = 100, start: Start = 0
+    registry: NamedDependency[Registry], limit: Limit = 100, start: Start = 0, only: Only = None
 ) -> list[dict[str, Any]]:
-    """The experiments, newest first: id, state and enrolment."""
+    """List experiments, newest first, or `only` one: id, state and enrolment, no outcomes."""
     names = registry.names()
     responses.experiments.set(len(names))
+    if only is not None:
+        names = [only] if only in names else []
     return [blinded(registry.get(name).status()) for name in names[start : start + limit]]
 
 
@@ -87,15 +102,15 @@ def create(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """A new experiment. The study is the study file as JSON; it is frozen from here on."""
-    study, by = study_of(data.study), key_of(request).name
-    made = registry.create(data.id, study, data.seed, data.lease, by, idempotency_key)
-    return {"id": data.id, "head": made.protocol.hash.hex()}
+    """Create an experiment from a study file as JSON; the study cannot change afterwards."""
+    study, by = study_of(data.study), _by(request, data.by)
+    trial, made = registry.create(data.id, study, data.seed, data.lease, by, idempotency_key)
+    return {"id": data.id, "head": trial.protocol.hash.hex(), "created": made}
 
 
 @_get("/api/experiments/{name:str}", guards=[role("operator")])
 def status(name: Id, request: Asked, registry: NamedDependency[Registry]) -> dict[str, Any]:
-    """Where an experiment stands; an operator sees enrolment, not outcomes, until it ends."""
+    """Return the status; an operator sees enrolment, not outcomes, until the experiment ends."""
     return seen_by(request, registry.get(name), "status")
 
 
@@ -106,11 +121,13 @@ def ask(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> list[dict[str, Any]]:
-    """The next tickets; none after the stop.
+    """Issue the next tickets; none after the stop.
 
     The same Idempotency-Key or worker gets the same tickets again.
     """
-    asks = registry.get(name).ask(data.n, group=data.group, worker=data.worker, key=idempotency_key)
+    asks = registry.get(name).ask(
+        data.n, group=data.group, worker=data.worker, key=idempotency_key, lease=data.lease
+    )
     return [one._asdict() for one in asks]
 
 
@@ -122,20 +139,40 @@ def tell(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """The outcome of a ticket.
+    """Record the outcome of a ticket.
 
-    The same again is no harm; another value is refused with 409 and written down.
+    Repeating the same value has no effect; another value is refused with 409, and the refusal is recorded.
     """
     trial = registry.get(name)
     try:
         return trial.tell(data.ticket, data.outcome, group=data.group, key=idempotency_key)._asdict()
     except Conflict as refusal:
-        if isinstance(refusal, KeyReused) or key_of(request).may("analyst"):
-            raise
-        # the full sentence names the outcome that is kept, which an operator may not see
-        raise Conflict(
-            "the ticket has another outcome already; this one was refused and written down."
-        ) from None
+        raise _blinded_conflict(request, refusal, "this one was refused and written down") from None
+
+
+@_post("/api/experiments/{name:str}/tell-all", guards=[role("operator")], request_max_body_size=BATCH_BYTES)
+def tell_all(
+    name: Id,
+    data: JSONBody[TellAllForm],
+    request: Asked,
+    registry: NamedDependency[Registry],
+    idempotency_key: IdempotencyKey = None,
+) -> list[dict[str, Any]]:
+    """Record many outcomes: all of them or none; the error names the first invalid one."""
+    outcomes = [(one.ticket, one.outcome, one.group) for one in data.outcomes]
+    try:
+        receipts = registry.get(name).tell_all(outcomes, key=idempotency_key)
+    except Conflict as refusal:
+        raise _blinded_conflict(request, refusal, "nothing was written") from None
+    return [receipt._asdict() for receipt in receipts]
+
+
+def _blinded_conflict(request: Asked, refusal: Conflict, then: str) -> Conflict:
+    """Return the refusal; without the recorded outcome if the key may not see outcomes."""
+    if isinstance(refusal, KeyReused) or key_of(request).may("analyst"):
+        return refusal
+    row = re.match(r"row \d+: ", str(refusal))
+    return Conflict(f"{row[0] if row else ''}the ticket has another outcome already; {then}.")
 
 
 @_post("/api/experiments/{name:str}/drop", guards=[role("operator")])
@@ -146,8 +183,8 @@ def drop(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """A ticket that will have no outcome."""
-    registry.get(name).drop(data.ticket, data.reason, by=key_of(request).name, key=idempotency_key)
+    """Drop a ticket: it will have no outcome."""
+    registry.get(name).drop(data.ticket, data.reason, by=_by(request, data.by), key=idempotency_key)
     return {"ticket": data.ticket, "dropped": True}
 
 
@@ -159,45 +196,81 @@ def amend(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Correct an outcome; the old one stays in the log with the reason and who said so."""
-    trial, by = registry.get(name), key_of(request).name
+    """Correct an outcome; the old one stays in the log with the reason and the author."""
+    trial, by = registry.get(name), _by(request, data.by)
     return trial.amend(data.ticket, data.outcome, reason=data.reason, by=by, key=idempotency_key)._asdict()
 
 
-@_post("/api/experiments/{name:str}/close", guards=[role("admin")])
-def close(
+@_post("/api/experiments/{name:str}/import", guards=[role("admin")], request_max_body_size=BATCH_BYTES)
+def import_data(
     name: Id,
-    data: JSONBody[CloseForm],
+    data: JSONBody[ImportForm],
+    registry: NamedDependency[Registry],
+    idempotency_key: IdempotencyKey = None,
+) -> dict[str, Any]:
+    """Import outcomes collected before: all of them or none."""
+    return {"imported": registry.get(name).import_data(data.rows, source=data.source, key=idempotency_key)}
+
+
+@_post("/api/experiments/{name:str}/pause", guards=[role("admin")])
+def pause(
+    name: Id,
+    data: JSONBody[PauseForm],
     request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """End the experiment for good; answers how it ended, which does not change any more."""
+    """Issue no tickets until `resume`; outcomes are still accepted."""
+    registry.get(name).pause(data.reason, by=_by(request, data.by), key=idempotency_key)
+    return {"paused": True}
+
+
+@_post("/api/experiments/{name:str}/resume", guards=[role("admin")])
+def resume(
+    name: Id,
+    data: JSONBody[ResumeForm],
+    request: Asked,
+    registry: NamedDependency[Registry],
+    idempotency_key: IdempotencyKey = None,
+) -> dict[str, Any]:
+    """Issue tickets again."""
+    registry.get(name).resume(data.reason, by=_by(request, data.by), key=idempotency_key)
+    return {"paused": False}
+
+
+@_post(["/api/experiments/{name:str}/finish", "/api/experiments/{name:str}/close"], guards=[role("admin")])
+def finish(
+    name: Id,
+    data: JSONBody[FinishForm],
+    request: Asked,
+    registry: NamedDependency[Registry],
+    idempotency_key: IdempotencyKey = None,
+) -> dict[str, Any]:
+    """End the experiment; returns its final result."""
     trial = registry.get(name)
-    trial.close(data.reason, by=key_of(request).name, key=idempotency_key)
+    trial.finish(data.reason, by=_by(request, data.by), key=idempotency_key)
     status = trial.status()
-    return {"closed": True} | {part: status[part] for part in ("experiment", "state", "decided", "answer")}
+    return {"closed": True} | {
+        part: getattr(status, part) for part in ("experiment", "state", "decided", "answer")
+    }
 
 
 @_get("/api/experiments/{name:str}/events", guards=[role("analyst")])
 def events(
     name: Id, request: Asked, registry: NamedDependency[Registry], after: Start = 0
 ) -> list[dict[str, Any]]:
-    """The log after this event, a page at a time; looking at outcomes is itself an event."""
+    """Return a page of the log after this event; viewing outcomes is itself recorded."""
     trial = registry.get(name)
     note_view(request, trial, "events")
     until = min(after + PAGE, trial.head.seq)
-    return [
-        msgspec.json.decode(row.record.body) | {"seq": row.record.seq, "hash": row.record.hash.hex()}
-        for row in registry.journal.read(name, after, until)
-    ]
+    return [LogEntry.of(row.record).to_dict() for row in registry.journal.read(name, after, until)]
 
 
 @_get("/api/experiments/{name:str}/export", guards=[role("analyst")], media_type="application/x-ndjson")
 def export(
     name: Id, request: Asked, registry: NamedDependency[Registry], studio: NamedDependency[Studio]
 ) -> Stream:
-    """The whole log in one file that `evenhand audit` accepts alone."""
+    """Download the whole log as one file that `evenhand audit` accepts."""
     note_view(request, registry.get(name), "export")
     handle, path = tempfile.mkstemp(prefix="evenhand-export-")
     os.close(handle)
@@ -211,7 +284,7 @@ def export(
 
 
 def _read_once(path: str) -> Iterator[bytes]:
-    """A file's bytes; it is gone when they were read or nobody wants them any more."""
+    """Yield a file's bytes, then delete it, also if the download is aborted."""
     try:
         with open(path, "rb") as file:
             while part := file.read(1 << 16):
@@ -224,7 +297,7 @@ def _read_once(path: str) -> Iterator[bytes]:
 def plan(
     data: JSONBody[PlanForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """What it must cost and where to sample, for the means in the study's truth."""
+    """Return the lower bound on the cost and the allocation for the study's true means."""
     from evenhand.study.planned import plan_of
 
     jobs.refuse_other_request(idempotency_key, "plan", data)
@@ -238,7 +311,7 @@ def plan(
 def simulate(
     data: JSONBody[SimulateForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Begin a simulation; look at /api/simulate/{id} for its progress and result."""
+    """Start a simulation; get its progress and result at /api/simulate/{id}."""
     from evenhand.simulation.simulate import simulate as simulated
 
     jobs.refuse_other_request(idempotency_key, "simulate", data)
@@ -258,25 +331,25 @@ def simulate(
 
 @_get("/api/simulate/{job:str}", guards=[role("operator")])
 def simulation(job: Id, jobs: NamedDependency[Jobs]) -> dict[str, Any]:
-    """A simulation's progress, and its result when it is done."""
+    """Return a simulation's progress, and its result when it is done."""
     return jobs.look(job)
 
 
 @_get("/healthz", security=[{}])
 def healthz(registry: NamedDependency[Registry]) -> dict[str, str]:
-    """Is the service up, and can it read its journal?"""
+    """Return whether the service runs and can read its journal."""
     registry.names()
     return {"status": "ok"}
 
 
 @_get("/metrics", guards=[role("operator")], media_type=MediaType.TEXT)
 def prometheus() -> Response[bytes]:
-    """Counters for Prometheus."""
+    """Return the metrics for Prometheus."""
     return Response(responses.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 _handlers: list[Any] = [
-    list_experiments, create, status, ask, tell, drop, amend, close, events, export, plan, simulate,
-    simulation, healthz, prometheus,
+    list_experiments, create, status, ask, tell, tell_all, drop, amend, import_data, pause, resume, finish,
+    events, export, plan, simulate, simulation, healthz, prometheus,
 ]  # fmt: skip
 router = Router("/", route_handlers=_handlers)

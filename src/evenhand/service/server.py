@@ -1,6 +1,7 @@
-"""The server process: told to stop, it says so to open dashboards, which would else keep it waiting.
+"""The server process: sockets, graceful shutdown and preloading.
 
-Before the first request needs them: kernels loaded, helpers started. Off the request path.
+On a stop signal open dashboard streams are ended, so that they do not delay the shutdown. Kernels are loaded
+and worker processes are started outside of requests.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from evenhand.service import worker_processes
 from evenhand.service.worker_processes import Studio
 from evenhand.warm_up import load_live_kernels
 
-FINISHING_SECONDS = 10  # what requests in flight may still take
-WAITING = 2048  # connections that may wait to be taken up
+FINISHING_SECONDS = 10  # time limit for requests in flight at shutdown
+WAITING = 2048  # maximum backlog of connections
 NOT_STARTED = 3  # exit code, the same as uvicorn's own
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with a word to the application when a signal comes."""
+    """A uvicorn server that notifies the application of a stop signal."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         first = not self.should_exit
         super().handle_exit(sig, frame)
-        if first:  # a second signal may come while this one is in `set`, which waits for itself
+        if first:  # a second signal may interrupt `set`, which would deadlock
             self.config.app.state.stopping.set()  # type: ignore[union-attr]
 
 
 def listen_at(host: str, port: int) -> list[socket.socket]:
-    """Where to serve, before anything else is begun: every address of the host; port 0 takes a free one."""
+    """Return listening sockets for every address of the host; port 0 takes a free one."""
     doors: list[socket.socket] = []
     try:
         for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -58,7 +59,7 @@ def listen_at(host: str, port: int) -> list[socket.socket]:
 
 
 def _opened(family: int, kind: int, address: tuple[Any, ...]) -> list[socket.socket]:
-    """A socket that listens there; none where the machine lacks the address, as many lack ::1."""
+    """Return a listening socket; none if the machine lacks the address, as often ::1."""
     with ExitStack() as on_failure:
         try:
             door = on_failure.enter_context(socket.socket(family, kind))
@@ -76,7 +77,7 @@ def _opened(family: int, kind: int, address: tuple[Any, ...]) -> list[socket.soc
 
 
 def run(app: Litestar, doors: list[socket.socket]) -> None:
-    """Serve until told to stop; requests in flight are finished first."""
+    """Serve until a stop signal; requests in flight are finished first."""
     server = Server(
         uvicorn.Config(
             app,
@@ -96,10 +97,10 @@ log = logging.getLogger("evenhand.service")
 
 
 def warm(studio: Studio) -> None:
-    """Load what asking, telling and drawing call; a request that comes meanwhile waits for its own part."""
+    """Load the code for asking, telling and rendering; requests wait only for their part."""
     try:
         drawing = studio.quick.start(worker_processes.warm_drawing)
         load_live_kernels()
-        drawing.result()  # however long the compiler takes
+        drawing.result()  # may take as long as compilation
     except (EvenhandError, CancelledError, BrokenProcessPool) as problem:
-        log.info(json.dumps({"event": "warming ended early", "says": str(problem)}))  # stopped meanwhile
+        log.info(json.dumps({"event": "warming ended early", "says": str(problem)}))  # was stopped

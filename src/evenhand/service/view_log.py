@@ -1,4 +1,4 @@
-"""Unblinded looks: who may see outcomes before the end, and that everybody who does is written down."""
+"""Recording of views: requests that see outcomes before the end are logged as events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEW_SECONDS = 60.0
 
 
 class Views:
-    """Who looked at what within the last minute, so that a page that refreshes is one look."""
+    """Recent views: at most one view event per user, page and minute."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, str], float] = {}
@@ -34,18 +34,18 @@ class Views:
 
 
 def seen_by(request: Asked, trial: Experiment, what: str) -> dict[str, Any]:
-    """The status as this key may see it; an unblinded look is written down first."""
+    """Return the status as this key may see it; an unblinded view is recorded first."""
     if not key_of(request).may("analyst"):
         return blinded(trial.status())
     note_view(request, trial, what)
     forecasts = request.app.state.forecasts
-    return trial.status(lambda view: forecasts.latest(trial.protocol.experiment, view))
+    return trial.status(lambda view: forecasts.latest(trial.protocol.experiment, view)).to_dict()
 
 
 def note_view(request: Asked, trial: Experiment, what: str) -> None:
-    """Looking at outcomes before the end is an event; once a minute for each who looks at the same thing."""
+    """Record a view of outcomes before the end, at most once per user, page and minute."""
     who = key_of(request)
     if trial.is_over:
-        return  # nothing is blind any more, and the log of a decided experiment stays as it was published
+        return  # nothing is blinded any more, and the log of a finished experiment stays as published
     if request.app.state.views.is_new(trial.protocol.experiment, who.id, what):
         trial.view(who.name, what)

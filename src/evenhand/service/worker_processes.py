@@ -1,9 +1,8 @@
-"""Helper processes for what takes long: drawings, searches, forecasts, reports, audits.
+"""Worker processes for slow tasks: dashboard, searches, forecasts, reports, audits.
 
-The process that serves keeps its time, and its interpreter lock, for asking and telling. One helper draws and
-is soon done; the other is for what may take a minute. Both only read the journal.
-
-What helper processes do. Each imports what it needs itself, so that the process that serves need not.
+The server process keeps its CPU time and interpreter lock for ask and tell. One worker is for quick tasks,
+the other for tasks of up to a minute. Both only read the journal. Tasks import what they need, so that the
+server process need not.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ DRAW_SECONDS, LONG_SECONDS = 60.0, 600.0
 
 
 class Helper:
-    """One process, started on first use and again should it die."""
+    """One process, started on first use and restarted if it dies."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -42,12 +41,12 @@ class Helper:
         self._closed = False
 
     def start(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Begin some work: a function that can be imported, and what can be sent to it."""
+        """Start a task: an importable function with picklable arguments."""
         with self._lock:
             if self._closed:
                 raise StorageFailed("the service is stopping.")
             if self._pool is None:
-                # a fork would take along locks that other threads hold
+                # a fork would copy locks that other threads hold
                 spawn = multiprocessing.get_context("spawn")
                 self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin)
             try:
@@ -57,11 +56,11 @@ class Helper:
                 raise StorageFailed("a helper of the service died; try again.") from None
 
     def do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """The result of some work; waits for it."""
+        """Run a task and return its result."""
         return self.wait(self.start(work, *arguments))
 
     def wait(self, future: Future[T]) -> T:
-        """The result of work begun."""
+        """Wait for a task and return its result."""
         try:
             return future.result(self._seconds)
         except TookTooLong:
@@ -75,7 +74,7 @@ class Helper:
             raise StorageFailed("a helper of the service died; try again.") from None
 
     def close(self) -> None:
-        """Stop the process; work that waits is given up."""
+        """Stop the process; queued tasks are cancelled."""
         with self._lock:
             self._closed = True
             pool, self._pool = self._pool, None
@@ -88,7 +87,7 @@ class Helper:
 
 
 class Studio:
-    """The two helpers."""
+    """The two worker processes."""
 
     def __init__(self) -> None:
         self.quick = Helper(DRAW_SECONDS)
@@ -100,24 +99,25 @@ class Studio:
 
 
 def _begin() -> None:
-    """A helper gives way to the process that serves, which alone listens to Ctrl-C and ends it."""
+    """Lower the priority, ignore Ctrl-C and end with the server process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.nice(5)
+    if hasattr(os, "nice"):
+        os.nice(5)
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
 
 
 def _leave_with(sentinel: int) -> None:
-    """End when the process that serves has ended, however it ended."""
+    """Exit when the server process has ended."""
     multiprocessing.connection.wait([sentinel])
     os._exit(0)
 
 
-PAGE = 5_000  # events looked at in one go
+PAGE = 5_000  # events searched per query
 MOST_SEARCHED = 200_000
-# what an operator may read in the log: never an outcome, a chance, or a digest that outcomes went into
+# fields of the log that an operator may read: no outcome, probability or digest of outcomes
 BLIND_FIELDS = ("ticket", "policy", "group", "worker", "by", "reason", "what", "lease")
 FIRST_FIELDS = (
     "ticket",
@@ -132,7 +132,7 @@ FIRST_FIELDS = (
     "worker",
     "by",
 )
-# digests and the protocol itself are for the export
+# digests and the protocol itself are only in the export
 QUIET_FIELDS = (
     "kind", "at", "state", "chance", "fold", "study", "versions", "limits", "format", "key", "part",
     "request", "answer", "decision",
@@ -140,21 +140,21 @@ QUIET_FIELDS = (
 
 
 def draw(address: str, view: View, now: float, forecast: Forecast | None, blind: bool) -> Drawn:
-    """The experiment as a page shows it."""
+    """Return the dashboard content of an experiment."""
     from evenhand.service.panel_content import draw as drawn
 
     return drawn(address, view, now, forecast, blind)
 
 
 def forecast(view: View) -> Forecast:
-    """How many more samples it may take."""
+    """Return a forecast of the remaining samples."""
     from evenhand.verdicts.forecast import experiment_forecast
 
     return experiment_forecast(view)
 
 
 def search(address: str, name: str, last: int, words: str, most: int, blind: bool) -> list[Line]:
-    """The latest events that hold these words, newest first."""
+    """Return the latest events that contain these words, newest first."""
     from evenhand.live.journal import open_journal
 
     journal = open_journal(address, write=False)
@@ -174,7 +174,7 @@ def search(address: str, name: str, last: int, words: str, most: int, blind: boo
 
 
 def audit(address: str, name: str) -> Audit:
-    """Derive everything again from the log."""
+    """Audit the log."""
     from evenhand.live.audit import audit as audited
 
     return audited(address, experiment=name)
@@ -194,7 +194,7 @@ def export(address: str, name: str, path: str) -> None:
 
 
 def report(address: str, name: str) -> str:
-    """The report as one page."""
+    """Return the report as one page."""
     from evenhand.live.experiment import Experiment
     from evenhand.reports.document import report as reported
 
@@ -203,7 +203,7 @@ def report(address: str, name: str) -> str:
 
 
 def warm_drawing() -> None:
-    """Load what drawing calls, by drawing a small experiment once."""
+    """Load the code for rendering by rendering a small experiment once."""
     import tempfile
     import time
     from pathlib import Path

@@ -1,1 +1,1 @@
-"""Body one: the simulator. Many synthetic runs of the same brain that a live experiment uses."""
+"""The simulator: many synthetic runs with the decision functions of a live experiment."""

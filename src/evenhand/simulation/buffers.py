@@ -1,4 +1,4 @@
-"""What a replication writes to: rows of the summary, a trace, the desk where samples wait, and scratch."""
+"""Arrays that a replication writes: summary rows, a trace, pending samples and scratch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenhand.simulation.streams import Source
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-# one entry for each replication, traced sample, slot of the desk or checkpoint
+# one entry for each replication, traced sample, pending-sample slot or checkpoint
 RunInts = Annotated[Ints, Axes("count")]
 RunNumbers = Annotated[Array, Axes("count")]
 RunFlags = Annotated[Flags, Axes("count")]
@@ -25,33 +25,35 @@ TracedNumbers = Annotated[Array, Axes("traced")]
 SlotInts = Annotated[Ints, Axes("slots")]
 Checkpoints = Annotated[Ints, Axes("checkpoints")]
 
-# shares are added up as whole multiples of this: sums of integers are the same in any order
+# shares are summed as integer multiples of this, so that the sum does not depend on the order
 SHARE_UNIT = 2.0**-36
-LINE = 128  # bytes that processors fetch, and wait for, together
+LINE = 128  # bytes of a cache line, with its neighbour
 
 
 class Rows(NamedTuple):
-    """What is kept of a block of replications: an entry each, and the sum of their shares."""
+    """The results of a block of replications: one entry each, and the sum of their shares."""
 
-    samples: RunInts  # outcomes told
-    asked: RunInts  # samples handed out, those pending or lost included
-    stopped: RunFlags  # did the rule decide before the cap?
+    samples: RunInts  # observed outcomes
+    asked: RunInts  # requested samples, pending or lost ones included
+    stopped: RunFlags  # whether the rule decided before the cap
     answer: RunInts  # policy, or NONE
     truth: RunInts  # the best answer
-    right: RunFlags  # is the answer the best, or acceptable beside it?
-    cost: RunNumbers  # what the samples told cost
-    evidence: RunNumbers  # of the weakest piece, at the end
-    near: (
-        RunNumbers  # largest evidence less what was needed, over new peaks with a wrong answer; -inf without
-    )
+    right: RunFlags  # whether the answer is the best, or acceptable
+    cost: RunNumbers  # cost of the observed samples
+    evidence: RunNumbers  # of the weakest alternative, at the end
+    near: RunNumbers  # largest evidence minus threshold, over new peaks with a wrong answer; -inf without
     checkpoints: Annotated[Ints, Axes("count", "checkpoints")]  # (count, checkpoints) the answer at each
-    right_at: Annotated[Flags, Axes("count", "checkpoints")]  # (count, checkpoints) was it acceptable?
+    right_at: Annotated[Flags, Axes("count", "checkpoints")]  # (count, checkpoints) whether it is acceptable
     allowed: Annotated[Ints, Axes("K")]  # (K,) runs that classified the policy as allowed, where they screen
     shares: Annotated[Ints, Axes("L", "K")]  # (L, K) sum of shares of samples, in SHARE_UNITs
 
 
+SUMS = ("allowed", "shares")  # added up over replications
+PER_CHECKPOINT = ("checkpoints", "right_at")
+
+
 class Trace(NamedTuple):
-    """Every so-many-th told sample of one replication. Length 0 where nobody looks."""
+    """Every n-th observed sample of one replication; length 0 without a trace."""
 
     every: int
     policy: TracedInts
@@ -64,7 +66,7 @@ class Trace(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """Samples that are out, chained by the ask after which they are due; and a little scratch."""
+    """Pending samples, linked by the ask after which they are due; and scratch."""
 
     policy: SlotInts
     group: SlotInts
@@ -73,19 +75,19 @@ class Desk(NamedTuple):
     after: SlotInts  # the next sample due at the same ask, or -1
     first: SlotInts  # first sample due at an ask, or -1
     last: SlotInts
-    drawn: Annotated[Ints, Axes("L", "K")]  # (L, K) outcomes drawn so far: the address of the next
+    drawn: Annotated[Ints, Axes("L", "K")]  # (L, K) outcomes drawn so far: the address of the next one
     mean: PerCell  # (L, K) scratch
     truth: PerCell  # (L, K) the true means of this replication, in unit scale
     clock: Annotated[Ints, Axes(2)]  # SETTLED, REACHED
     peak: Annotated[Array, Axes(2)]  # PEAK, NEAR
 
 
-SETTLED, REACHED = range(2)  # asks whose due samples have been told; checkpoints passed
+SETTLED, REACHED = range(2)  # asks whose due samples have been settled; checkpoints passed
 PEAK, NEAR = range(2)  # the largest margin so far; the largest that was a new peak of a wrong answer
 
 
 class Body(NamedTuple):
-    """All that a replication writes to; used again for the next."""
+    """All arrays that a replication writes; reused for the next."""
 
     state: State
     blank: State
@@ -94,7 +96,7 @@ class Body(NamedTuple):
 
 
 def new_body(spec: Spec, source: Source) -> Body:
-    """Room for one replication at a time."""
+    """Allocate the arrays for one replication at a time."""
     slots = source.lag_most + spec.batch + 1
     whole = [np.zeros(slots, dtype=np.int64) for _ in range(5)]
     desk = Desk(
@@ -103,13 +105,13 @@ def new_body(spec: Spec, source: Source) -> Body:
         mean=np.zeros(spec.phi.shape), truth=np.zeros(spec.phi.shape),
         clock=np.zeros(2, dtype=np.int64), peak=np.zeros(2),
     )  # fmt: skip
-    return _in_one_piece(Body(new_state(spec), new_state(spec), new_work(spec), desk))
+    return _contiguous(Body(new_state(spec), new_state(spec), new_work(spec), desk))
 
 
-def _in_one_piece(body: Body) -> Body:
-    """The same arrays, side by side in memory of their own.
+def _contiguous(body: Body) -> Body:
+    """Return copies of the arrays in one contiguous allocation.
 
-    Where threads' small arrays lie among each other's, a write of one makes the others wait.
+    It avoids false sharing of cache lines between the arrays of different threads.
     """
     size = sum(_lines(array) for part in body for array in part)
     memory = np.zeros(size + LINE, dtype=np.uint8)
@@ -127,12 +129,12 @@ def _in_one_piece(body: Body) -> Body:
 
 
 def _lines(array: NDArray[Any]) -> int:
-    """Bytes of the cache lines that hold it."""
+    """Return the bytes of the cache lines that hold the array."""
     return -(-array.nbytes // LINE) * LINE
 
 
 def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:
-    """Empty rows for so many replications; `shape` is (L, K)."""
+    """Return empty rows for so many replications; `shape` is (L, K)."""
     whole = [np.zeros(count, dtype=np.int64) for _ in range(4)]
     return Rows(
         samples=whole[0], asked=whole[1], stopped=np.zeros(count, dtype=np.bool_), answer=whole[2],
@@ -145,7 +147,7 @@ def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:
 
 
 def new_trace(length: int, every: int = 1) -> Trace:
-    """Room for so many traced samples."""
+    """Return an empty trace for so many samples."""
     whole = [np.zeros(length, dtype=np.int64) for _ in range(4)]
     real = [np.zeros(length) for _ in range(3)]
     return Trace(every, whole[0], whole[1], real[0], real[1], real[2], whole[2], whole[3])

@@ -1,8 +1,8 @@
-"""A threshold found by simulation: the smallest at which the worst of a set of scenarios errs at most delta.
+"""Calibration: the smallest threshold with an error of at most delta in all scenarios.
 
-Each replication runs on to the horizon without ever stopping, and keeps the largest evidence (beyond the
-rule's allowance for looking often) at which a new peak belonged to a wrong answer. A run with any threshold
-above it does not stop wrongly. So P(that peak >= b) bounds the error with threshold b, and falls in b.
+Each replication runs to the horizon without stopping, and records the largest evidence (minus the rule's term
+for repeated checks) at which a new peak belonged to a wrong answer. A run with any threshold above it does
+not stop wrongly. So P(that peak >= b) bounds the error with threshold b, and falls in b.
 
 The threshold is an order statistic of the peaks whose rank is fixed before any run: the largest m with an
 exact upper confidence bound of m out of R at most delta. So the error is at most delta, in all scenarios
@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
+from evenhand.model.arguments import callable_or_none, instance_of, whole_number
 from evenhand.procedure.spec import Calibrated
+from evenhand.result import Result
 from evenhand.simulation.executors import Executor, lent_or_own
 from evenhand.simulation.runs import CONFIDENCE, Rate, exact_rate
-from evenhand.simulation.shards import Progress, check_replications, part_of, prepare, run_job
+from evenhand.simulation.shards import CPU, Progress, check_replications, part_of, prepare, run_job
 from evenhand.study import Study, Truth
 
 Array = NDArray[np.float64]
@@ -31,22 +33,45 @@ Array = NDArray[np.float64]
 HORIZON = 10_000
 OUT_OF_REACH = (
     2.0**20
-)  # a threshold that no run meets; a power of two, so that subtracting it loses next to nothing
-STEPS_PER_NAT = 10_000  # thresholds are rounded up to this fineness
+)  # a threshold that no run reaches; a power of two, so that subtracting it loses almost no digits
+STEPS_PER_NAT = 10_000  # thresholds are rounded up to this resolution
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One scenario under the threshold found: how often it errs at most, and what it needs by itself."""
+    """A bound on the error of one scenario, and the threshold that it needs by itself."""
 
     name: str
     error: Rate
     needs: float
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """A threshold and what it was found with. It holds for runs of up to `horizon` samples."""
+@dataclass(frozen=True, repr=False)
+class Calibration(Result):
+    """A threshold and what it was found with; it holds for runs of up to `horizon` samples.
+
+    `calibrate` returns one.
+
+    Attributes
+    ----------
+    threshold : float
+        The threshold, for `Procedure(stopping=Calibrated(threshold))`.
+    delta : float
+        The risk of the study.
+    replications, seed, horizon : int
+        What it was found with.
+    scenarios : tuple
+        The error of every scenario, with its interval, and the threshold that it needs by itself.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> study = eh.Study(eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli()), eh.Procedure(delta=0.1))
+    >>> truths = {"near": eh.Truth(means=[[0.6], [0.5]])}
+    >>> found = eh.calibrate(study, truths, replications=100, seed=1, horizon=100, workers=1)
+    >>> found.worst.error.rate <= 0.1
+    True
+    """
 
     threshold: float
     delta: float
@@ -57,11 +82,11 @@ class Calibration:
 
     @property
     def worst(self) -> Scenario:
-        """The scenario that errs most often; of equals, the one that needs the highest threshold."""
+        """Return the scenario that errs most often; on ties, the one with the highest threshold."""
         return max(self.scenarios, key=lambda scenario: (scenario.error.rate, scenario.needs))
 
     def to_dict(self) -> dict[str, Any]:
-        """What `evenhand calibrate --json` prints."""
+        """Return plain names and numbers, as `evenhand calibrate --json` prints them."""
         return {
             "calibrated": self.threshold,
             "worst": _plain(self.worst),
@@ -82,18 +107,70 @@ def calibrate(
     workers: int | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    device: str = CPU,
 ) -> Calibration:
-    """The threshold for `stopping = { calibrated = ... }` at which the worst scenario errs at most delta."""
-    if not scenarios:
-        raise BadInput("calibration needs at least one scenario; there is none.")
+    """Return the threshold at which the worst scenario errs with at most the risk of the study.
+
+    Parameters
+    ----------
+    study : Study
+        The problem and the procedure, whose risk is delta.
+    scenarios : mapping
+        Truths by name; the threshold is for these, and says nothing of others.
+    replications : int
+        Runs of every scenario.
+    seed : int
+        The seed of all random numbers.
+    horizon : int
+        Samples of every run; the threshold holds for runs of up to so many.
+    workers : int, optional
+        The number of threads; one per core unless given.
+    progress : callable, optional
+        Called as progress(done, replications) when runs finish.
+    executor : Executor, optional
+        An executor of your own instead of threads.
+    device : {"cpu", "cuda"}
+        Where the runs are computed; "cuda" is an NVIDIA graphics processor.
+
+    Returns
+    -------
+    Calibration
+        The threshold, for `Procedure(stopping=Calibrated(threshold))`, and the error of every scenario.
+
+    Raises
+    ------
+    BadInput
+        If there is no scenario, or too few replications to prove anything.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> found = eh.calibrate(
+    ...     eh.Study(problem, eh.Procedure(delta=0.1)), {"near": eh.Truth(means=[[0.6], [0.5]])},
+    ...     replications=100, seed=1, horizon=100, workers=1,
+    ... )
+    >>> found.worst.name, found.threshold > 0
+    ('near', True)
+    """
+    instance_of(study, Study, "study")
+    if not isinstance(scenarios, Mapping) or not scenarios:
+        raise BadInput(f"calibration needs at least one scenario, by name; there is {shown(scenarios)}.")
+    for name, truth in scenarios.items():
+        instance_of(truth, Truth, f"the scenario {name!r}")
+    for value, what in ((replications, "replications"), (horizon, "horizon")):
+        whole_number(value, what, 1)
+    if workers is not None:
+        whole_number(workers, "workers", 1)
+    callable_or_none(progress, "progress")
     check_replications(replications)
     delta = study.procedure.delta
     rank = _allowed(replications, delta, len(scenarios))
     peaks: dict[str, Array] = {}
-    with lent_or_own(executor, workers) as crew:
+    with lent_or_own(executor, workers, device) as chosen:
         for number, (name, truth) in enumerate(scenarios.items()):
-            job = prepare(_endless(study, truth, horizon), seed)
-            runs = run_job(job, replications, crew, part_of(progress, number, len(scenarios)))
+            job = prepare(_endless(study, truth, horizon), seed, device=device)
+            runs = run_job(job, replications, chosen, part_of(progress, number, len(scenarios)))
             peaks[name] = runs.rows.near + OUT_OF_REACH
     needs = {name: _rounded_up(float(np.sort(peak)[-1 - rank])) for name, peak in peaks.items()}
     threshold = max(needs.values())
@@ -110,7 +187,10 @@ def _endless(study: Study, truth: Truth, horizon: int) -> Study:
 
 
 def _allowed(replications: int, delta: float, scenarios: int) -> int:
-    """The most errors in so many runs that still prove an error of at most delta, for all scenarios."""
+    """Return the most errors in so many runs that still prove an error of at most delta.
+
+    For all scenarios together.
+    """
     chance = (1.0 - CONFIDENCE) / scenarios
     if _upper_bound(0, replications, chance) > delta:
         least = math.ceil(math.log(chance) / math.log1p(-delta))
@@ -126,7 +206,7 @@ def _allowed(replications: int, delta: float, scenarios: int) -> int:
 
 
 def _upper_bound(errors: int, replications: int, chance: float) -> float:
-    """The exact one-sided bound: the true rate lies above it with at most this chance."""
+    """Return the exact one-sided bound: the true rate exceeds it with at most this probability."""
     from scipy.special import betaincinv
 
     return (
@@ -135,7 +215,7 @@ def _upper_bound(errors: int, replications: int, chance: float) -> float:
 
 
 def _rounded_up(peak: float) -> float:
-    """The next threshold above a peak, and a positive one where no run was ever wrong."""
+    """Return the next threshold above a peak; positive also where no run was wrong."""
     if peak <= 0.0:
         return 1.0 / STEPS_PER_NAT
     return (math.floor(peak * STEPS_PER_NAT) + 1) / STEPS_PER_NAT

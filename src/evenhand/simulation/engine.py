@@ -1,8 +1,8 @@
-"""The compiled loop: one replication from (seed, replication) to its row of the summary, and blocks of them.
+"""The compiled simulation loop: one replication by its address, and blocks of them.
 
-The loop knows nothing of sampling or stopping rules: it asks `decide` for cells, draws their outcomes by
-address, tells them when they are due, and lets `decide` look. Nothing is allocated inside, and nothing is
-carried from one replication to the next, so any cut into blocks gives the same rows.
+The loop contains no sampling or stopping rule: it gets cells from `decide`, draws their outcomes by address,
+records them when they are due, and calls the check in `decide`. Nothing is allocated inside, and no state is
+kept between replications, so any division into blocks gives the same rows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from evenhand.theory.inner import best, is_acceptable, is_classified
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-NO_ANSWER_YET = -2  # at a checkpoint that comes before every cell has an outcome
+NO_ANSWER_YET = -2  # at a checkpoint before every cell has an outcome
 
 
 @kernel
@@ -69,42 +69,66 @@ def run_block(
     rows: Rows,
     trace: Trace,
 ) -> None:
-    """Replications first, first + 1, ... until the rows are full.
-
-    The brain is called here and nowhere below: each level of calls above it is compiled with all of it.
-    """
-    state, work, desk = body.state, body.work, body.desk
+    """Run replications first, first + 1, ... until the rows are full."""
     for row in range(rows.samples.shape[0]):
-        replication = first + row
         mean = source.means[row if source.means.shape[0] > 1 else 0]
-        _clear(body)
-        truth = _best_answer(spec, source, mean, desk.truth)
-        while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap:
-            for _ in range(_batch(spec, state)):
-                came = _arrived(spec, state, seed, replication)
-                known = came if spec.mode == PROPORTIONAL else -1
-                k, g = next_cell(spec, state, work, seed, replication, known)
-                _hand_out(
-                    spec, source, mean, seed, replication, body, k, came if spec.mode == AGNOSTIC else g
-                )
-            slot = _next_due(desk, state.clock[ASKED])
-            while slot >= 0:
-                if _settle(spec, source, body, slot):
-                    if is_due(spec, state):
-                        check(spec, state, work)
-                        if state.clock[EMPTY] == 0:
-                            _note_peak(spec, state, desk, truth)
-                    _note_sample(trace, state, desk, slot)
-                    _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
-                if state.clock[STOPPED] != RUNNING or state.clock[TOLD] >= spec.cap:
-                    break
-                slot = _next_due(desk, state.clock[ASKED])
-        _finish(spec, body, truth, rows, row)
+        truth = begin(spec, source, mean, body)
+        while is_running(spec, body.state):
+            take_turn(spec, source, mean, seed, first + row, truth, body, checkpoints, rows, row, trace)
+        finish(spec, body, truth, rows, row)
+
+
+@kernel
+def begin(spec: Spec, source: Source, mean: Array, body: Body) -> int:
+    """Prepare a replication with these means; return the best answer."""
+    _clear(body)
+    return _best_answer(spec, source, mean, body.desk.truth)
+
+
+@kernel
+def is_running(spec: Spec, state: State) -> bool:
+    """Return whether the replication has neither stopped nor reached its maximum of samples."""
+    return state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap
+
+
+@kernel
+def take_turn(
+    spec: Spec,
+    source: Source,
+    mean: Array,
+    seed: int,
+    replication: int,
+    truth: int,
+    body: Body,
+    checkpoints: Checkpoints,
+    rows: Rows,
+    row: int,
+    trace: Trace,
+) -> None:
+    """Request a batch of samples, and settle those that are due."""
+    state, work, desk = body.state, body.work, body.desk
+    for _ in range(_batch(spec, state)):
+        came = _arrived(spec, state, seed, replication)
+        known = came if spec.mode == PROPORTIONAL else -1
+        k, g = next_cell(spec, state, work, seed, replication, known)
+        _hand_out(spec, source, mean, seed, replication, body, k, came if spec.mode == AGNOSTIC else g)
+    slot = _next_due(desk, state.clock[ASKED])
+    while slot >= 0:
+        if _settle(spec, source, body, slot):
+            if is_due(spec, state):
+                check(spec, state, work)
+                if state.clock[EMPTY] == 0:
+                    _note_peak(spec, state, desk, truth)
+            _note_sample(trace, state, desk, slot)
+            _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
+        if not is_running(spec, state):
+            break
+        slot = _next_due(desk, state.clock[ASKED])
 
 
 @kernel
 def _batch(spec: Spec, state: State) -> int:
-    """How many samples are asked before the next look; the initial ones need none and come one by one."""
+    """Return the number of samples before the next check; initial samples come one by one."""
     if spec.mode == ACTIVE and state.clock[STARTED] < spec.initial * spec.phi.size:
         return 1
     return spec.batch
@@ -112,7 +136,7 @@ def _batch(spec: Spec, state: State) -> int:
 
 @kernel
 def _arrived(spec: Spec, state: State, seed: int, replication: int) -> int:
-    """The group that comes by itself, or -1 where groups are chosen."""
+    """Return the group that arrives, or -1 where groups are chosen."""
     return arrival(spec.arrivals, state.clock[ASKED], seed, replication) if spec.mode != ACTIVE else -1
 
 
@@ -120,7 +144,7 @@ def _arrived(spec: Spec, state: State, seed: int, replication: int) -> int:
 def _hand_out(
     spec: Spec, source: Source, mean: Array, seed: int, replication: int, body: Body, k: int, g: int
 ) -> None:
-    """Hand out one sample, draw what will come of it, and put it on the desk until it is due."""
+    """Request one sample, draw its outcome, and store it until it is due."""
     state, desk = body.state, body.desk
     number = state.clock[ASKED]
     if spec.mode == AGNOSTIC:
@@ -143,7 +167,7 @@ def _hand_out(
 
 @kernel
 def _next_due(desk: Desk, asked: int) -> int:
-    """Take the next sample that is due by now, in the order of due time and then of asking; -1 for none."""
+    """Return the next due sample, by due time and then by request; -1 for none."""
     while desk.clock[SETTLED] < asked:
         due = desk.clock[SETTLED] % desk.first.shape[0]
         slot = desk.first[due]
@@ -156,7 +180,7 @@ def _next_due(desk: Desk, asked: int) -> int:
 
 @kernel
 def _settle(spec: Spec, source: Source, body: Body, slot: int) -> bool:
-    """A sample is over: its outcome becomes known (True), or never will (False)."""
+    """Settle a sample: its outcome is recorded (True), or it is lost (False)."""
     state, work, desk = body.state, body.work, body.desk
     k, g = desk.policy[slot], desk.group[slot]
     if spec.mode == AGNOSTIC:
@@ -172,7 +196,7 @@ def _settle(spec: Spec, source: Source, body: Body, slot: int) -> bool:
 
 @kernel
 def _note_peak(spec: Spec, state: State, desk: Desk, truth: int) -> None:
-    """How near the evidence came to what is needed, and how near with a wrong answer."""
+    """Record the largest margin of the evidence over the threshold, and that of wrong answers."""
     margin = state.level[EVIDENCE] - state.level[NEEDED]
     if margin > desk.peak[PEAK]:
         desk.peak[PEAK] = margin
@@ -196,7 +220,7 @@ def _note_sample(trace: Trace, state: State, desk: Desk, slot: int) -> None:
 
 @kernel
 def _note_checkpoint(spec: Spec, body: Body, checkpoints: Ints, at: Ints) -> None:
-    """Write down the best feasible estimate if so many samples have been told."""
+    """Record the best feasible estimate if a checkpoint is reached."""
     state, desk = body.state, body.desk
     reached = desk.clock[REACHED]
     if reached >= checkpoints.shape[0] or state.clock[TOLD] != checkpoints[reached]:
@@ -219,8 +243,8 @@ def _note_means(state: State, desk: Desk) -> None:
 
 
 @kernel
-def _finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
-    """Write down what came of the replication; checkpoints it did not reach keep its answer."""
+def finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
+    """Write the result of the replication; checkpoints it did not reach keep its answer."""
     state, desk = body.state, body.desk
     if spec.screens:
         _screened(spec, body, truth, rows, row)
@@ -235,7 +259,7 @@ def _finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
     rows.right[row] = _is_right(spec, desk, truth, state.clock[ANSWER])
     rows.evidence[row], rows.near[row] = state.level[EVIDENCE], desk.peak[NEAR]
     if state.level[NOT_COMPUTED_TIMES] > 0.0:
-        rows.evidence[row] = math.nan  # `jobs` says so
+        rows.evidence[row] = math.nan  # reported by `shards`
     rows.cost[row] = 0.0
     for g in range(state.n.shape[0]):
         for k in range(state.n.shape[1]):
@@ -283,7 +307,10 @@ def _best_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
 
 @kernel
 def _clear(body: Body) -> None:
-    """Forget the last replication. Whatever Work remembers is stamped with counts that never come again."""
+    """Reset the state for a new replication.
+
+    Cached results in Work have stamps with counts that never recur.
+    """
     state, blank, desk = body.state, body.blank, body.desk
     _copy_table(state.n, blank.n)
     _copy_table(state.s, blank.s)

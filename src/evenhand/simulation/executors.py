@@ -1,7 +1,7 @@
-"""Who does the work: this thread, threads, processes, or a Dask cluster, all behind one small interface.
+"""Executors: serial, threads, processes or a Dask cluster, behind one interface.
 
-Every piece of work is a pure function of what it is given, so nothing depends on who does it, in which order,
-or how often it had to be started again because a worker died.
+Every job is a pure function of its arguments, so results do not depend on the executor, on the order, or on
+restarts after a worker died.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from evenhand.errors import BadInput, EvenhandError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-# pieces handed out for each worker: enough to keep it busy, little enough to hold in memory
+# jobs submitted per worker: enough to keep it busy, few enough to hold in memory
 AHEAD = 3
-# how often a process pool is built again after one of its workers was killed
+# how often a process pool is rebuilt after one of its workers was killed
 REBUILDS = 5
 
 
 class Executor(Protocol):
-    """Does pieces of work and gives their results as they finish."""
+    """Runs jobs and yields their results as they finish."""
 
     @property
     def workers(self) -> int:
-        """How many pieces are done at once."""
+        """Return the number of jobs that run at once."""
         ...
 
     def run(self, task: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
-        """The number and the result of each job, in the order they finish."""
+        """Yield the number and the result of each job, in the order they finish."""
         ...
 
     def __enter__(self) -> Executor: ...
@@ -44,7 +44,7 @@ class Executor(Protocol):
 
 
 def open_executor(workers: int | None = None, kind: str = "threads", dask: str | None = None) -> Executor:
-    """The executor for so many workers (default: one per core), or the Dask cluster at an address.
+    """Return an executor for so many workers (default: one per core) or a Dask cluster.
 
     `dask` is `tcp://host:port`, or "local" for a cluster of processes on this machine.
     """
@@ -60,13 +60,18 @@ def open_executor(workers: int | None = None, kind: str = "threads", dask: str |
     return Threads(count) if count > 1 else Serial()
 
 
-def lent_or_own(executor: Executor | None, workers: int | None) -> AbstractContextManager[Executor]:
-    """The executor that was lent, left open afterwards; or one of our own, closed."""
-    return open_executor(workers) if executor is None else nullcontext(executor)
+def lent_or_own(
+    executor: Executor | None, workers: int | None, device: str = "cpu"
+) -> AbstractContextManager[Executor]:
+    """Yield the given executor, left open afterwards, or a new one, which is closed."""
+    if executor is not None:
+        return nullcontext(executor)
+    # one thread is enough to launch work on a GPU, which runs many replications at once
+    return open_executor(workers if device == "cpu" else workers or 1)
 
 
 class _Closing:
-    """Leaves by closing."""
+    """A context manager that closes on exit."""
 
     def __enter__(self) -> Any:
         return self
@@ -75,11 +80,11 @@ class _Closing:
         self.close()
 
     def close(self) -> None:
-        """Give back whatever is held."""
+        """Release all resources."""
 
 
 class Serial(_Closing):
-    """One piece after the other, in this thread."""
+    """Runs one job after the other in this thread."""
 
     workers = 1
 
@@ -103,7 +108,7 @@ class Threads(_Closing):
 
 
 class Processes(_Closing):
-    """Processes of this machine. A killed worker costs the pieces it held, which are done again."""
+    """Processes of this machine; the jobs of a killed worker run again."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -135,7 +140,7 @@ class Processes(_Closing):
 
 
 class DaskCluster(_Closing):
-    """A Dask cluster; the scheduler gives the work of a lost worker to another."""
+    """A Dask cluster; the scheduler reassigns the jobs of a lost worker."""
 
     def __init__(self, address: str, workers: int | None = None) -> None:
         distributed = _distributed()
@@ -177,7 +182,7 @@ def _no_scheduler(address: str, why: str) -> BadInput:
 def _in_window(
     pool: futures.Executor, workers: int, task: Callable[[Job], Result], jobs: list[tuple[int, Job]]
 ) -> Iterator[tuple[int, Result]]:
-    """Hand out a few pieces more than there are workers, and results as they finish."""
+    """Submit a few jobs more than there are workers, and yield results as they finish."""
     waiting: dict[futures.Future[Result], int] = {}
     upcoming = iter(jobs)
     try:
@@ -195,7 +200,7 @@ def _in_window(
 
 
 def _cores() -> int:
-    """Cores this process may use; where the system does not say, all there are."""
+    """Return the number of cores this process may use, or of all cores if unknown."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

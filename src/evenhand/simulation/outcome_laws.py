@@ -1,4 +1,4 @@
-"""Truths as the kernels see them: which law a cell's outcomes follow, how late they come, how many never."""
+"""Truths for the kernels: the distribution of a cell's outcomes, their delays and dropout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.study import Truth
 
 Array = NDArray[np.float64]
 
-# means K x L of one replication, drawn by its address: (seed, replication) -> table
+# means K x L of one replication, by its address: (seed, replication) -> table
 Draw = Callable[[int, int], ArrayLike]
 
 LAWS = {
@@ -30,7 +30,7 @@ LAWS = {
     "poisson": streams.POISSON,
     "exponential": streams.GAMMA,
     "gamma": streams.GAMMA,
-    # of all laws on [low, high] with a given mean the one on the two ends varies most
+    # of all distributions on [low, high] with a given mean, the one on the two ends has the largest variance
     "bounded": streams.ENDS,
 }
 
@@ -52,7 +52,7 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Means drawn anew for each replication, and everything else a truth may say of outcomes."""
+    """Means drawn for each replication, with the other parameters of a truth."""
 
     draw: Draw
     outcomes: str | None = None
@@ -61,14 +61,15 @@ class Drawn:
     dropout: float = 0.0
 
     def first(self, problem: Problem, seed: int) -> Truth:
-        """The truth of replication 0: all replications share its laws, each has its own means."""
+        """Return the truth of replication 0; the others differ in the means only."""
         means = problem.check_means(self.draw(seed, 0))
         table = tuple(map(tuple, means.tolist()))
-        return Truth(table, lag=self.lag, dropout=self.dropout, outcomes=self.outcomes, sd=self.sd)
+        truth = Truth(table, lag=self.lag, dropout=self.dropout, outcomes=self.outcomes, sd=self.sd)
+        return truth.in_order(problem)
 
 
 def compile_truth(problem: Problem, truth: Truth) -> Source:
-    """The truth of a study, checked against its problem."""
+    """Compile the truth of a study after checking it against the problem."""
     means = problem.check_means(truth.cell_means(problem))
     if truth.data is not None:
         values, starts = _laid_out(truth.cell_outcomes(problem))
@@ -78,7 +79,7 @@ def compile_truth(problem: Problem, truth: Truth) -> Source:
 
 
 def drawn_means(problem: Problem, source: Source, draw: Draw, seed: int, first: int, count: int) -> Source:
-    """The same source with the means of replications first, first + 1, ... drawn anew for each."""
+    """Return the same source with the means of replications first, first + 1, ..."""
     tables = [_checked(problem, source.law, draw(seed, first + row)).T for row in range(count)]
     for table in tables:
         refuse_negative_control(problem.constraint, table.T, problem.policies, problem.group_names)
@@ -105,7 +106,7 @@ def _source(problem: Problem, truth: Truth, law: int, means: Array, **data: Any)
 
 
 def _checked(problem: Problem, law: int, means: ArrayLike) -> Array:
-    """Means inside the family's domain, and inside the law's where outcomes are 0 or 1."""
+    """Return the means, checked against the domain of the family and of the distribution."""
     table = problem.check_means(means)
     if law == streams.COIN:
         if not np.all(problem.family.admits([0.0, 1.0])):
@@ -123,7 +124,7 @@ def _farthest(table: Array) -> float:
 
 
 def _spread(problem: Problem, truth: Truth) -> Array:
-    """Standard deviation of every cell, K x L; 1 where nobody names one."""
+    """Return the standard deviation of every cell, K x L; 1 where none is given."""
     if truth.sd is not None:
         return np.broadcast_to(np.asarray(truth.sd, dtype=float), problem.shape).copy()
     if isinstance(problem.family, Gaussian):
@@ -132,7 +133,7 @@ def _spread(problem: Problem, truth: Truth) -> Array:
 
 
 def _laid_out(outcomes: list[list[Array]]) -> tuple[Array, NDArray[np.int64]]:
-    """The outcomes of all cells in one array, and where each cell's begin; cell k L + g after the other."""
+    """Return the outcomes of all cells in one array, and where each cell k L + g begins."""
     cells = [cell for row in outcomes for cell in row]
     starts = np.cumsum([0, *(cell.size for cell in cells)], dtype=np.int64)
     return np.concatenate(cells), starts

@@ -1,4 +1,4 @@
-"""Runs: many replications of a study, a row each: rates, intervals, quantiles; saved with their study."""
+"""`Runs`: the results of many replications of a study, with rates, intervals and quantiles."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
 from evenhand.procedure.state import NONE
+from evenhand.result import Result
 from evenhand.simulation.buffers import SHARE_UNIT, Rows
 from evenhand.study import Study
 
@@ -36,9 +37,20 @@ class Rate(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """What came of many replications of one study. An unstopped run counts at the cap."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Runs(Result):
+    """The results of many replications of one study, a row each.
+
+    `simulate` returns them. A run that reached the cap undecided counts at the cap.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli())
+    >>> runs = eh.simulate(problem, [[0.9], [0.2]], replications=20, seed=1, workers=1)
+    >>> runs.answers()["a"]
+    1.0
+    """
 
     study: Study
     seed: int
@@ -52,34 +64,34 @@ class Runs:
 
     @property
     def samples(self) -> Ints:
-        """Samples until each run ended."""
+        """Return the number of samples of each run."""
         return self.rows.samples
 
     @property
     def stopped(self) -> Flags:
-        """Which runs decided before the cap. def:delta_PAC."""
+        """Return which runs decided before the cap. def:delta_PAC."""
         return self.rows.stopped
 
     @property
     def answer(self) -> Ints:
-        """The policy each run answered; -1 for none."""
+        """Return the answer of each run; -1 for none."""
         return self.rows.answer
 
     @property
     def correct(self) -> Flags:
-        """Which runs ended with an acceptable answer: the best one, where nothing else is acceptable."""
+        """Return which runs ended with an acceptable answer; without an indifference only the best is."""
         return self.rows.right
 
     @property
     def exactly_best(self) -> Flags:
-        """Which runs ended with the best answer; those that screen, with every policy classified right."""
+        """Return which runs ended with the best answer, or screened every policy correctly."""
         if self.study.problem.goal == "screen":
             return self.rows.right
         return self.rows.answer == self.rows.truth
 
     @property
     def wrong(self) -> Flags:
-        """Which runs decided for a wrong answer; an undecided run is not wrong. def:delta_PAC."""
+        """Return which runs decided on a wrong answer; undecided runs are not wrong. def:delta_PAC."""
         return self.rows.stopped & ~self.correct
 
     @property
@@ -90,23 +102,23 @@ class Runs:
 
     @property
     def allocation(self) -> Array:
-        """Mean share of samples of every cell, K x L."""
+        """Return the mean share of samples of every cell, K x L."""
         return np.ascontiguousarray(self.rows.shares.T, dtype=np.float64) * (SHARE_UNIT / self.replications)
 
     def quantile(self, chance: float) -> int:
-        """The number of samples by which this share of runs had ended."""
+        """Return the number of samples by which this share of runs had ended."""
         return int(np.quantile(self.samples, chance, method="inverted_cdf"))
 
     def decided_by(self, chance: float) -> int | None:
-        """The number of samples by which this share of runs had decided; None where fewer ever did."""
+        """Return the number of samples by which this share of runs had decided, or None."""
         samples = np.where(self.stopped, self.samples, np.inf)
         found = float(np.quantile(samples, chance, method="inverted_cdf"))
         return int(found) if np.isfinite(found) else None
 
     def answers(self) -> dict[str, float]:
-        """How often each policy was the answer, and how often none was.
+        """Return how often each policy was the answer, and how often none was.
 
-        Where runs screen: how often it was found to meet the requirement, and how often none was.
+        With goal "screen": how often each was found to meet the requirement, and how often none was.
         """
         policies = self.study.problem.policies
         if self.study.problem.goal == "screen":
@@ -116,11 +128,11 @@ class Runs:
         return dict(zip((*policies, "none"), [*counts[1:].tolist(), float(counts[0])], strict=True))
 
     def at_checkpoint(self, number: int) -> Rate:
-        """How often the best feasible estimate was right then; a run that ended before keeps its answer."""
+        """Return how often the best feasible estimate was right then; ended runs keep their answer."""
         return rate(self.rows.right_at[:, number])
 
     def to_dict(self) -> dict[str, Any]:
-        """What `evenhand simulate --json` prints."""
+        """Return what `evenhand simulate --json` prints."""
         samples = self.samples
         return {
             "replications": self.replications,
@@ -146,7 +158,7 @@ class Runs:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one npz file, the study as JSON inside; whole or not at all."""
+        """Write everything to one npz file, with the study as JSON, atomically."""
         header = {
             "study": self.study.to_dict(),
             "seed": self.seed,
@@ -157,7 +169,7 @@ class Runs:
 
     @classmethod
     def load(cls, path: str | Path) -> Runs:
-        """What `save` wrote."""
+        """Return the runs that `save` wrote."""
         header, rows = read_npz(Path(path))
         return cls(
             Study.from_dict(header["study"]),
@@ -173,18 +185,18 @@ def _mean_and_error(numbers: Array) -> dict[str, float]:
 
 
 def standard_error(numbers: ArrayLike) -> float:
-    """Of their mean; 0 for a single one."""
+    """Return the standard error of the mean; 0 for a single value."""
     table = np.asarray(numbers, dtype=float)
     return float(table.std(ddof=1)) / len(table) ** 0.5 if len(table) > 1 else 0.0
 
 
 def rate(hits: Flags) -> Rate:
-    """The share of hits with its exact interval."""
+    """Return the share of hits with its exact interval."""
     return exact_rate(int(np.count_nonzero(hits)), int(hits.shape[0]))
 
 
 def exact_rate(hits: int, trials: int, confidence: float = CONFIDENCE) -> Rate:
-    """Hits in trials, and the Clopper-Pearson interval: it holds the true rate at least this often."""
+    """Return hits / trials with its Clopper-Pearson interval at this coverage."""
     from scipy.special import betaincinv
 
     tail = (1.0 - confidence) / 2.0
@@ -194,7 +206,7 @@ def exact_rate(hits: int, trials: int, confidence: float = CONFIDENCE) -> Rate:
 
 
 def write_npz(path: Path, header: dict[str, Any], rows: Rows) -> None:
-    """Rows and a JSON header in one file that appears whole or not at all."""
+    """Write rows and a JSON header to one file, atomically."""
     text = np.frombuffer(json.dumps({"format": FORMAT} | header, allow_nan=False).encode(), dtype=np.uint8)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -224,9 +236,9 @@ def _only_the_best_is_right(file: Any) -> dict[str, Any]:
 
 
 def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:
-    """What `write_npz` wrote."""
+    """Return what `write_npz` wrote."""
     try:
-        # opened here: where the content is no archive, np.load would leave its own file open
+        # opened here: where the content is not an archive, np.load would leave its own file open
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes())
             rows = Rows(
@@ -240,7 +252,7 @@ def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem}.") from None
     except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        # the libraries' own words would advise to load it unsafely
+        # NumPy's message would suggest loading it unsafely
         raise BadInput(
             f"{path} must be runs that `simulate --save` wrote; it is another file, or damaged."
         ) from None

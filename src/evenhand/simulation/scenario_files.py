@@ -4,7 +4,7 @@
     name = "the second policy misses its floor by a hair"
     means = [[0.9, 0.85], [0.91, 0.8332]]
 
-Beside its name a scenario takes what a study's [truth] takes.
+Besides the name a scenario has the keys of a study's [truth].
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evenhand.study import Truth
 
 
 def load_scenarios(path: str | Path, problem: Problem) -> dict[str, Truth]:
-    """The scenarios of a TOML file, checked; files they name are found from where it lies."""
+    """Return the checked scenarios of a TOML file; paths in it are relative to its folder."""
     path = Path(path)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))

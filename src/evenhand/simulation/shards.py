@@ -1,4 +1,4 @@
-"""Jobs: everything a worker needs to run any replication of a study, and the shards they are cut into."""
+"""Jobs: everything a worker needs to run replications of a study; and their shards."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from numpy.typing import NDArray
 
 from evenhand.compile.calling import make_ready
 from evenhand.compile.fingerprint import fingerprint
-from evenhand.errors import BadInput, EvenhandError, NotComputed
+from evenhand.errors import BadInput, EvenhandError, NotComputed, shown
 from evenhand.procedure.spec import ORACLE, Spec, check_start, compile_spec
 from evenhand.simulation import engine
-from evenhand.simulation.buffers import Rows, Trace, new_body, new_rows, new_trace
+from evenhand.simulation.buffers import SUMS, Rows, Trace, new_body, new_rows, new_trace
 from evenhand.simulation.executors import Executor
 from evenhand.simulation.outcome_laws import Draw, Drawn, compile_truth, drawn_means
 from evenhand.simulation.runs import Runs
 from evenhand.simulation.streams import Source
 from evenhand.study import Study
 
-# replications done and replications in all
+# finished replications and all replications
 Progress = Callable[[int, int], None]
 
 MOST_REPLICATIONS = 2**32  # the replication is one 32-bit word of every random number's address
+CPU, CUDA = "cpu", "cuda"  # devices
 LONGEST_SHARD = 64
+LONGEST_SHARD_ON_GPU = 2**20
 SHARDS_PER_WORKER = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A study made ready: whoever holds it can run any replication of it."""
+    """A compiled study, ready to run any of its replications."""
 
     study: Study
     spec: Spec
@@ -40,24 +42,35 @@ class Job:
     seed: int
     checkpoints: tuple[int, ...]
     draw: Draw | None
-    code: str  # which kernels: rows from others would not be comparable bit for bit
+    code: str  # hash of the kernels: rows from other kernels would not be comparable bit for bit
+    device: str = CPU
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """So many replications of a job, from `first` on."""
+    """Consecutive replications of a job, starting at `first`."""
 
     job: Job
     first: int
     count: int
 
 
-def prepare(study: Study, seed: int, checkpoints: Sequence[int] = (), drawn: Drawn | None = None) -> Job:
-    """Check and compile a study; `drawn` stands in for its truth and gives each replication its own means."""
+def prepare(
+    study: Study,
+    seed: int,
+    checkpoints: Sequence[int] = (),
+    drawn: Drawn | None = None,
+    device: str = CPU,
+) -> Job:
+    """Check and compile a study; `drawn` replaces its truth by means for each replication.
+
+    `device` is cpu, or cuda for an NVIDIA GPU.
+    """
+    check_device(device)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-        raise BadInput(f"seed must be a whole number from 0 to 2^63 - 1; it is {seed!r}.")
+        raise BadInput(f"seed must be a whole number from 0 to 2^63 - 1; it is {shown(seed)}.")
     if drawn is None:
-        study.means()  # says what is missing
+        study.means()  # raises an error that says what is missing
     truth = study.truth if drawn is None else drawn.first(study.problem, int(seed))
     assert truth is not None
     spec = compile_spec(study.problem, study.procedure)
@@ -67,18 +80,23 @@ def prepare(study: Study, seed: int, checkpoints: Sequence[int] = (), drawn: Dra
     study.problem.check_truth(truth.cell_means(study.problem), truth.guardrails)
     source = compile_truth(study.problem, truth)
     draw = None if drawn is None else drawn.draw
-    return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version())
+    return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version(), device)
 
 
 def run_shard(shard: Shard) -> Rows:
-    """The rows of one shard: a pure function of it."""
+    """Return the rows of one shard: a pure function of it."""
     job = shard.job
     if job.code != code_version():
         raise EvenhandError(
             "this worker has other kernels than the program that asked; install the same evenhand on both."
         )
-    rows = new_rows(shard.count, len(job.checkpoints), job.spec.phi.shape)
-    _run(job, shard.first, shard.count, rows, new_trace(0))
+    if job.device == CUDA:
+        from evenhand.simulation.cuda import run_on_gpu
+
+        rows = run_on_gpu(shard)
+    else:
+        rows = new_rows(shard.count, len(job.checkpoints), job.spec.phi.shape)
+        _run(job, shard.first, shard.count, rows, new_trace(0))
     unknown = np.flatnonzero(np.isnan(rows.evidence))
     if unknown.size:
         raise NotComputed(
@@ -90,19 +108,19 @@ def run_shard(shard: Shard) -> Rows:
 
 
 def arguments_of(job: Job) -> tuple[Any, ...]:
-    """What the loop is called with, for no replications: enough to compile it for this job."""
+    """Return arguments of the loop with no replications, to compile it for this job."""
     rows = new_rows(0, len(job.checkpoints), job.spec.phi.shape)
     return _arguments(job, job.source, 0, rows, new_trace(0))
 
 
 def run_job(job: Job, replications: int, executor: Executor, progress: Progress | None = None) -> Runs:
-    """All replications of a job, on whatever the executor offers; the rows do not depend on it."""
+    """Return the rows of all replications of a job; they do not depend on the executor."""
     check_replications(replications)
     begun = time.perf_counter()
-    size = max(1, min(LONGEST_SHARD, replications // (executor.workers * SHARDS_PER_WORKER)))
-    shards = cut(job, replications, size)
-    # compiled here, where a Ctrl-C is heard, and not by every worker at once
-    make_ready(engine.run_block, *arguments_of(job))
+    shards = cut(job, replications, _shard_size(job, replications, executor.workers))
+    if job.device == CPU:
+        # compiled here, where Ctrl-C is handled, and not by every worker at once
+        make_ready(engine.run_block, *arguments_of(job))
     rows = new_rows(replications, len(job.checkpoints), job.spec.phi.shape)
     done = 0
     for number, part in executor.run(run_shard, shards):
@@ -114,11 +132,11 @@ def run_job(job: Job, replications: int, executor: Executor, progress: Progress 
 
 
 def trace_job(job: Job, replication: int, most: int | None = None) -> tuple[Rows, Trace]:
-    """One replication, sample by sample; where there are more than `most`, every so-many-th of them."""
+    """Return one replication sample by sample, or every n-th if there are more than `most`."""
     if replication < 0 or replication >= MOST_REPLICATIONS:
         raise BadInput(f"replications are numbered from 0; there is no number {replication}.")
     rows = run_shard(Shard(job, replication, 1))
-    # the run is the same every time, so a first pass tells how much there is to write down
+    # the run is deterministic, so a first pass gives its length
     samples = int(rows.samples[0])
     every = 1 if most is None else -(-samples // most)
     trace = new_trace(samples // every, every)
@@ -127,7 +145,7 @@ def trace_job(job: Job, replication: int, most: int | None = None) -> tuple[Rows
 
 
 def cut(job: Job, replications: int, size: int) -> list[Shard]:
-    """Shards of this size; the last may be smaller."""
+    """Return shards of this size; the last may be smaller."""
     return [Shard(job, first, min(size, replications - first)) for first in range(0, replications, size)]
 
 
@@ -135,14 +153,15 @@ def put(rows: Rows, part: Rows, first: int) -> None:
     """Copy the rows of a shard to their place and add its shares."""
     here = slice(first, first + part.samples.shape[0])
     for name in Rows._fields:
-        if name not in ("shares", "allowed"):
-            getattr(rows, name)[here] = getattr(part, name)
-    rows.shares[:] += part.shares
-    rows.allowed[:] += part.allowed
+        own, other = getattr(rows, name), getattr(part, name)
+        if name in SUMS:
+            own[:] += other
+        else:
+            own[here] = other
 
 
 def part_of(progress: Progress | None, number: int, parts: int) -> Progress | None:
-    """Progress of one of several equal parts as progress of the whole."""
+    """Return a progress callback for one of several equal parts."""
     if progress is None:
         return None
     report = progress
@@ -150,8 +169,24 @@ def part_of(progress: Progress | None, number: int, parts: int) -> Progress | No
 
 
 def code_version() -> str:
-    """A hash of the loop, of everything it calls, and of the compiler's version."""
+    """Return a hash of the loop, of everything it calls, and of the compiler's version."""
     return fingerprint(engine.run_block)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is unknown or cannot be used here."""
+    if device not in (CPU, CUDA):
+        raise BadInput(f"the device must be cpu or cuda; it is {device!r}.")
+    if device == CUDA:
+        from evenhand.simulation import cuda
+
+        cuda.check_device()
+
+
+def _shard_size(job: Job, replications: int, workers: int) -> int:
+    if job.device == CUDA:
+        return max(1, min(LONGEST_SHARD_ON_GPU, -(-replications // workers)))
+    return max(1, min(LONGEST_SHARD, replications // (workers * SHARDS_PER_WORKER)))
 
 
 def check_replications(replications: int) -> None:
@@ -167,13 +202,13 @@ def _run(job: Job, first: int, count: int, rows: Rows, trace: Trace) -> None:
 
 
 def _arguments(job: Job, source: Source, first: int, rows: Rows, trace: Trace) -> tuple[Any, ...]:
-    """What the loop is called with."""
+    """Return the arguments of the loop."""
     checkpoints: NDArray[np.int64] = np.array(job.checkpoints, dtype=np.int64)
     return job.spec, source, job.seed, first, new_body(job.spec, source), checkpoints, rows, trace
 
 
 def _with_oracle_weights(study: Study, drawn: Drawn | None) -> Spec:
-    """The spec that follows the optimal allocation of the truth."""
+    """Return the spec with the optimal allocation of the truth as weights."""
     from evenhand.study.planned import plan_of
 
     if drawn is not None:
@@ -186,5 +221,7 @@ def _with_oracle_weights(study: Study, drawn: Drawn | None) -> Spec:
 def _ordered(checkpoints: Sequence[int]) -> tuple[int, ...]:
     for value in checkpoints:
         if isinstance(value, bool) or int(value) != value or value < 1:
-            raise BadInput(f"checkpoints must be whole numbers of samples, at least 1; one is {value!r}.")
+            raise BadInput(
+                f"checkpoints must be whole numbers of samples, at least 1; one is {shown(value)}."
+            )
     return tuple(sorted({int(value) for value in checkpoints}))

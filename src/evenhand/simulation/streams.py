@@ -1,9 +1,9 @@
-"""Who draws which random number: outcomes, arrivals, delays, scenarios, each a pure function of its address.
+"""Random outcomes, arrivals, delays and scenarios: pure functions of their address.
 
-The address is (seed, replication, cell, draw); `procedure.randomness` holds the map. So the d-th sample of a
-cell is the same outcome whatever procedure asks for it, and whoever computes it. An outcome whose law needs
-more than one block of random bits takes attempt a from stream OUTCOMES + 256 a: the low byte of the stream
-word stays the stream.
+The address is (seed, replication, cell, draw); `procedure.randomness` lists the streams. So the d-th sample
+of a cell is the same outcome for every procedure and worker. An outcome whose distribution needs more than
+one block of random bits takes attempt a from stream OUTCOMES + 256 a: the low byte of the stream word stays
+the stream.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from evenhand.procedure.randomness import ARRIVALS, DELAYS, OUTCOMES, SCENARIOS,
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# the laws an outcome can have, in the user's own units
+# the distributions of outcomes, in the user's units
 NORMAL, COIN, BINOMIAL, POISSON, GAMMA, ENDS, DATA = range(7)
 ATTEMPT = 256
 
 
 class Source(NamedTuple):
-    """What happens when a cell is sampled, as the kernels see it. Tables are (L, K), in the user's units."""
+    """The distributions of outcomes, for the kernels; tables are (L, K), in the user's units."""
 
     law: Static[int]
     means: Annotated[
@@ -36,18 +36,18 @@ class Source(NamedTuple):
     sd: PerCell  # NORMAL only
     trials: int  # BINOMIAL only
     shape: float  # GAMMA only
-    low: float  # an outcome x is (x - low) / width to the procedure
+    low: float  # the procedure sees an outcome x as (x - low) / width
     width: float
     values: Annotated[Array, Axes(None)]  # DATA only: the outcomes of all cells, one cell after the other
     starts: Annotated[Ints, Axes(None)]  # DATA only: (L K + 1,) where the values of cell k L + g begin
-    lag_least: int  # an outcome is known this many asks after its own,
-    lag_most: int  # or up to this many
-    dropout: float  # the chance that it never is
+    lag_least: int  # an outcome is observed at least this many asks after its own,
+    lag_most: int  # and at most this many
+    dropout: float  # the probability that it is never observed
 
 
 @kernel
 def outcome(source: Source, mean: Array, k: int, g: int, draw: int, seed: int, replication: int) -> float:
-    """The draw-th outcome of cell (k, g) in the user's units; `mean` is this replication's (L, K) table."""
+    """Return the draw-th outcome of cell (k, g) in the user's units; `mean` is (L, K)."""
     cell = k * mean.shape[0] + g
     m = mean[g, k]
     if source.law == NORMAL:
@@ -72,7 +72,7 @@ def outcome(source: Source, mean: Array, k: int, g: int, draw: int, seed: int, r
 def total(
     source: Source, mean: Array, k: int, g: int, draw: int, count: int, seed: int, replication: int
 ) -> float:
-    """The sum of `count` outcomes of cell (k, g), drawn at once: for looking far ahead in strides."""
+    """Return the sum of `count` outcomes of cell (k, g), drawn at once; for long forecasts."""
     cell = k * mean.shape[0] + g
     m = mean[g, k]
     if source.law == NORMAL:
@@ -91,7 +91,7 @@ def total(
 
 @kernel
 def arrival(arrivals: Array, ask: int, seed: int, replication: int) -> int:
-    """The group of the unit that comes by itself at this ask."""
+    """Return the group of the unit that arrives at this ask."""
     u = uniform(seed, ask, 0, replication, ARRIVALS)
     total = 0.0
     for g in range(arrivals.shape[0] - 1):
@@ -103,13 +103,13 @@ def arrival(arrivals: Array, ask: int, seed: int, replication: int) -> int:
 
 @kernel
 def is_lost(source: Source, ask: int, seed: int, replication: int) -> bool:
-    """Will the outcome of this ask never be known?"""
+    """Return whether the outcome of this ask is never observed."""
     return source.dropout > 0.0 and uniform(seed, ask, 0, replication, DELAYS) < source.dropout
 
 
 @kernel
 def lag(source: Source, ask: int, seed: int, replication: int) -> int:
-    """How many asks later the outcome of this ask is known (or given up)."""
+    """Return how many asks later the outcome of this ask is observed (or lost)."""
     span = source.lag_most - source.lag_least + 1
     if span == 1:
         return source.lag_least
@@ -118,7 +118,7 @@ def lag(source: Source, ask: int, seed: int, replication: int) -> int:
 
 
 def scenario_uniforms(seed: int, replication: int, count: int) -> Array:
-    """The first uniforms of a replication's scenario stream, to draw a truth of its own from."""
+    """Return the first uniforms of a replication's scenario stream, to draw its truth from."""
     drawn = np.zeros(count)
     _fill_scenario(seed, replication, drawn)
     return drawn
@@ -132,14 +132,14 @@ def _fill_scenario(seed: int, replication: int, drawn: Array) -> None:
 
 @kernel
 def _poisson(mean: float, u: float) -> float:
-    """Inversion, outwards from the mode: about sqrt(mean) steps."""
+    """Draw by inversion, outwards from the mode: about sqrt(mean) steps."""
     if mean == 0.0:
         return 0.0
     mode = float(math.floor(mean))
     up = math.exp(mode * math.log(mean) - mean - math.lgamma(mode + 1.0))
     high, low, down = mode, mode, up
     u -= up
-    # any order of the values makes an inversion; this one meets nearly all the probability first
+    # inversion works with any order of the values; this one covers nearly all the probability first
     while u >= 0.0 and (up > 0.0 or down > 0.0):
         high += 1.0
         up *= mean / high
@@ -156,7 +156,7 @@ def _poisson(mean: float, u: float) -> float:
 
 @kernel
 def _binomial(trials: int, p: float, u: float) -> float:
-    """Inversion, outwards from the mode: about sqrt(trials) steps."""
+    """Draw by inversion, outwards from the mode: about sqrt(trials) steps."""
     if p <= 0.0 or p >= 1.0:
         return 0.0 if p <= 0.0 else float(trials)
     n, odds = float(trials), p / (1.0 - p)
@@ -181,7 +181,7 @@ def _binomial(trials: int, p: float, u: float) -> float:
 
 @kernel
 def _gamma(shape: float, draw: int, cell: int, seed: int, replication: int) -> float:
-    """Gamma with scale 1 (Marsaglia and Tsang 2000); a shape below 1 is boosted from shape + 1."""
+    """Draw a Gamma with scale 1 (Marsaglia and Tsang 2000); shapes below 1 from shape + 1."""
     if shape == 1.0:
         return -math.log(uniform(seed, draw, cell, replication, OUTCOMES))
     boost = 1.0

@@ -1,9 +1,9 @@
-"""Sweeps: many studies, cut into shards of replications whose results lie on disk under their content.
+"""Sweeps: many studies in shards of replications, with results stored on disk by content.
 
-A shard's name is a hash of everything its rows depend on: the compiled problem, procedure and truth, seed,
-checkpoints, replications, and the kernels. A sweep first looks which shards it has, runs the others wherever
-the executor runs them, and writes each as it comes, whole or not at all. Killed at any moment and started
-again, it goes on where it was; the result is the serial one bit for bit.
+The name of a shard is a hash of everything its rows depend on: the compiled problem, procedure and truth,
+seed, checkpoints, replications, and the kernels. A sweep reads the shards that exist, runs the others on the
+executor, and writes each atomically. After an interruption it continues with the missing shards; the result
+equals the serial one bit for bit.
 """
 
 from __future__ import annotations
@@ -20,18 +20,28 @@ from evenhand.errors import BadInput
 from evenhand.simulation.buffers import Rows, new_rows
 from evenhand.simulation.executors import Executor
 from evenhand.simulation.runs import Runs, read_npz, write_npz
-from evenhand.simulation.shards import Progress, Shard, check_replications, cut, prepare, put, run_shard
+from evenhand.simulation.shards import (
+    CPU,
+    Progress,
+    Shard,
+    check_replications,
+    cut,
+    prepare,
+    put,
+    run_shard,
+)
 from evenhand.study import Study, Truth
 
 SHARD = 100
+SHARD_ON_GPU = 100_000
 
 
-Name = tuple[str, str]  # a study's and a scenario's
+Name = tuple[str, str]  # names of a study and a scenario
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """The runs of every study, and how many shards were computed now or found from before."""
+    """The runs of every study, and the numbers of shards computed and read from disk."""
 
     runs: Mapping[Name, Runs]
     computed: int
@@ -39,7 +49,7 @@ class Sweep:
 
 
 def grid(studies: Mapping[str, Study], scenarios: Mapping[str, Truth]) -> dict[Name, Study]:
-    """Every study with every scenario as its truth."""
+    """Return every study with every scenario as its truth."""
     return {
         (name, scenario): replace(study, truth=truth)
         for name, study in studies.items()
@@ -55,13 +65,15 @@ def sweep(
     executor: Executor,
     checkpoints: Sequence[int] = (),
     progress: Progress | None = None,
-    shard: int = SHARD,
+    shard: int | None = None,
+    device: str = CPU,
 ) -> Sweep:
-    """Run every study; `store` is the folder where finished shards lie. Progress counts shards."""
+    """Run every study; `store` is the folder of finished shards. Progress counts shards."""
+    shard = shard_size(device) if shard is None else shard
     check_replications(replications)
     begun = time.perf_counter()
-    jobs = {name: prepare(study, seed, checkpoints) for name, study in studies.items()}
-    shelf = Shelf(Path(store))  # made once every study is known to run
+    jobs = {name: prepare(study, seed, checkpoints, device=device) for name, study in studies.items()}
+    shelf = Shelf(Path(store))  # created once every study is known to run
     rows = {
         name: new_rows(replications, len(job.checkpoints), job.spec.phi.shape) for name, job in jobs.items()
     }
@@ -82,8 +94,13 @@ def sweep(
     return Sweep(runs, len(missing), reused)
 
 
+def shard_size(device: str) -> int:
+    """Return the replications per shard; more for a GPU."""
+    return SHARD if device == CPU else SHARD_ON_GPU
+
+
 def _found(shelf: Shelf, shard: Shard, rows: Rows) -> bool:
-    """Take a shard from the shelf to its place, if it is there."""
+    """Copy a stored shard to its place; return whether it exists."""
     found = shelf.get(shard)
     if found is not None:
         put(rows, found, shard.first)
@@ -91,7 +108,7 @@ def _found(shelf: Shelf, shard: Shard, rows: Rows) -> bool:
 
 
 class Shelf:
-    """Finished shards on disk, each under its content."""
+    """Finished shards on disk, by content hash."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -101,7 +118,7 @@ class Shelf:
             raise BadInput(f"the store {folder} cannot be made: {problem}.") from None
 
     def get(self, shard: Shard) -> Rows | None:
-        """The rows of a shard, or None where they are not here whole."""
+        """Return the rows of a shard, or None where they are missing or damaged."""
         address = address_of(shard)
         path = self._path(address)
         if not path.exists():
@@ -109,11 +126,11 @@ class Shelf:
         try:
             header, rows = read_npz(path)
         except BadInput:
-            return None  # damaged since it was written: computed again, and replaced
+            return None  # damaged: computed again, and replaced
         return rows if header["address"] == address else None
 
     def put(self, shard: Shard, rows: Rows) -> None:
-        """Keep the rows of a shard."""
+        """Store the rows of a shard."""
         address = address_of(shard)
         path = self._path(address)
         path.parent.mkdir(exist_ok=True)
@@ -124,16 +141,18 @@ class Shelf:
 
 
 def address_of(shard: Shard) -> str:
-    """A hash of all that the rows of this shard depend on."""
+    """Return a hash of everything that the rows of this shard depend on."""
     job = shard.job
     digest = hashlib.sha256()
     for part in (job.spec, job.source, job.seed, job.checkpoints, shard.first, shard.count, job.code):
         _feed(digest, part)
+    if job.device != CPU:  # stored shards without a device are the CPU's
+        _feed(digest, job.device)
     return digest.hexdigest()
 
 
 def _feed(digest: hashlib._Hash, value: object) -> None:
-    """Types, shapes and bits, so that nothing different feeds alike."""
+    """Add types, shapes and bits to the hash, so that different values differ in it."""
     if isinstance(value, np.ndarray):
         digest.update(f"{value.dtype.str}{value.shape}".encode())
         digest.update(np.ascontiguousarray(value).tobytes())

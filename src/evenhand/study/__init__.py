@@ -1,11 +1,10 @@
-"""The written form of a study: problem, procedure and truth, in one TOML file with a content hash.
+"""Study files: problem, procedure and truth in one TOML file, with a content hash.
 
     load("stroke.toml")  loads(text)  dumps(study)  Study.from_dict(table)  study.to_dict()
     study.content_hash
 
 The hash is SHA-256 over the canonical JSON of `to_dict`: sorted keys, shortest round-trip numbers, no spaces.
-Two files that say the same in another order, with other comments or with defaults spelled out, have the same
-hash.
+The order of keys, comments and explicit defaults do not change it.
 """
 
 from __future__ import annotations
@@ -18,32 +17,69 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
 from evenhand.model.problem import Problem
+from evenhand.model.study_like import problem_of
 from evenhand.procedure.spec import Procedure
 from evenhand.study import toml_writer
 from evenhand.study.problem_tables import known_keys, problem_from_dict, problem_to_dict
 from evenhand.study.truth import Truth
 
-__all__ = ["Study", "Truth", "dumps", "load", "loads"]
+__all__ = ["Study", "Truth", "dumps", "load", "loads", "study_of"]
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is asked, how it will be answered, and (for plan and simulate) what is assumed to be true."""
+    """A problem, the procedure that answers it, and the truth that plan and simulate assume.
+
+    Parameters
+    ----------
+    problem : Problem
+        The question.
+    procedure : Procedure, optional
+        How to sample and when to stop; the default procedure unless given.
+    truth : Truth, optional
+        The means, or the files, that a plan or a simulation assumes.
+    title : str
+        The title of the study.
+
+    Raises
+    ------
+    BadInput
+        If a part is of another kind, or the truth does not fit the names of the problem.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli())
+    >>> truth = eh.Truth(means={"b": {"x": 0.4, "y": 0.3}, "a": {"y": 0.6, "x": 0.7}})
+    >>> study = eh.Study(problem, truth=truth)
+    >>> study.means()
+    ((0.7, 0.6), (0.4, 0.3))
+    """
 
     problem: Problem
     procedure: Procedure = field(default_factory=Procedure)
     truth: Truth | None = None
     title: str = ""
 
+    def __post_init__(self) -> None:
+        kinds = {"problem": Problem, "procedure": Procedure, "truth": Truth, "title": str}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) and not (name == "truth" and value is None):
+                wanted = "text" if name == "title" else f"a {kind.__name__}"
+                raise BadInput(f"the {name} of a study must be {wanted}; it is {shown(value)}.")
+        if self.truth is not None:
+            object.__setattr__(self, "truth", self.truth.in_order(self.problem))
+
     @property
     def content_hash(self) -> str:
-        """SHA-256 of the canonical JSON, in hexadecimal."""
+        """Return the SHA-256 of the canonical JSON, in hexadecimal."""
         return hashlib.sha256(canonical(self.to_dict()).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """The study as plain tables, lists, strings and numbers; `from_dict` of it is equal to this."""
+        """Return the study as plain dicts, lists, strings and numbers; `from_dict` reverses this."""
         table: dict[str, Any] = {"title": self.title} if self.title else {}
         table["problem"] = problem_to_dict(self.problem)
         table["procedure"] = self.procedure.to_dict()
@@ -53,7 +89,7 @@ class Study:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Study:
-        """A study from plain tables, as TOML or JSON hold them."""
+        """Return the study in a plain dict, as parsed from TOML or JSON."""
         known_keys(table, ("title", "problem", "procedure", "truth"), "the study")
         title = table.get("title", "")
         if not isinstance(title, str):
@@ -68,7 +104,7 @@ class Study:
         return cls(problem, procedure, truth, title)
 
     def means(self) -> tuple[tuple[float, ...], ...]:
-        """The true means, a row per policy, given or taken from the truth's files."""
+        """Return the true means, one row per policy, given or computed from the truth's files."""
         if self.truth is None:
             raise BadInput(
                 "this needs a [truth] table with means (a row per policy), cells or data; the study has none."
@@ -76,12 +112,44 @@ class Study:
         return self.truth.cell_means(self.problem)
 
     def guardrail_means(self) -> Mapping[str, Any] | None:
-        """The true means of every guard-rail, a row per policy each; None where the truth has none."""
+        """Return the assumed means of every guard-rail, a row per policy; None if the truth has none."""
         return None if self.truth is None else self.truth.guardrails
 
 
+def study_of(given: Problem | Study, procedure: Procedure | None = None, title: str = "") -> Study:
+    """Return a study of a problem, or the study itself, with another procedure or title where given."""
+    study = given if isinstance(given, Study) else Study(problem_of(given))
+    if procedure is not None:
+        study = replace(study, procedure=procedure)
+    return replace(study, title=title) if title else study
+
+
 def load(path: str | Path) -> Study:
-    """The study in a TOML file; files it names are found from where it lies."""
+    """Return the study in a TOML file; files that it names are found from its folder.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    Study
+        The study, checked.
+
+    Raises
+    ------
+    BadInput
+        If there is no such file, or it is not a valid study.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.load("examples/stroke.toml").problem.group_names
+    ('under 80', '80 and over')
+    """
+    if not isinstance(path, (str, Path)):
+        raise BadInput(f"a study file is given by its path; got {shown(path)}.")
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -96,7 +164,7 @@ def load(path: str | Path) -> Study:
 
 
 def loads(text: str, name: str = "the study") -> Study:
-    """The study in TOML text."""
+    """Parse a study from TOML text."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -105,12 +173,12 @@ def loads(text: str, name: str = "the study") -> Study:
 
 
 def dumps(study: Study) -> str:
-    """The study as TOML, every default spelled out; `loads` of it is equal to it."""
+    """Return the study as TOML text with all defaults; `loads` reverses this."""
     return toml_writer.write(study.to_dict())
 
 
 def canonical(table: Mapping[str, Any]) -> str:
-    """The one JSON text of a table: sorted keys, shortest round-trip numbers, no spaces."""
+    """Return the canonical JSON of a dict: sorted keys, shortest round-trip numbers, no spaces."""
     return json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 

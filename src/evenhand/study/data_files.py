@@ -1,6 +1,8 @@
-"""CSV files of cells: counts (policy, group, n, successes) or single outcomes (policy, group, outcome).
+"""Read CSV files of counts or of outcomes.
 
-What must hold of every line is checked on reading, and the first line that breaks it is named.
+The columns are policy, group, n and successes; or policy, group and outcome.
+
+Every line is checked while reading; an error names the first invalid line.
 """
 
 from __future__ import annotations
@@ -15,50 +17,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
+from evenhand.model.families import BOOLEANS
 from evenhand.model.problem import Problem
 
 Array = NDArray[np.float64]
 
 
 class Line(NamedTuple):
-    """One line of a file, its cell found."""
+    """One line of a file with its policy and group."""
 
-    place: str  # file and line, to begin a complaint with
+    place: str  # file and line number, the start of an error message
     policy: int
     group: int
     fields: dict[str, str]
 
 
 def counts(path: Path, problem: Problem) -> tuple[Array, Array]:
-    """Sizes and successes of the cells, each K x L; every cell must come once."""
+    """Return the sizes and successes of the cells, each K x L; every cell must occur once."""
     n, successes = np.zeros(problem.shape), np.zeros(problem.shape)
     for line in lines(path, problem, ("n", "successes")):
         cell = line.policy, line.group
         if n[cell] > 0:
-            raise BadInput(f"{line.place}: every cell may come once; {_cell(problem, *cell)} comes twice.")
-        n[cell], successes[cell] = whole(line, "n"), whole(line, "successes")
+            raise BadInput(
+                f"{line.place}: every cell must occur once; {_cell_name(problem, *cell)} occurs twice."
+            )
+        n[cell], successes[cell] = whole_number(line, "n"), whole_number(line, "successes")
         if not 0 <= successes[cell] <= n[cell] or n[cell] == 0:
             raise BadInput(f"{line.place}: n must be at least 1 and successes must lie between 0 and n.")
-    _all_present(n, problem, path)
+    _check_every_cell(n, problem, path)
     return n, successes
 
 
 def outcomes(path: Path, problem: Problem) -> list[list[Array]]:
-    """The outcomes of every cell, K lists of L arrays; no cell may be empty."""
+    """Return the outcomes of every cell, K lists of L arrays; no cell may be empty."""
     found: list[list[list[float]]] = [[[] for _ in problem.groups] for _ in problem.policies]
     for line in lines(path, problem, ("outcome",)):
-        outcome = number(line, "outcome")
+        outcome = finite_number(line, "outcome")
         if not problem.family.admits(outcome):
             text = line.fields["outcome"]
             raise BadInput(f"{line.place}: outcomes must be {problem.family.outcomes}; this one is {text}.")
         found[line.policy][line.group].append(outcome)
     table = [[np.array(cell) for cell in row] for row in found]
-    _all_present(np.array([[cell.size for cell in row] for row in table]), problem, path)
+    _check_every_cell(np.array([[cell.size for cell in row] for row in table]), problem, path)
     return table
 
 
 def lines(path: Path, problem: Problem, columns: tuple[str, ...]) -> Iterator[Line]:
-    """The lines of a CSV file with the columns policy and group and these."""
+    """Yield the lines of a CSV file that has the columns policy, group and `columns`."""
     wanted = ("policy", "group", *columns)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -69,8 +74,8 @@ def lines(path: Path, problem: Problem, columns: tuple[str, ...]) -> Iterator[Li
             for row in reader:
                 place = f"{path}, line {reader.line_num}"
                 if None in row or None in row.values():
-                    raise BadInput(f"{place}: a line needs as many fields as the first; it has others.")
-                yield _placed(place, row, problem)
+                    raise BadInput(f"{place}: a line needs as many fields as the header.")
+                yield _parse_cell(place, row, problem)
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; give the path of a CSV file.") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -78,7 +83,7 @@ def lines(path: Path, problem: Problem, columns: tuple[str, ...]) -> Iterator[Li
 
 
 def columns(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The fields of these columns, line by line with its number: for files too long for `lines`."""
+    """Yield (line number, fields of the wanted columns); faster than `lines`, for long files."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
@@ -92,18 +97,19 @@ def columns(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, tuple[st
                     yield reader.line_num, tuple([row[place] for place in places])
                 elif row:
                     place = f"{path}, line {reader.line_num}"
-                    raise BadInput(f"{place}: a line needs as many fields as the first; it has others.")
+                    raise BadInput(f"{place}: a line needs as many fields as the header.")
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; give the path of a CSV file.") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read: {error}.") from None
 
 
-def number(line: Line, column: str) -> float:
-    """A finite number."""
+def finite_number(line: Line, column: str) -> float:
+    """Return a field as a finite number; true and false are outcomes."""
     text = line.fields[column]
     try:
-        value = float(text)
+        is_word = column == "outcome" and text.strip().lower() in BOOLEANS
+        value = BOOLEANS[text.strip().lower()] if is_word else float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
@@ -111,26 +117,26 @@ def number(line: Line, column: str) -> float:
     return value
 
 
-def whole(line: Line, column: str) -> int:
-    """A whole number."""
-    value = number(line, column)
+def whole_number(line: Line, column: str) -> int:
+    """Return a field as a whole number."""
+    value = finite_number(line, column)
     if value != int(value):
         raise BadInput(f"{line.place}: {column} must be a whole number; it is {line.fields[column]!r}.")
     return int(value)
 
 
-def _placed(place: str, row: dict[str, str], problem: Problem) -> Line:
+def _parse_cell(place: str, row: dict[str, str], problem: Problem) -> Line:
     try:
         return Line(place, problem.policy_index(row["policy"]), problem.group_index(row["group"]), row)
     except BadInput as error:
         raise BadInput(f"{place}: {error}") from None
 
 
-def _all_present(n: NDArray[Any], problem: Problem, path: Path) -> None:
+def _check_every_cell(n: NDArray[Any], problem: Problem, path: Path) -> None:
     if np.any(n == 0):
         k, g = (int(i[0]) for i in np.nonzero(n == 0))
-        raise BadInput(f"{path} must hold every cell; {_cell(problem, k, g)} is missing.")
+        raise BadInput(f"{path} must hold every cell; {_cell_name(problem, k, g)} is missing.")
 
 
-def _cell(problem: Problem, k: int, g: int) -> str:
+def _cell_name(problem: Problem, k: int, g: int) -> str:
     return f"{problem.policies[k]!r} in {problem.group_names[g]!r}"

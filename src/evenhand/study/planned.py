@@ -1,4 +1,4 @@
-"""The plan of a study: its problem at its truth, with the indifference and tolerance of its procedure."""
+"""The plan of a study, for its assumed means and the indifference and tolerance of its procedure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,5 @@ from evenhand.theory.plan import GAP, Plan, plan
 
 
 def plan_of(study: Study, gap: float = GAP) -> Plan:
-    """Who would win at the study's truth, what it must cost and where to sample."""
-    return plan(
-        study.problem,
-        study.means(),
-        gap,
-        guardrails=study.guardrail_means(),
-        indifference=study.procedure.indifference,
-        tolerance=study.procedure.tolerance,
-    )
+    """Return the plan of a study: the answer, the lower bound on samples and the allocation."""
+    return plan(study, gap=gap)

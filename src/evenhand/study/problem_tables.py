@@ -1,4 +1,4 @@
-"""A problem to and from plain tables: the [problem] part of a study file."""
+"""Convert a problem to and from the [problem] table of a study file."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from evenhand.model.labels import written
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import CONSTRAINTS, All, Constraint
 
-LARGEST = 1e100  # of any number in a study: the squares of larger ones are no numbers
+LARGEST = 1e100  # largest number in a study; squares of larger numbers overflow
 PROBLEM_KEYS = (
     "policies", "groups", "family", "constraint", "mode", "arrivals", "costs",
     "guardrails", "goal", "max_policies",
 )  # fmt: skip
 GUARDRAIL_KEYS = ("name", "family", "constraint")
-PER_GROUP = ("margin", "ratio")  # numbers of a requirement that may come as a table by group
+PER_GROUP = ("margin", "ratio")  # numbers of a requirement that are kept as a table by group
+BY_NAME = (*PER_GROUP, "at_least", "at_most", "floor", "gamma")  # numbers that may come by name
 
-# what each family is made of: the key in the file, and the noun's attribute
+# family -> {key in the file: attribute of the class}
 FAMILY_KEYS: dict[str, dict[str, str]] = {
     "gaussian": {"sd": "sd"},
     "binomial": {"trials": "trials"},
     "gamma": {"shape": "shape"},
-    "bounded": {"low": "smallest", "high": "largest"},
+    "bounded": {"low": "low", "high": "high"},
 }
 
 
 def problem_from_dict(table: Any) -> Problem:
-    """The problem that a [problem] table describes."""
+    """Return the problem that a [problem] table describes."""
     known_keys(table, PROBLEM_KEYS, "[problem]")
     for key in ("policies", "groups", "family"):
         if key not in table:
@@ -60,7 +61,7 @@ def problem_from_dict(table: Any) -> Problem:
 
 
 def problem_to_dict(problem: Problem) -> dict[str, Any]:
-    """The [problem] table again."""
+    """Return the [problem] table of a problem."""
     table: dict[str, Any] = {
         "policies": list(problem.policies),
         "groups": dict(problem.groups),
@@ -81,7 +82,7 @@ def problem_to_dict(problem: Problem) -> dict[str, Any]:
             }
             for rail in problem.guardrails
         ]
-    # what was added to the format later is written only where it says something: older hashes stay
+    # keys added to the format later are written only if they are set, so that older hashes stay the same
     if problem.goal != "best":
         table["goal"] = problem.goal
     if problem.max_policies is not None:
@@ -90,11 +91,11 @@ def problem_to_dict(problem: Problem) -> dict[str, Any]:
 
 
 def family_from_dict(table: Any) -> Family:
-    """The family that a table such as { name = "gaussian", sd = 0.5 } describes."""
-    name = _chosen(table, "name", FAMILIES, "family")
+    """Return the family in a table such as { name = "gaussian", sd = 0.5 }."""
+    name = _name_in_table(table, "name", FAMILIES, "family")
     keys = FAMILY_KEYS.get(name, {})
     known_keys(table, ("name", *keys), f"the {name} family")
-    return FAMILIES[name](**{key: numeric(table[key], key) for key in keys if key in table})
+    return FAMILIES[name](**{key: by_name(table[key], key) for key in keys if key in table})
 
 
 def family_to_dict(family: Family) -> dict[str, Any]:
@@ -105,32 +106,30 @@ def family_to_dict(family: Family) -> dict[str, Any]:
 
 
 def constraint_from_dict(table: Any) -> Constraint:
-    """The requirement that a table such as { kind = "floors", at_least = 0.8 } describes."""
-    kind = _chosen(table, "kind", CONSTRAINTS, "constraint")
-    noun = CONSTRAINTS[kind]
-    fields = dataclasses.fields(noun)
+    """Return the requirement in a table such as { kind = "floors", at_least = 0.8 }."""
+    kind = _name_in_table(table, "kind", CONSTRAINTS, "constraint")
+    constraint = CONSTRAINTS[kind]
+    fields = dataclasses.fields(constraint)
     known_keys(table, ("kind", *(part.name for part in fields)), f"the {kind!r} constraint")
     missing = [part.name for part in fields if part.default is dataclasses.MISSING and part.name not in table]
     if missing:
         raise BadInput(f"the {kind!r} constraint needs {missing[0]}; it has {', '.join(table)}.")
-    if noun is All:
+    if constraint is All:
         if not isinstance(table["of"], list):
             raise BadInput(f"'of' must be a list of constraints; it is {table['of']!r}.")
         return All(tuple(constraint_from_dict(part) for part in table["of"]))
-    return noun(**{key: _constraint_value(value, key) for key, value in table.items() if key != "kind"})
+    return constraint(**{key: _constraint_value(value, key) for key, value in table.items() if key != "kind"})
 
 
 def _constraint_value(value: Any, key: str) -> Any:
     if key in ("weighted", "relative_to"):
         return value  # checked by the requirement itself
-    return by_name(value, key) if key in PER_GROUP else numeric(value, key)
+    return by_name(value, key) if key in BY_NAME else numeric(value, key)
 
 
 def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:
     if constraint.kind not in CONSTRAINTS:
-        raise BadInput(
-            "a convex set of your own lives in Python and has no written form; keep it out of study files."
-        )
+        raise BadInput("a custom convex set is Python code and cannot be written to a study file.")
     table: dict[str, Any] = {"kind": constraint.kind}
     if isinstance(constraint, All):
         return table | {"of": [constraint_to_dict(part) for part in constraint.of]}
@@ -148,7 +147,7 @@ def constraint_to_dict(constraint: Constraint) -> dict[str, Any]:
 
 
 def known_keys(table: Any, known: Iterable[str], where: str) -> None:
-    """Refuse anything but a table with these keys, naming the nearest one."""
+    """Raise BadInput unless `table` is a table with known keys; suggest the nearest key."""
     if not isinstance(table, Mapping):
         raise BadInput(f"{where} must be a table; it is {table!r}.")
     known = tuple(known)
@@ -158,7 +157,7 @@ def known_keys(table: Any, known: Iterable[str], where: str) -> None:
 
 
 def numeric(value: Any, what: str) -> Any:
-    """The value, once it is a number or lists of numbers: text and true/false are not taken for numbers."""
+    """Return the value if it is a number or nested lists of numbers; refuse text and booleans."""
     if isinstance(value, (list, tuple)):
         return [numeric(part, what) for part in value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -169,14 +168,14 @@ def numeric(value: Any, what: str) -> Any:
 
 
 def by_name(value: Any, what: str) -> Any:
-    """Numbers as `numeric` takes them, or a table of such by name, nested or not."""
+    """Return numbers checked by `numeric`, or a (nested) table of such numbers by name."""
     if isinstance(value, Mapping):
         return {name: by_name(part, what) for name, part in value.items()}
     return numeric(value, what)
 
 
 def _guardrails_from(rows: Any) -> list[Guardrail]:
-    """The [[problem.guardrails]] tables."""
+    """Return the guard-rails in the [[problem.guardrails]] tables."""
     if not isinstance(rows, list):
         raise BadInput(f"guardrails must be a list of tables, [[problem.guardrails]]; they are {rows!r}.")
     found = []
@@ -193,7 +192,7 @@ def _guardrails_from(rows: Any) -> list[Guardrail]:
     return found
 
 
-def _chosen(table: Any, key: str, known: Mapping[str, Any], what: str) -> str:
+def _name_in_table(table: Any, key: str, known: Mapping[str, Any], what: str) -> str:
     if not isinstance(table, Mapping) or key not in table:
         raise BadInput(
             f'{what} must be a table such as {{ {key} = "{next(iter(known))}" }}; it is {table!r}.'
@@ -207,7 +206,7 @@ def _chosen(table: Any, key: str, known: Mapping[str, Any], what: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples as lists and numbers as floats: what JSON and TOML give back."""
+    """Convert tuples to lists and numbers to floats, as JSON and TOML would return them."""
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
     return float(value)

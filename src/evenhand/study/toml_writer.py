@@ -1,4 +1,4 @@
-"""Writes a study's tables as TOML: short tables inline, numbers in shortest round-trip form."""
+"""Write a study as TOML: nested tables inline, numbers in shortest round-trip form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def write(study: Mapping[str, Any]) -> str:
-    """TOML text: plain values first, then a section per table."""
+    """Return TOML text: plain values first, then one section per table."""
     plain = {key: value for key, value in study.items() if not isinstance(value, Mapping)}
     sections = {key: value for key, value in study.items() if isinstance(value, Mapping)}
     blocks = [_lines(plain)] if plain else []
@@ -38,5 +38,5 @@ def _value(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too
+    # JSON and TOML use the same escapes, except that TOML also requires one for DEL
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,15 +1,18 @@
-"""Truth: what a plan or a simulation assumes: means, or a file of counts or outcomes to draw from."""
+"""The assumed truth of a plan or simulation: means, or a file of counts or outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, is_one_of, shown
+from evenhand.model.bounds import is_number
+from evenhand.model.frozen import FrozenDict
+from evenhand.model.labels import bounds_in_order, checked_bounds
 from evenhand.model.problem import Problem
 from evenhand.study import data_files
 from evenhand.study.data_files import Array
@@ -18,24 +21,55 @@ from evenhand.study.problem_tables import by_name, known_keys, numeric
 SOURCES = ("means", "cells", "data")
 
 
-LONGEST = 10_000_000  # lag: so many samples are kept in mind while their outcomes are awaited
+LONGEST_LAG = 10_000_000  # a simulation stores this many samples while their outcomes are pending
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Means (a row per policy), or a CSV of cells or of outcomes, which may come late or never."""
+    """The means that are assumed, or a CSV file of cells or of outcomes to draw from.
 
-    means: tuple[tuple[float, ...], ...] | None = None
+    Parameters
+    ----------
+    means : table, dict or frame, optional
+        A row per policy, or by name. Give exactly one of `means`, `cells` and `data`.
+    cells : str, optional
+        The path of a CSV file with the columns policy, group, n, successes.
+    data : str, optional
+        The path of a CSV file with the columns policy, group, outcome.
+    lag : int or pair of int
+        Asks before an outcome is known; a pair: from so many to so many, at random.
+    dropout : float
+        The probability that an outcome never comes.
+    outcomes : {"bernoulli"}, optional
+        Draw outcomes 0 or 1 whatever the family of the problem.
+    sd : float, table, dict or frame, optional
+        The standard deviation of Gaussian outcomes where the family does not give it; 1 unless given.
+    guardrails : mapping, optional
+        The means of every guard-rail, by its name.
+    folder : path
+        Where the files are found from.
+
+    Raises
+    ------
+    BadInput
+        If not exactly one source is given, or a number is out of range.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Truth(means=[[0.8, 0.7], [0.9, 0.4]]).means
+    ((0.8, 0.7), (0.9, 0.4))
+    """
+
+    means: Any = None  # nested tuples, a row per policy; by name until a study puts them in order
     cells: str | None = None  # policy, group, n, successes
     data: str | None = None  # policy, group, outcome
-    lag: int | tuple[int, int] = (
-        0  # asks before an outcome is known; a pair: from so many to so many, by chance
-    )
-    dropout: float = 0.0  # the chance that an outcome never comes
-    outcomes: str | None = None  # "bernoulli": outcomes are 0 or 1 whatever family the procedure believes in
-    sd: Any = None  # of Gaussian outcomes, where the family does not know it: a number or K x L; else 1
+    lag: int | tuple[int, int] = 0  # number of asks until an outcome is known; a pair: uniform between them
+    dropout: float = 0.0  # probability that an outcome never arrives
+    outcomes: str | None = None  # "bernoulli": outcomes are 0 or 1, whatever the family of the problem
+    sd: Any = None  # sd of Gaussian outcomes if the family has none: a number or K x L; default 1
     guardrails: Mapping[str, Any] | None = None  # name -> means, a row per policy
-    folder: Path = field(default=Path(), compare=False)  # where the files are found from
+    folder: Path = field(default=Path(), compare=False)  # folder that file paths are relative to
 
     def __post_init__(self) -> None:
         given = [name for name in SOURCES if getattr(self, name) is not None]
@@ -43,23 +77,30 @@ class Truth:
             raise BadInput(
                 f"[truth] takes exactly one of means, cells and data; it has {' and '.join(given) or 'none'}."
             )
+        if self.means is not None:
+            object.__setattr__(self, "means", _frozen_cells(self.means, "means"))
+        if self.sd is not None:
+            object.__setattr__(self, "sd", checked_bounds(self.sd, "sd"))
+        object.__setattr__(self, "folder", _path(self.folder))
+        if isinstance(self.lag, list):
+            object.__setattr__(self, "lag", tuple(self.lag))
         _check_lag(self.lag)
-        if (
-            isinstance(self.dropout, bool)
-            or not isinstance(self.dropout, (int, float))
-            or not 0 <= self.dropout < 1
-        ):
-            raise BadInput(f"dropout must be a chance of at least 0 and below 1; it is {self.dropout!r}.")
+        if not is_number(self.dropout) or not 0 <= self.dropout < 1:
+            raise BadInput(
+                f"dropout must be a probability of at least 0 and below 1; it is {shown(self.dropout)}."
+            )
+        if isinstance(self.dropout, np.generic):
+            object.__setattr__(self, "dropout", self.dropout.item())
         if self.guardrails is not None:
             object.__setattr__(self, "guardrails", _frozen_tables(self.guardrails))
-        if self.outcomes not in (None, "bernoulli"):
-            raise BadInput(f'outcomes in [truth] can only be "bernoulli"; it is {self.outcomes!r}.')
+        if self.outcomes is not None and not is_one_of(self.outcomes, ("bernoulli",)):
+            raise BadInput(f'outcomes in [truth] can only be "bernoulli"; it is {shown(self.outcomes)}.')
         if self.outcomes is not None and self.data is not None:
-            raise BadInput("[truth] takes outcomes from the data file or by their law, not both.")
+            raise BadInput("[truth] can have outcomes or data, not both.")
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], problem: Problem) -> Truth:
-        """The [truth] table of a study file, its means checked against the problem."""
+        """Return the truth in a [truth] table; the means are checked against the problem."""
         known_keys(table, (*SOURCES, "lag", "dropout", "outcomes", "sd", "guardrails"), "[truth]")
         values = dict(table)
         if "guardrails" in values:
@@ -75,13 +116,35 @@ class Truth:
         if isinstance(values.get("lag"), list):
             values["lag"] = tuple(values["lag"])
         if "sd" in values:
-            values["sd"] = _spread(values["sd"], problem)
+            values["sd"] = _spread(by_name(values["sd"], "sd"), problem)
         return cls(**values)
 
+    def in_order(self, problem: Problem) -> Truth:
+        """Return the truth with numbers that were given by name put into the order of the problem."""
+        changed: dict[str, Any] = {}
+        if isinstance(self.means, Mapping):
+            changed["means"] = problem.check_means(self.means)
+        if isinstance(self.sd, Mapping):
+            changed["sd"] = _spread(self.sd, problem)
+        if self.guardrails is not None and any(isinstance(t, Mapping) for t in self.guardrails.values()):
+            tables = problem.check_guardrail_means(self.guardrails)
+            names = [rail.name for rail in problem.guardrails]
+            changed["guardrails"] = dict(zip(names, tables, strict=True))
+        return replace(self, **changed) if changed else self
+
+    def __repr__(self) -> str:
+        given = [
+            (part.name, str(self.folder) if part.name == "folder" else getattr(self, part.name))
+            for part in fields(self)
+            if getattr(self, part.name) != part.default
+        ]
+        return f"Truth({', '.join(f'{name}={shown(value)}' for name, value in given)})"
+
     def to_dict(self) -> dict[str, Any]:
+        """Return the [truth] table of a study file; numbers by name as long as they are."""
         table: dict[str, Any] = {}
         if self.means is not None:
-            table["means"] = [list(row) for row in self.means]
+            table["means"] = _plain(self.means)
         for name in ("cells", "data"):
             if getattr(self, name) is not None:
                 table[name] = getattr(self, name)
@@ -92,17 +155,17 @@ class Truth:
         if self.outcomes is not None:
             table["outcomes"] = self.outcomes
         if self.sd is not None:
-            table["sd"] = [list(row) for row in self.sd] if isinstance(self.sd, tuple) else float(self.sd)
+            table["sd"] = _plain(self.sd)
         if self.guardrails is not None:
-            table["guardrails"] = {
-                name: [list(row) for row in means] for name, means in self.guardrails.items()
-            }
+            table["guardrails"] = _plain(self.guardrails)
         return table
 
     def cell_means(self, problem: Problem) -> tuple[tuple[float, ...], ...]:
-        """The true means, K x L: given, or the averages of the files' cells."""
-        if self.means is not None:
+        """Return the true means, K x L: given, or the averages of the cells of the files."""
+        if isinstance(self.means, tuple):
             return self.means
+        if self.means is not None:
+            return tuple(map(tuple, problem.check_means(self.means).tolist()))
         if self.cells is not None:
             n, successes = self.counts(problem)
             table = successes / n
@@ -111,40 +174,65 @@ class Truth:
         return tuple(map(tuple, problem.check_means(table).tolist()))
 
     def counts(self, problem: Problem) -> tuple[Array, Array]:
-        """Sizes and successes of the cells, each K x L, from the `cells` file."""
+        """Return the sizes and successes of the cells, each K x L, from the `cells` file."""
         assert self.cells is not None
         return data_files.counts(self.folder / self.cells, problem)
 
     def cell_outcomes(self, problem: Problem) -> list[list[Array]]:
-        """The outcomes of every cell, K lists of L arrays, from the `data` file."""
+        """Return the outcomes of every cell, K lists of L arrays, from the `data` file."""
         assert self.data is not None
         return data_files.outcomes(self.folder / self.data, problem)
 
 
-def _frozen_tables(tables: Any) -> dict[str, Any]:
-    """Tables of means by name, as nested tuples."""
+def _frozen_cells(value: Any, what: str) -> Any:
+    """A row per policy as nested tuples, or a table by name, frozen; the problem checks the shape."""
+    found = checked_bounds(value, what)
+    if not isinstance(found, (tuple, Mapping)) or (
+        found and isinstance(found, tuple) and not isinstance(found[0], tuple)
+    ):
+        raise BadInput(f"{what} must be a table of numbers, a row per policy; they are {shown(value)}.")
+    return found
+
+
+def _path(folder: Any) -> Path:
+    if not isinstance(folder, (str, Path)):
+        raise BadInput(f"folder must be the path of a folder; it is {shown(folder)}.")
+    return Path(folder)
+
+
+def _plain(value: Any) -> Any:
+    """Nested tuples as lists and frozen tables as dicts: what JSON and TOML hold."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else float(value)
+
+
+def _frozen_tables(tables: Any) -> FrozenDict[Any]:
+    """Return tables of means by the name of the guard-rail, frozen."""
     if not isinstance(tables, Mapping):
-        raise BadInput(f"guardrails in [truth] must be a table of means by name; it is {tables!r}.")
-    try:
-        return {
-            name: tuple(map(tuple, np.asarray(means, dtype=float).tolist())) for name, means in tables.items()
-        }
-    except (TypeError, ValueError):
-        raise BadInput(f"guardrails in [truth] must be tables of numbers; they are {tables!r}.") from None
+        raise BadInput(f"guardrails in [truth] must be a table of means by name; it is {shown(tables)}.")
+    return FrozenDict(
+        {name: _frozen_cells(means, f"guardrails in [truth], {name!r},") for name, means in tables.items()}
+    )
 
 
 def _check_lag(lag: Any) -> None:
     ends = lag if isinstance(lag, tuple) else (lag, lag)
-    whole = all(isinstance(end, int) and not isinstance(end, bool) and 0 <= end <= LONGEST for end in ends)
+    whole = all(
+        isinstance(end, int) and not isinstance(end, bool) and 0 <= end <= LONGEST_LAG for end in ends
+    )
     if len(ends) != 2 or not whole or ends[0] > ends[1]:
         raise BadInput(
-            f"lag must be a whole number of samples, 0 to {LONGEST}, or a pair [least, most] of them; "
-            f"it is {list(lag) if isinstance(lag, tuple) else lag!r}."
+            f"lag must be a whole number of samples, 0 to {LONGEST_LAG}, or a pair [least, most] of them; "
+            f"it is {shown(list(lag) if isinstance(lag, tuple) else lag)}."
         )
 
 
 def _spread(sd: Any, problem: Problem) -> Any:
-    """Standard deviations as a positive number or a K x L table of them, as nested tuples."""
+    """Return standard deviations as a positive number or a K x L table of them, as nested tuples."""
+    if isinstance(sd, Mapping):
+        table = bounds_in_order(checked_bounds(sd, "sd"), problem.policies, problem.group_names, "sd")
+        sd = np.broadcast_to(np.asarray(table, dtype=float), problem.shape).tolist()
     values = np.asarray(numeric(sd, "sd"), dtype=float)
     if values.shape not in ((), problem.shape) or not np.all(values > 0) or not np.all(np.isfinite(values)):
         raise BadInput(f"sd in [truth] must be a positive number, or a row of them per policy; it is {sd}.")

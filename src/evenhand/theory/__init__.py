@@ -1,1 +1,1 @@
-"""The paper and beyond: one equation, one function, one tag."""
+"""Sample complexity: alternatives, inner and outer optimisation, plans and sensitivity."""

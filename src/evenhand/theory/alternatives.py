@@ -1,13 +1,13 @@
-"""The pieces of the alternative, each with a value, a certified lower bound and a cut.
+"""Alternatives to an answer, each with a value, a certified lower bound and a cut.
 
-With answer i the alternative is: policy i leaves the region, or a rival k, inside it, beats i. With no
-answer: some policy k enters the region. So piece k belongs to policy k, and the answer's own piece is its
-leaving. A piece's nearest alternative lam at an allocation w gives a bound on its value at every allocation,
-f_k(w') <= sum_c d(mu_c, lam_c) w'_c: a cut, which touches the cells of policy k and of the answer, and of the
-control where bounds are relative to one.
+With answer i the alternatives are: policy i leaves its region, or a rival k, inside its region, beats i. With
+no answer: some policy k enters its region. Alternative k belongs to policy k; the answer's own alternative is
+that it leaves. The nearest means lam of an alternative at an allocation w bound its value at every
+allocation, f_k(w') <= sum_c d(mu_c, lam_c) w'_c: a cut. Its coefficients are non-zero only in the cells of
+policy k, of the answer and, where bounds are relative to a control, of the control.
 
-With guard-rails a rival must also enter the region of every guard-rail, which costs the sum, and the answer
-leaves through the cheapest of all. That is exact where the outcomes of a sample are independent.
+With guard-rails a rival must also enter the region of every guard-rail, and the costs add up; the answer
+leaves through the cheapest of all. This is exact where the outcomes of a sample are independent.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ Integers = NDArray[np.intp]
 
 
 class Cuts(NamedTuple):
-    """Linear bounds on pieces: own . w[policy] + shared . w[answer] + aside . w[control]."""
+    """Linear bounds on alternatives: own . w[policy] + shared . w[answer] + aside . w[control]."""
 
-    policy: Integers  # (n,) whose piece it is
-    atom: Integers  # (n,) which way out, for the answer's leaving; -1 for the others
-    own: Array  # (n, L) on the policy's cells
-    shared: Array  # (n, L) on the answer's cells
-    aside: Array  # (n, L) on the control's cells; 0 where it is the policy itself or the answer
+    policy: Integers  # (n,) the policy of the alternative
+    atom: Integers  # (n,) the condition that the answer violates; -1 for the other policies
+    own: Array  # (n, L) coefficients of the policy's cells
+    shared: Array  # (n, L) coefficients of the answer's cells
+    aside: Array  # (n, L) coefficients of the control's cells; 0 where it is the policy itself or the answer
 
     def values(self, w: Array, answer: int | None, control: int | None = None) -> Array:
-        """Every cut at the allocation w (K x L)."""
+        """Return the value of every cut at the allocation w (K x L)."""
         found = (self.own * w[self.policy]).sum(axis=1)
         if answer is not None:
             found = np.asarray(found + self.shared @ w[answer])
         return found if control is None else np.asarray(found + self.aside @ w[control])
 
     def mixture(self, share: Array, policies: int, answer: int | None, control: int | None = None) -> Array:
-        """The cuts mixed with these shares, as a K x L table."""
+        """Return the mixture of the cuts with these shares, as a K x L table."""
         table = np.zeros((policies, self.own.shape[1]))
         np.add.at(table, self.policy, share[:, None] * self.own)
         if answer is not None:
@@ -71,11 +71,11 @@ class Cuts(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What the inner solvers say at one allocation."""
+    """The values, bounds and cuts of the inner solvers at one allocation."""
 
-    value: float  # the smallest piece's cost: f*(w) up to the solvers' accuracy
+    value: float  # the smallest cost of an alternative: f*(w) up to the solvers' accuracy
     lower: float  # a certified lower bound on f*(w)
-    cuts: Cuts  # one per piece that has an alternative
+    cuts: Cuts  # one per alternative that is not empty
 
 
 def pieces_of(
@@ -86,10 +86,10 @@ def pieces_of(
     eps: float = 0.0,
     kept: Region | None = None,
 ) -> Pieces:
-    """def:alt: the alternatives to this answer at these means (K x L, in the user's units).
+    """def:alt: return the alternatives to this answer at these means.
 
-    `eps`: the indifference in unit scale. `kept`: the region that the answer itself must stay in, where it is
-    not the rivals'.
+    `means` is K x L, in the user's units; `eps` is the indifference in unit scale; `kept` is the region that
+    the answer itself must stay in, where it differs from that of the rivals.
     """
     metrics = metrics_of(problem, means, guardrails)
     if problem.standard.region.kind != CUSTOM:
@@ -102,9 +102,9 @@ def pieces_of(
 
 
 class Pieces:
-    """eq:internal_opt, eq:internal_opt_ext1, eq:internal_opt_ext2: the alternatives to one answer.
+    """eq:internal_opt, eq:internal_opt_ext1, eq:internal_opt_ext2: alternatives to an answer.
 
-    `look` gives the nearest of them at any allocation.
+    `look` solves for the nearest of them at any allocation.
     """
 
     def __init__(
@@ -124,29 +124,29 @@ class Pieces:
         self._custom = custom  # solves in Python where the region has no kernel
         groups, policies = self.mu.shape
         self._work = np.empty(inner.work_size(groups, self.standard.region.rows.shape[0]))
-        self._lam = np.zeros((policies, 3, groups))  # per piece: the answer's means, its own, the control's
+        self._lam = np.zeros((policies, 3, groups))  # per alternative: means of the answer, policy, control
 
     @property
     def shape(self) -> tuple[int, int]:
-        """K, L."""
+        """Return K and L."""
         return self.mu.shape[1], self.mu.shape[0]
 
     @property
     def separable(self) -> bool:
-        """Do pieces share no cell where nobody is the answer?"""
+        """Return whether there is no answer and no two alternatives share a cell."""
         return True
 
     @property
     def slots(self) -> int:
-        """How many pieces there may be at most, not counting the answer's ways out."""
+        """Return the largest possible number of alternatives; the answer's counts once."""
         return self.shape[0]
 
     def slot(self, cuts: Cuts) -> Integers:
-        """Which piece each of these cuts belongs to."""
+        """Return the index of the alternative that each of these cuts belongs to."""
         return cuts.policy
 
     def look(self, w: Array) -> Look:
-        """lemma:subgradient: every piece at the allocation w (K x L), with the cut that bounds it."""
+        """lemma:subgradient: return the values, bounds and cuts at the allocation w (K x L)."""
         policies, groups = self.shape
         code, shares, phi, region = self.standard
         v = np.ascontiguousarray(w.T) / phi
@@ -165,14 +165,14 @@ class Pieces:
         for j, rail in enumerate(self.metrics[1:]):
             self._add_guardrail(j, rail, w, value, lower, atom, own, aside)
         if np.isnan(value).any() or np.isnan(lower).any():
-            raise ArithmeticError("an inner solver answered with something that is not a number")
+            raise ArithmeticError("an inner solver returned NaN")
         cuts = self._cuts(w, np.arange(policies), atom, own, shared, aside)
         usable = np.isfinite(value) & np.isfinite(cuts.own).all(axis=1) & np.isfinite(cuts.shared).all(axis=1)
         usable &= np.isfinite(cuts.aside).all(axis=1)
         return Look(float(value.min()), float(lower.min()), cuts.take(usable))
 
     def label(self, policy: int, atom: int, weighed: Array) -> Label:
-        """What the piece of a cut is about; `weighed` is its own part times the policy's weights."""
+        """Return the label of a cut; `weighed` is its own part times the policy's weights."""
         if self.answer is None:
             return Label("enter", policy, 0, None, False)
         if policy != self.answer:
@@ -180,7 +180,7 @@ class Pieces:
         return way_out(self.metrics, policy, atom, weighed)
 
     def alone(self, policy: int) -> Pieces:
-        """The piece of one policy by itself, where nobody is feasible and pieces share no cell."""
+        """Return the alternative of one policy alone, where none is feasible and none share a cell."""
         one = slice(policy, policy + 1)
         metrics = []
         for (code, shares, phi, region), mu in self.metrics:
@@ -202,7 +202,7 @@ class Pieces:
         own: Array,
         aside: Array,
     ) -> None:
-        """Add what entering guard-rail j costs every rival; the answer may leave through it instead."""
+        """Add the cost of entering guard-rail j to every rival; the answer may leave through it."""
         (code, shares, phi, region), mu = rail
         policies, groups = self.shape
         v = np.ascontiguousarray(w.T) / phi
@@ -227,18 +227,18 @@ class Pieces:
     def _cuts(
         self, w: Array, policy: Integers, atom: Integers, own: Array, shared: Array, aside: Array
     ) -> Cuts:
-        """Cuts in which a cell that this mode can never sample has no say."""
+        """Return the cuts, with coefficient 0 for the cells that this mode can never sample."""
         own[w[policy] == 0.0] = 0.0
         if self.answer is not None:
             shared[:, w[self.answer] == 0.0] = 0.0
         if self.control is not None:
             aside[:, w[self.control] == 0.0] = 0.0
-            if self.control == self.answer:  # no cell may be named twice
+            if self.control == self.answer:  # each cell may occur only once
                 shared, aside = shared + aside, np.zeros_like(aside)
         return Cuts(policy, atom, own, shared, aside)
 
     def _solve_in_python(self, custom: Custom, v: Array, value: Array, lower: Array, atom: Integers) -> None:
-        """`solve_all` for a region that only Python knows."""
+        """Do what `solve_all` does, for a region that has no kernel."""
         for k, (lam_i, lam_k, _) in enumerate(self._lam):
             if self.answer is None:
                 value[k], lower[k] = custom.enter(k, v, self.mu, lam_k)
@@ -253,9 +253,10 @@ def solve_all(
     code: int, r: Region, kept: Region, q: Array, eps: float, answer: int, v: Array, mu: Array,
     value: Array, lower: Array, atom: Integers, lam: Array, work: Array,
 ) -> None:  # fmt: skip
-    """lemma: counter_set_calculation, lemma: counter_set_calculation_ext1: solve every alternative.
+    """lemma: counter_set_calculation, lemma: counter_set_calculation_ext1: solve each.
 
-    Its value, lower bound and nearest means at effective weights v. The answer leaves `kept`.
+    Writes the value, lower bound and nearest means of every alternative at effective weights v. The answer
+    leaves `kept`.
     """
     for k in range(mu.shape[1]):
         if answer < 0:
@@ -273,11 +274,11 @@ def cut_all(
     code: int, answer: int, control: int, mu: Array, phi: Array, value: Array, lam: Array,
     own: Array, shared: Array, aside: Array,
 ) -> None:  # fmt: skip
-    """What a sample of each cell earns against each piece's alternative: d(mu, lam) / phi."""
+    """Write the information of one sample per cell against each alternative: d(mu, lam) / phi."""
     groups, policies = mu.shape
     for k in range(policies):
         if value[k] == np.inf:
-            continue  # no alternative, no cut
+            continue  # the alternative is empty: no cut
         for g in range(groups):
             own[k, g] = unit_families.divergence(code, mu[g, k], lam[k, 1, g]) / phi[g, k]
             if answer >= 0 and k != answer:

@@ -1,8 +1,8 @@
-"""T*_i for every acceptable answer i, and the one that takes least.
+"""T*_i for every acceptable answer i, and the smallest of them.
 
-No procedure can know beforehand which acceptable answer it will give, but it can aim at the easiest:
-T* = min over acceptable i of T*_i. The easiest is solved to the gap asked for, the others only as far as it
-takes to know that they are not easier, and roughly how much harder they are.
+A procedure cannot know beforehand which acceptable answer it will give, but it can sample for the easiest:
+T* = min over acceptable i of T*_i. The easiest is solved to the requested gap, the others only until it is
+certain that they are not easier, with a rough interval for T*_i.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from evenhand.theory.question import Question
 Array = NDArray[np.float64]
 
 ROUGH = 1e-3  # relative width of the intervals of answers that are not the easiest
-FAR = 30.0  # times T*: how much harder the others are is not looked into beyond this
-FEW = 6  # acceptable answers up to which all intervals are narrowed as far as that
+FAR = 30.0  # times T*: intervals are not narrowed further once T*_i is known to exceed this
+FEW = 6  # up to this number of acceptable answers all intervals are narrowed to ROUGH
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A number that is known to lie between two others."""
+    """A number that is known to lie between two bounds."""
 
     low: float
     high: float
@@ -37,7 +37,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Answers:
-    """Every acceptable answer with its T*_i, in the units of the mode's costs, and the easiest's solution."""
+    """Every acceptable answer with its T*_i, in the units of the mode's costs, and the easiest."""
 
     acceptable: tuple[int | None, ...]
     times: tuple[Interval, ...]  # in the same order; infinite where no number of samples certifies the answer
@@ -46,12 +46,12 @@ class Answers:
 
     @property
     def time(self) -> Interval:
-        """T*, the least of all."""
+        """Return T*, the smallest T*_i."""
         return Interval(min(t.low for t in self.times), min(t.high for t in self.times))
 
 
 def answers_to(asked: Question, mode: Active, gap: float) -> Answers:
-    """Solve for all acceptable answers; raise where no number of samples certifies any of them."""
+    """Solve for all acceptable answers; raise if no number of samples certifies any of them."""
     reasons = {i: why_undecided(asked, i) for i in asked.acceptable}
     possible = [i for i in asked.acceptable if reasons[i] is None]
     if not possible:
@@ -75,7 +75,7 @@ def answers_to(asked: Question, mode: Active, gap: float) -> Answers:
 
 
 def difficulty(asked: Question, i: int | None) -> float:
-    """A quick estimate of T*_i, to look at easy answers first: the hardest comparison by itself.
+    """Return a quick estimate of T*_i from its hardest comparison, to solve easy answers first.
 
     With sd the standard deviations of single outcomes, a bound with slack s takes 2 sd^2 / s^2 samples, and a
     rival that is behind by g takes 2 (sum q (sd_i + sd_k))^2 / g^2.
@@ -87,7 +87,7 @@ def difficulty(asked: Question, i: int | None) -> float:
     own = sum(_samples(float(sd[i].max()), slack) for slack, sd in slacks)
     rivals = [k for k in np.nonzero(asked.allowed)[0].tolist() if k != i]
     behind = [(asked.lead(i, k), deviation(asked, i, k)) for k in rivals]
-    # the slack in a set that only Python knows is not a number
+    # the slack is NaN for a set without a kernel
     return max([0.0 if math.isnan(own) else own, *(_samples(sd, gap) for gap, sd in behind)])
 
 
@@ -96,7 +96,7 @@ def _samples(sd: float, gap: float) -> float:
 
 
 def _slower(time: float) -> float:
-    """The value of an allocation below which T*_i exceeds this time; 0, which none is below, for no time."""
+    """Return the value of an allocation below which T*_i exceeds this time; 0 for time 0."""
     return 1.0 / time if time > 0.0 else 0.0
 
 

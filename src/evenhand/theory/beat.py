@@ -1,17 +1,18 @@
-"""Where a rival inside bounds meets the best policy: the one-dimensional dual of `eq:f_mu_opt`, certified.
+"""The one-dimensional dual of `eq:f_mu_opt`: a rival inside bounds beats the best policy.
 
-With multiplier eta >= 0 for q.lam_k >= q.lam_i + eps, and low <= lam_k <= high cell by cell:
+With multiplier eta >= 0 for q.lam_k >= q.lam_i + eps, and low <= lam_k <= high
+cell by cell:
 
-    lam_i(eta) = down(mu_i, eta q / v_i)                   pulled down, in proportion to q and against v
-    lam_k(eta) = clip(up(mu_k, eta q / v_k), low, high)    pulled up, inside its bounds
+    lam_i(eta) = down(mu_i, eta q / v_i)                   decreases, in proportion to q and to 1 / v
+    lam_k(eta) = clip(up(mu_k, eta q / v_k), low, high)    increases, inside its bounds
     surplus(eta) = q.lam_k(eta) - q.lam_i(eta) - eps       increasing; the optimum is at its root
     Psi(eta) = sum v d(mu, lam(eta)) - eta surplus(eta)    a lower bound everywhere, the optimum at the root
 
-Scores may be penalised: q.phi(lam) in place of q.lam, phi(lam) = lam + gamma min(lam - floor, 0). Cells
-without weight are free: they go to the end of their range before any other cell moves (`only_free`). For the
-Gaussian the surplus is piecewise linear and walked along (`walk`), else its root is searched by Newton's
-steps. It jumps where a cell has a whole segment of minimisers (a Poisson mean of 0 at eta = v / q) or two far
-apart (the exponential; penalties): there the search closes in from both sides.
+Scores may be penalised: q.phi(lam) in place of q.lam, phi(lam) = lam + gamma min(lam - floor, 0). Cells of
+weight 0 are free: they move to the end of their range before any other cell moves (`only_free`). For the
+Gaussian the surplus is piecewise linear and its root is computed exactly (`gaussian_exact`); for the other
+families by Newton's method. The surplus jumps where a cell has an interval of minimisers (a Poisson mean of 0
+at eta = v / q) or two separate ones (the exponential; penalties); there the search brackets the jump.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from evenhand.theory.tilted_means import (
 
 Array = NDArray[np.float64]
 
-TURNS = 200  # of the search: ten are usual, closing in on a jump takes some sixty
-CLOSE = 1e-13  # what may remain of the gap between the overall means
+TURNS = 200  # iterations of the search: ten are usual, bracketing a jump takes about sixty
+CLOSE = 1e-13  # allowed difference of the overall means
 NOISE = 4e-16  # relative rounding error of an overall mean
 
 
 @kernel
 def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float, int]:
-    """The cheapest meeting without penalties: value, lower bound, and the rival's cell that jumps or -1."""
+    """Return the least cost without penalties, a lower bound, and the cell that jumps or -1."""
     q, mu = duel.q, duel.mu
     gap, free = duel.eps, False
     if not within_reach(duel):
@@ -74,7 +75,7 @@ def meet(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, fl
 
 @kernel
 def within_reach(duel: Duel) -> bool:
-    """Can the rival at its upper bounds exceed policy i, fallen all the way, by the indifference?"""
+    """Return whether the rival at its upper bounds exceeds the lowest score of policy i by eps."""
     if duel.eps == 0.0 or duel.code == GAUSSIAN:
         return True
     most = 0.0
@@ -89,7 +90,10 @@ def within_reach(duel: Duel) -> bool:
 
 @kernel
 def root(duel: Duel, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
-    """The pulls on either side of the surplus's root; both policies placed at the lower; the surplus."""
+    """Return the multipliers around the root of the surplus, and the surplus at the lower one.
+
+    Both policies are placed at the lower multiplier.
+    """
     if duel.code != GAUSSIAN:
         return search(duel, False, lam_i, lam_k)
     below, above, _ = walk(duel)
@@ -99,9 +103,9 @@ def root(duel: Duel, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
 
 @kernel
 def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -> tuple[float, float]:
-    """Move both policies to their answer to the pull eta; the surplus there, and its slope in eta.
+    """Move both policies to their means at eta; return the surplus and its slope in eta.
 
-    With `only_free` cells without weight feel the pull as if theirs were 1, and all others stay.
+    With `only_free` cells of weight 0 move as if their weight were 1, and all others stay.
     """
     code, i, k = duel.code, duel.i, duel.k
     surplus, slope = 0.0 - duel.eps, 0.0
@@ -134,21 +138,21 @@ def place(duel: Duel, only_free: bool, eta: float, lam_i: Array, lam_k: Array) -
 
 @kernel
 def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[float, float, float]:
-    """eq:bernoulli_opt_subproblem: the pulls on either side of the surplus's root, by Newton's steps.
+    """eq:bernoulli_opt_subproblem: bracket the root of the surplus by Newton's method.
 
-    Equal where it vanishes without a jump. For every family but the Gaussian. Ends with both policies placed
-    at the lower of the two, and the surplus there. With `only_free` the cells without weight may not suffice:
-    the pulls are then infinite.
+    Returns the multipliers on either side of the root, which are equal where the surplus does not jump, and
+    the surplus at the lower one, where both policies are placed. For every family but the Gaussian. With
+    `only_free` the cells of weight 0 may not suffice: the multipliers are then infinite.
     """
     size, share, weight = 0.0, 0.0, 0.0
     for g in range(duel.q.size):
         size += duel.q[g] * (1.0 + duel.gamma[g]) * (abs(duel.mu[g, duel.i]) + abs(duel.mu[g, duel.k]))
         share = max(share, duel.q[g])
         weight = max(weight, duel.v[g, duel.i], duel.v[g, duel.k])
-    # where no cell answers a faint pull, a strength of about 1 is the scale on which edges give way
+    # where no cell moves at a small eta, boundary means start to move at s = eta q / v of about 1
     typical = 1.0 if only_free else weight / share
     below, above, tolerance, last = 0.0, math.inf, -1.0, False
-    eta = math.inf if only_free else 0.0  # first of all: is there enough to reach, anything to close?
+    eta = math.inf if only_free else 0.0  # first check the end that may settle the search
     for turn in range(TURNS):
         surplus, slope = place(duel, only_free, eta, lam_i, lam_k)
         if last or abs(surplus) <= tolerance:
@@ -174,11 +178,11 @@ def search(duel: Duel, only_free: bool, lam_i: Array, lam_k: Array) -> tuple[flo
 def between(
     duel: Duel, only_free: bool, surplus: float, above: float, lam_i: Array, lam_k: Array, work: Array
 ) -> int:
-    """Go on from just below the root to where the scores meet; the rival's cell that goes farthest."""
+    """Move from just below the root to equal scores; return the rival's cell that moves most."""
     groups = duel.q.size
     far_i, far_k = work[:groups], work[groups : 2 * groups]
     reach = place(duel, only_free, above, far_i, far_k)[0] - surplus
-    if reach == math.inf:  # only the cells at a pole move, each by the same
+    if reach == math.inf:  # only the cells at a pole move, each by the same amount
         reach = 0.0
         for g in range(groups):
             at_pole = far_k[g] == math.inf and duel.q[g] > 0.0
@@ -190,7 +194,7 @@ def between(
     for g in range(groups):
         if duel.q[g] * (far_k[g] - lam_k[g]) > farthest:
             farthest, jump = duel.q[g] * (far_k[g] - lam_k[g]), g
-        # so is policy i's, which must fall: past its floor it goes all the way
+        # policy i's score, which must fall, is concave too: below its floor the mean moves to the end
         falls = duel.gamma[g] > 0.0 and far_i[g] < duel.floor[g] < lam_i[g]
         lam_i[g] += (1.0 if falls else part) * (far_i[g] - lam_i[g])
         lam_k[g] += part * (far_k[g] - lam_k[g])
@@ -199,7 +203,7 @@ def between(
 
 @kernel
 def cost(duel: Duel, lam_i: Array, lam_k: Array) -> float:
-    """sum v d(mu, lam) over the cells of both policies."""
+    """Return sum v d(mu, lam) over the cells of both policies."""
     total = 0.0
     for g in range(lam_i.size):
         total += paid(duel.code, duel.v[g, duel.i], duel.mu[g, duel.i], lam_i[g])

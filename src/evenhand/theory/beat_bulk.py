@@ -1,10 +1,10 @@
-"""All rivals at once: `beat` for every rival of one policy, in blocks of policies side by side.
+"""`inner.beat` for every rival of one policy, in blocks that the compiler vectorises.
 
 For Gaussian boxes without caps q.lam_k(eta) is the largest of its linear pieces, one for each set of groups
-lifted off the floor. So Newton's steps from the pull at which all groups are lifted descend to the root, and
-each step but the last puts at least one group back on its floor: L steps suffice. With the policies innermost
-the compiler does several at a time. Bernoulli boxes without caps go `abreast` too; everything else goes
-through `inner.beat`, one by one.
+above the floor. Newton's method, started at the eta at which all groups are above the floor, descends to the
+root, and each step but the last puts at least one group back on its floor: L steps suffice. With the policies
+innermost the compiler vectorises the loop. Bernoulli boxes without caps are vectorised in `bernoulli_bulk`,
+relative floors in `relative_bulk`; everything else is solved by `inner.beat`, one rival at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evenhand.theory.relative_bulk import beat_block, is_plain
 
 Array = NDArray[np.float64]
 
-FEW = 8  # groups up to which L steps over L groups beat a walk
+FEW = 8  # up to this number of groups L steps over L groups are faster than the exact search
 
 
 @kernel
@@ -31,9 +31,10 @@ def beat_all(
     code: int, r: Region, q: Array, eps: float, i: int, v: Array, mu: Array,
     lower: Array, lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
 ) -> None:  # fmt: skip
-    """eq:f_mu_opt for every rival: certified lower bounds into (K,) `lower`, infinite for policy i itself.
+    """eq:f_mu_opt for every rival: write certified lower bounds to (K,) `lower`.
 
-    The alternatives are not kept, lam_i, lam_k and lam_0 are scratch: `inner.beat` gives that of one rival.
+    That of policy i is infinite. The nearest means are not kept; lam_i, lam_k and lam_0 are scratch.
+    `inner.beat` gives those of one rival.
     """
     policies = mu.shape[1]
     for start in range(0, policies, BLOCK):
@@ -47,32 +48,32 @@ def beat_some(
     code: int, r: Region, q: Array, eps: float, i: int, start: int, stop: int, v: Array, mu: Array,
     lower: Array, lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
 ) -> None:  # fmt: skip
-    """`beat_all` for the rivals from start to stop, a block at most.
+    """Do what `beat_all` does for the rivals from start to stop, at most one block.
 
-    A rival's bound is the same to the last bit whoever else is in its block: what is known of some rivals and
-    solved again for others must not depend on the history.
+    The bound of a rival does not depend, to the last bit, on the other rivals in its block: bounds that are
+    stored and bounds that are computed again must be equal.
     """
     level, slope = _own_line(q, eps, i, v, mu)
-    abreast = r.kind == BOX and slope < math.inf
-    if abreast and code == GAUSSIAN and q.size <= FEW:
+    vectorised = r.kind == BOX and slope < math.inf
+    if vectorised and code == GAUSSIAN and q.size <= FEW:
         _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
-    elif abreast and code == BERNOULLI:
+    elif vectorised and code == BERNOULLI:
         meet_abreast(r.lo, q, eps, i, v, mu, start, stop, lower, work)
     elif r.kind == RELATIVE and code != EXPONENTIAL and is_plain(r, q, v, i):
-        abreast = True
+        vectorised = True
         beat_block(code, r, q, eps, i, start, stop, v, mu, lower, work)
     else:
-        abreast = False
-    if abreast and _are_done(r.hi, v, lower, start, stop):
+        vectorised = False
+    if vectorised and _are_done(r.hi, v, lower, start, stop):
         return
     for k in range(start, stop):
-        if k != i and not (abreast and _are_done(r.hi, v, lower, k, k + 1)):
+        if k != i and not (vectorised and _are_done(r.hi, v, lower, k, k + 1)):
             _, lower[k] = inner.beat(code, r, q, eps, i, k, v, mu, lam_i, lam_k, lam_0, work)
 
 
 @kernel
 def _own_line(q: Array, eps: float, i: int, v: Array, mu: Array) -> tuple[float, float]:
-    """q.lam_i(eta) + eps = level - slope eta; infinite slope where a cell with a share has no weight."""
+    """Return level and slope of q.lam_i(eta) + eps; the slope is infinite if a cell is free."""
     level, slope = eps, 0.0
     for g in range(q.size):
         if q[g] > 0.0:
@@ -83,7 +84,7 @@ def _own_line(q: Array, eps: float, i: int, v: Array, mu: Array) -> tuple[float,
 
 @kernel
 def _are_done(hi: Array, v: Array, lower: Array, start: int, stop: int) -> bool:
-    """Has every cell of these policies weight, none a cap, and was each policy's bound found?"""
+    """Return whether these policies have positive weights, no caps, and a bound each."""
     special, found = 0, lower[start:stop]
     for k in range(found.size):
         special += not found[k] >= 0.0
@@ -99,7 +100,7 @@ def _lift_block(
     lo: Array, q: Array, v: Array, mu: Array, level: float, slope: float, start: int, stop: int,
     lower: Array, work: Array,
 ) -> None:  # fmt: skip
-    """The rivals from start to stop: Newton's steps to the pull eta, then the dual bound there."""
+    """Write the bounds of the rivals from start to stop: Newton's method, then the dual bound."""
     size = stop - start
     lower, paces = lower[start:stop], work[3 * BLOCK :]
     for g in range(q.size):
@@ -134,10 +135,10 @@ def _line(
     lo: Array, q: Array, mu: Array, level: float, slope: float, start: int, size: int,
     paces: Array, work: Array,
 ) -> None:  # fmt: skip
-    """The linear piece at the pull eta: q.lam_i + eps - q.lam_k = gap - steep eta, as groups are lifted.
+    """Write the linear piece at eta: q.lam_i + eps - q.lam_k = gap - steep eta.
 
-    `work` holds eta, gap and steep, a block each; as slices of their own they would keep the compiler from
-    going abreast.
+    `work` holds eta, gap and steep, a block each; passed as separate slices they would keep the compiler from
+    vectorising the loop.
     """
     for k in range(size):
         work[BLOCK + k], work[2 * BLOCK + k] = level, slope

@@ -1,8 +1,8 @@
-"""Bernoulli rivals abreast: the search of `meeting` for a block of policies at a time, without branches.
+"""The search of `beat` for a block of Bernoulli rivals at a time, without branches.
 
-With the policies innermost the compiler takes several roots and quotients at once. Newton's steps stay
-between the pulls that are known to be too weak and too strong. The few rivals that have not settled after
-some turns, or have means at the edge of the domain, are left to the search for one.
+With the policies innermost the compiler vectorises square roots and divisions. Newton's steps stay inside the
+bracket of the root. The few rivals that have not converged after TURNS iterations, or have means on the
+boundary of the domain, are left to the search for a single rival.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from evenhand.model.unit_families import BERNOULLI, divergence
 
 Array = NDArray[np.float64]
 
-BLOCK = 64  # policies at a time: their scratch stays in the first-level cache
-TURNS = 12  # six are usual
-CLOSE = 1e-13  # what may remain of the gap between the overall means
+BLOCK = 64  # policies per block: their scratch fits in the first-level cache
+TURNS = 12  # iterations; six are usual
+CLOSE = 1e-13  # allowed difference of the overall means
 NOISE = 8e-16  # rounding error of the difference of two overall means
 # blocks of the scratch; after them the means of policy i and of the rivals, a block per group each
 ETA, BELOW, ABOVE, SURPLUS, SLOPE, TOLERANCE, MEANS = range(0, 7 * BLOCK, BLOCK)
@@ -32,7 +32,7 @@ def meet_abreast(
 ) -> None:  # fmt: skip
     """eq:bernoulli_opt_subproblem: certified lower bounds for the rivals from start to stop.
 
-    Not a number for who did not settle.
+    NaN for the rivals that did not converge.
     """
     size, groups = stop - start, q.size
     for k in range(size):
@@ -62,7 +62,7 @@ def meet_abreast(
 
 @kernel
 def _lower(q: Array, eps: float, i: int, v: Array, mu: Array, size: int, work: Array) -> None:
-    """Policy i pulled down, once for every rival: its means, and what they give to surplus and slope."""
+    """Lower policy i's means, once for every rival; add their part of surplus and slope."""
     for k in range(size):
         work[SURPLUS + k], work[SLOPE + k] = 0.0 - eps, 0.0
     for g in range(q.size):
@@ -79,7 +79,7 @@ def _lower(q: Array, eps: float, i: int, v: Array, mu: Array, size: int, work: A
 
 @kernel
 def _lift(lo: Array, q: Array, v: Array, mu: Array, start: int, size: int, work: Array) -> None:
-    """Each rival pulled up, no lower than its floors."""
+    """Raise each rival's means, no lower than its floors; add their part of surplus and slope."""
     for g in range(q.size):
         share, rival = q[g], MEANS + (q.size + g) * BLOCK
         m, weight, floor = (
@@ -91,7 +91,7 @@ def _lift(lo: Array, q: Array, v: Array, mu: Array, start: int, size: int, work:
             pace = share / weight[k]
             s = work[ETA + k] * pace
             root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * m[k])
-            # the two forms of `units.up` are equal; each is the one without cancellation on its side
+            # the two forms of `unit_families.up` are equal; each is the one without cancellation on its side
             over = 2.0 * m[k] if s < 1.0 else (s - 1.0) + root
             under = (1.0 - s) + root if s < 1.0 else 2.0 * s
             lam = over / under
@@ -104,7 +104,7 @@ def _lift(lo: Array, q: Array, v: Array, mu: Array, start: int, size: int, work:
 
 @kernel
 def _step(size: int, work: Array) -> int:
-    """Narrow every bracket and move on to Newton's point or a point inside; how many have not settled."""
+    """Narrow every bracket, take a Newton or interior step; return how many have not converged."""
     moving = 0
     for k in range(size):
         eta, surplus = work[ETA + k], work[SURPLUS + k]

@@ -1,4 +1,4 @@
-"""Why nobody is allowed, where bounds are relative to a control or guard-rails have a say."""
+"""Reasons why no policy is allowed, with bounds relative to a control or with guard-rails."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Array = NDArray[np.float64]
 
 
 def why_nobody(asked: Question, allocation: Array) -> WhyNone:
-    """Who is to blame: for each policy the bound that one sample tells most against."""
+    """Return for each policy the bound against which one sample gives most evidence."""
     problem = asked.problem
     if not problem.guardrails and problem.standard.region.kind != RELATIVE:
         return why_none(problem, asked.means, allocation)
-    tells = np.array([_tells(one, allocation) for one in asked.metrics])  # (metrics, K, L)
+    evidence = np.array([_evidence_against(one, allocation) for one in asked.metrics])  # (metrics, K, L)
     blames = []
     for k, policy in enumerate(problem.policies):
-        metric, g = np.unravel_index(int(np.argmax(tells[:, k])), tells[:, k].shape)
+        metric, g = np.unravel_index(int(np.argmax(evidence[:, k])), evidence[:, k].shape)
         mean = (asked.means, *asked.guardrails)[metric][k, g]
         name = problem.guardrails[metric - 1].name if metric else None
         blames.append(Blame(policy, problem.group_names[g], float(mean), name))
-    nearest = blames[int(np.argmin(tells.sum(axis=(0, 2))))]
+    nearest = blames[int(np.argmin(evidence.sum(axis=(0, 2))))]
     what = "its requirement" if nearest.metric is None else f"its guard-rail {nearest.metric!r}"
     words = f"{nearest.policy} comes nearest: it misses {what} most clearly in {nearest.group}."
     return WhyNone(tuple(blames), nearest.policy, None, words)
 
 
-def _tells(metric: Metric, allocation: Array) -> Array:
-    """What one sample of each cell, and of the control's, tells against a policy's being inside; K x L."""
+def _evidence_against(metric: Metric, allocation: Array) -> Array:
+    """Return the evidence of one sample of each cell against a policy being inside; K x L."""
     (code, shares, phi, region), mu = metric
     groups, policies = mu.shape
     v = np.ascontiguousarray(np.ones((groups, policies)) / phi)
@@ -46,5 +46,5 @@ def _tells(metric: Metric, allocation: Array) -> Array:
     cut_all(code, -1, region.control, mu, phi, cost, lam, own, ignored, aside)
     if region.kind in (BOX, RELATIVE):
         return own + aside
-    # other regions do not fall apart into groups: blame the one that is sampled most
+    # other regions do not separate by group: name the group that is sampled most
     return np.where(allocation == allocation.max(axis=1, keepdims=True), cost[:, None], 0.0)

@@ -1,7 +1,7 @@
-"""How near the means lie to where the answer changes.
+"""Distances of the means to where the answer changes.
 
-What no number of samples decides; what is only just so; and, where nobody meets the requirement, who is to
-blame and what someone would meet.
+Questions that no number of samples decides; near ties and means near a boundary, as warnings; and, where no
+policy meets the requirement, the group in which each policy fails and a requirement that one would meet.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ NEARLY = 0.05  # standard deviations of one outcome: nearer than this is worth a
 
 
 def margins(problem: Problem, means: Array) -> Array:
-    """How far each policy lies inside its region, in unit scale and 0 where that is rounding.
+    """Return how far each policy lies inside its region, in unit scale, 0 if within rounding.
 
-    Not a number where only Python knows.
+    NaN for a set without a kernel.
     """
     region = problem.standard.region
     if region.kind == regions.CUSTOM:
@@ -50,9 +50,9 @@ def margins(problem: Problem, means: Array) -> Array:
 
 
 def why_undecided(asked: Question, i: int | None) -> str | None:
-    """def:S: why no number of samples certifies answer i, the means being on an edge; None where some do."""
+    """def:S: return why no number of samples certifies answer i; None where some number does."""
     if i is None:
-        return None  # whoever lies exactly on the boundary counts as feasible, so nobody does
+        return None  # a policy exactly on the boundary counts as feasible, so none is on it here
     problem = asked.problem
     name, inside = problem.policies[i], asked.margins(i)
     if _on_the_edge(asked, i):
@@ -85,7 +85,7 @@ def _tied(problem: Problem, i: int, k: int, indifference: float) -> str:
 
 
 def near_changes(asked: Question, i: int | None) -> Iterator[str]:
-    """A sentence for everything that a small error in the means would overturn, where i is the answer."""
+    """Yield a sentence for each fact about answer i that a small error in the means changes."""
     problem, feasible, scores = asked.problem, asked.allowed, asked.scores
     for k, policy in enumerate(problem.policies):
         contender = i is None or k == i or (not feasible[k] and scores[k] > scores[i])
@@ -124,7 +124,7 @@ def _near_guardrails(asked: Question, k: int) -> Iterator[str]:
 
 
 def deviation(asked: Question, i: int, k: int) -> float:
-    """Standard deviation of one sample of the difference of two overall means, in unit scale."""
+    """Return the sd of one sample of the difference of two overall means, in unit scale."""
     spread = asked.deviations[0]
     return math.sqrt(float(asked.problem.shares @ (spread[k] ** 2 + spread[i] ** 2)))
 
@@ -141,13 +141,13 @@ class Blame:
 
 @dataclass(frozen=True)
 class WhyNone:
-    """Why nobody meets the requirement, and what someone would meet."""
+    """Why no policy meets the requirement, and a requirement that one would meet."""
 
     policies: tuple[Blame, ...]
     nearest: str  # the policy that misses by least
     largest_floor: (
         float | None
-    )  # the largest floor for all groups that someone meets; None for other requirements
+    )  # the largest floor for all groups that some policy meets; None for other requirements
     words: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class WhyNone:
 
 
 def why_none(problem: Problem, means: Array, allocation: Array) -> WhyNone:
-    """Who is to blame: for each policy the group whose samples show its failure."""
+    """Return for each policy the group whose samples show that it fails."""
     groups = problem.group_names
     bounded = problem.standard.region.kind == regions.BOX
     worst = np.argmax(_shortfalls(problem, means) if bounded else allocation, axis=1).tolist()
@@ -193,7 +193,7 @@ def why_none(problem: Problem, means: Array, allocation: Array) -> WhyNone:
 
 
 def _shortfalls(problem: Problem, means: Array) -> Array:
-    """What one sample of each cell tells against its floor or cap, K x L."""
+    """Return the evidence of one sample of each cell against its floor or cap, K x L."""
     standard, unit = problem.standard, problem.unit_means(means)
     nearest = np.clip(unit, standard.region.lo, standard.region.hi)
     tells = [
@@ -204,9 +204,9 @@ def _shortfalls(problem: Problem, means: Array) -> Array:
 
 
 def _nearly_met(constraint: Constraint, means: Array, margin: float, name: str) -> str:
-    """What the nearest policy would meet; `margin` is negative, in the user's units."""
+    """Return what the nearest policy would meet; `margin` is negative, in the user's units."""
     if isinstance(constraint, Gap):
-        return f"The smallest gap that someone keeps is {float(np.ptp(means)):.4g} ({name})."
+        return f"The smallest gap of any policy is {float(np.ptp(means)):.4g} ({name})."
     if isinstance(constraint, Ratio):
         return f"{name} comes nearest, with a ratio of {float(means.min() / means.max()):.4g}."
     if isinstance(constraint, Dispersion):
@@ -217,7 +217,7 @@ def _nearly_met(constraint: Constraint, means: Array, margin: float, name: str) 
 
 
 def _on_the_edge(asked: Question, k: int) -> bool:
-    """Does policy k lie on the edge of what an answer must keep to, up to rounding?"""
+    """Return whether policy k lies on the boundary of an answer's requirements, up to rounding."""
     constraint, region = asked.problem.constraint, asked.kept
     if not isinstance(constraint, Convex):
         return asked.margins(k)[0] == 0.0
@@ -226,7 +226,7 @@ def _on_the_edge(asked: Question, k: int) -> bool:
 
 
 def _near_the_edge(asked: Question, region: Region, k: int) -> bool:
-    """Does policy k lie so near the edge of its requirement that it is worth a warning?"""
+    """Return whether policy k is near enough to the boundary of its requirement for a warning."""
     typical = float(asked.deviations[0][k].mean())  # standard deviation of one of its outcomes, in unit scale
     constraint = asked.problem.constraint
     if not isinstance(constraint, Convex):
@@ -236,7 +236,7 @@ def _near_the_edge(asked: Question, region: Region, k: int) -> bool:
 
 
 def _meets(asked: Question, region: Region, k: int) -> bool:
-    """Does policy k meet the requirement of this region, or of the user's own set?"""
+    """Return whether policy k meets the requirement of this region, or of the user's own set."""
     constraint = asked.problem.constraint
     if isinstance(constraint, Convex):
         return bool(constraint.contains(asked.means[k]))
@@ -244,7 +244,7 @@ def _meets(asked: Question, region: Region, k: int) -> bool:
 
 
 def _answer_changes_within(problem: Problem, constraint: Convex, means: Array, reach: Array) -> bool:
-    """Does moving one group's mean by its reach, in unit scale, lead into or out of the user's own set?"""
+    """Return whether moving one group's mean by its reach (unit scale) crosses the boundary."""
     contains, now = constraint.contains, constraint.contains(means)
     moves = problem.family.width * np.diag(reach)
     moved = np.clip(means + np.vstack([moves, -moves]), *problem.family.domain)
@@ -252,7 +252,7 @@ def _answer_changes_within(problem: Problem, constraint: Convex, means: Array, r
 
 
 def _depth(region: Region, k: int, unit: Array, typical: float) -> float:
-    """The margin in standard deviations of one outcome, whatever the units of the tightest condition."""
+    """Return the margin in standard deviations of one outcome, whatever its units."""
     if region.kind == regions.CUSTOM:
         return math.nan
     kind = regions.CONVEX if region.kind == regions.DISPERSION else region.kind
@@ -265,7 +265,7 @@ def _depth(region: Region, k: int, unit: Array, typical: float) -> float:
 
 
 def _times(margin: float, unit: float) -> float:
-    """How many times the unit a margin is; where outcomes do not vary, endlessly often."""
+    """Return the margin as a multiple of the unit; infinite where outcomes do not vary."""
     if margin == 0.0:
         return 0.0
     return margin / unit if unit > 0.0 else math.copysign(math.inf, margin)

@@ -1,7 +1,7 @@
-"""What is certain so far about sup_w min_j f_j(w): the best allocation seen, and the best mixture of cuts.
+"""Certified bounds on sup_w min_j f_j(w): the best allocation and mixture of cuts so far.
 
 Any allocation w gives a lower bound, the smallest certified f_j(w). Any mixture of alternatives gives an
-upper bound, the most that its cut can be worth in the mode. T* lies between their reciprocals.
+upper bound, the largest value of its cut in the mode. T* lies between their reciprocals.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from evenhand.theory.modes import Active
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-12  # relative allowance for the rounding errors of the bounds themselves
-LEAST_WEIGHT = 1e-13  # of a cell, relative to the mean: cuts are finite where no cell is free
+LEAST_WEIGHT = 1e-13  # of a cell, relative to the mean: cuts are finite where every cell has weight
 
 
 class Binding(NamedTuple):
-    """How much of the optimum one piece holds."""
+    """The share of one alternative in the optimum."""
 
     label: Label
     share: float
@@ -31,7 +31,7 @@ class Binding(NamedTuple):
 
 @dataclass(frozen=True)
 class Solution:
-    """sup_w min_j f_j(w) lies in [lower, upper]; at w at least `lower` is certified."""
+    """sup_w min_j f_j(w) lies in [lower, upper]; `lower` is certified at w."""
 
     w: Array  # K x L at budget 1
     lower: float
@@ -40,36 +40,36 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """Relative width of the interval."""
+        """Return the relative width of the interval."""
         return (self.upper - self.lower) / self.lower if self.lower > 0.0 else np.inf
 
 
 @dataclass
 class Bracket:
-    """The best bounds so far, and what gives them."""
+    """The best bounds so far, and the allocation and cuts that give them."""
 
     pieces: Pieces
     mode: Active
     w: Array = field(default_factory=lambda: np.zeros((0, 0)))
     value: float = -np.inf  # f*(w) by the inner solvers' own values
-    proved: float = -np.inf  # what is certified at w; far below the value where a solver's bounds stay apart
+    proved: float = -np.inf  # the certified bound at w; far below `value` where a solver's bounds differ
     certified_w: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    lower: float = -np.inf  # what is certified at certified_w: no allocation seen has more
+    lower: float = -np.inf  # the certified bound at certified_w, the largest so far
     upper: float = np.inf
     cuts: Cuts | None = None  # of the best mixture
     share: Array = field(default_factory=lambda: np.zeros(0))
-    enough: float = 0.0  # an upper bound below which nobody asks how far
+    enough: float = 0.0  # an upper bound below this is not narrowed further
 
     @property
     def width(self) -> float:
-        """Relative distance of the bounds by the inner solvers' values, which may be all there is."""
+        """Return the relative distance of the bounds by the inner solvers' values."""
         return (self.upper - self.value) / self.value if self.value > 0.0 else np.inf
 
     def closed(self, gap: float) -> bool:
         return self.width <= gap or self.value == np.inf or self.upper < self.enough
 
     def look(self, w: Array) -> Look:
-        """Look from w, positive in every cell, and remember it if nothing better was seen."""
+        """Solve at w, positive in every cell, and keep the result if it is the best so far."""
         look = self.pieces.look(w)
         if look.value > self.value:
             self.w, self.value, self.proved = w, look.value, look.lower
@@ -78,35 +78,36 @@ class Bracket:
         return look
 
     def positive(self, w: Array) -> Array:
-        """The mode's allocation nearest to w with every cell positive."""
+        """Return the mode's allocation nearest to w with every cell positive."""
         return self.mode.admit(np.maximum(w, LEAST_WEIGHT * w.mean()))
 
     def bound(self, cuts: Cuts, share: Array) -> None:
-        """The upper bound of this mixture of cuts; remember it if nothing smaller was seen."""
+        """Compute the upper bound of this mixture of cuts; keep it if it is the smallest so far."""
         pieces = self.pieces
         upper = self.mode.support(cuts.mixture(share, pieces.shape[0], pieces.answer, pieces.control))
         if upper < self.upper:
             self.upper, self.cuts, self.share = upper, cuts, share
 
     def solution(self) -> Solution:
-        """The certified interval, and an allocation at which its lower end is certified.
+        """Return the certified interval, and an allocation at which its lower end is certified.
 
-        The allocation of the best value where its own certificate reaches that far, else the one that does.
+        That is the allocation of the best value if its own certified bound is large enough, else
+        `certified_w`.
         """
         lower, upper = self.lower * (1.0 - ROUNDING), self.upper * (1.0 + ROUNDING)
         w = self.w if self.proved >= lower else self.certified_w
         return Solution(w, lower, upper, self._binding(w))
 
     def reach(self) -> float:
-        """What the solution's allocation reaches: its value where that is certified up to rounding.
+        """Return the value at the solution's allocation if it is certified up to rounding.
 
-        Else what is certified of it, if anything is.
+        Else the certified bound there, if there is one.
         """
         agreed = self.lower >= self.value * (1.0 - 0.5 * ROUNDING) or self.lower <= 0.0
         return self.value if agreed else self.lower
 
     def _binding(self, w: Array) -> tuple[Binding, ...]:
-        """The shares of the best mixture, summed over the cuts of each piece."""
+        """Return the shares of the best mixture, summed over the cuts of each alternative."""
         if self.cuts is None:
             return ()
         total: dict[Label, float] = {}

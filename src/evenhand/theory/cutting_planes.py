@@ -1,10 +1,10 @@
-"""The linear programme over cuts: the best allocation against every alternative seen so far.
+"""Kelley's cutting planes: a linear program over the cuts of all alternatives found so far.
 
     maximise t  subject to  t <= cut . w  for every cut,  w an allocation of the mode
 
-Solved by HiGHS, which keeps its basis while rows come and go. Nothing here is trusted: the caller recomputes
-the bound from the dual shares (`Cuts.mixture`, `mode.support`), so that solver tolerances cost accuracy,
-never correctness.
+Solved by HiGHS, which keeps its basis while rows are added and deleted. Its results are not relied upon: the
+caller recomputes the bound from the dual shares (`Cuts.mixture`, `mode.support`), so solver tolerances affect
+accuracy, never correctness.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from evenhand.theory.modes import Active
 
 Array = NDArray[np.float64]
 
-# a cut that has carried no dual weight for so many solves is forgotten
+# a cut is dropped after this number of solves without dual weight
 PATIENCE = 12
 # the smallest feasibility tolerance HiGHS accepts
 TOLERANCE = 1e-10
 
 
-# cutting planes: how many, and how far towards the vertex to look, in turn
+# the number of rounds, and the fractions of the way to the vertex at which to solve, in turn
 ROUNDS = 400
 STEPS = (0.5, 0.2)
 
 
 def cutting_planes(found: Bracket, gap: float, cuts: Cuts) -> None:
-    """Close the bracket by Kelley's method, looking between the vertex and the best allocation so far."""
+    """Narrow the bracket by Kelley's method, between the vertex and the best allocation so far."""
     answer, control = found.pieces.answer, found.pieces.control
     programme = Programme(found.mode, answer, control, found.value)
     programme.add(cuts)
     for turn in range(ROUNDS):
         vertex = programme.solve()
         if vertex is None:
-            return  # the solver has no more to say; the bracket so far stands
+            return  # the solver gives no further solution; the bracket stays as it is
         found.bound(programme.cuts, vertex.share)
         if found.closed(gap):
             return
@@ -55,28 +55,28 @@ def cutting_planes(found: Bracket, gap: float, cuts: Cuts) -> None:
 
 
 class Vertex(NamedTuple):
-    """An optimum of the programme."""
+    """An optimum of the linear program."""
 
     w: Array  # K x L
-    value: float  # t, what the cuts promise there
+    value: float  # t, the least cut at w
     share: Array  # dual weight of each cut, summing to 1
 
 
 class Programme:
-    """Cuts in, vertex out; cuts that stay slack are dropped."""
+    """The linear program over the cuts; cuts that stay slack are dropped."""
 
     def __init__(self, mode: Active, answer: int | None, control: int | None, scale: float) -> None:
         self._mode = mode
         self._answer = answer
         self._control = control
-        self._scale = scale  # the programme works with values divided by this, near 1
+        self._scale = scale  # values are divided by this, to be near 1
         self._idle = np.zeros(0, dtype=np.int64)
         self.cuts = Cuts.none(mode.cost.shape[1])
         self._highs = _blank(mode)
         self._fixed_rows = len(mode.equalities())
 
     def add(self, cuts: Cuts) -> None:
-        """More cuts."""
+        """Add cuts."""
         n = len(cuts.policy)
         if n == 0:
             return
@@ -91,7 +91,7 @@ class Programme:
         objective = np.full((n, 1), self._mode.columns, dtype=np.int32)
         columns = np.hstack([objective, columns])
         coefficients = np.hstack([np.ones((n, 1)), -coefficients / self._scale])
-        # the answer's own cuts have no shared part, the control's none aside: that would name a column twice
+        # the answer's cuts have shared = 0, the control's aside = 0: otherwise a column would occur twice
         used = coefficients != 0.0
         starts = np.concatenate([[0], np.cumsum(used.sum(axis=1))[:-1]]).astype(np.int32)
         self._highs.addRows(
@@ -107,7 +107,7 @@ class Programme:
         self._idle = np.concatenate([self._idle, np.zeros(n, dtype=np.int64)])
 
     def solve(self) -> Vertex | None:
-        """The optimum over the cuts so far; None where the solver finds none."""
+        """Return the optimum over the cuts so far; None if the solver finds none."""
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
@@ -121,17 +121,17 @@ class Programme:
         return Vertex(self._mode.weights(x), float(x[self._mode.columns]) * self._scale, dual / total)
 
     def forget(self) -> None:
-        """Drop the cuts that have been slack for long."""
+        """Drop the cuts that have been slack for PATIENCE solves."""
         old = np.nonzero(self._idle > PATIENCE)[0]
         if len(old) < len(self._idle) // 5:
-            return  # not worth the solver's while
+            return  # too few to be worth a change of the basis
         self._highs.deleteRows(len(old), (old + self._fixed_rows).astype(np.int32))
         kept = self._idle <= PATIENCE
         self.cuts, self._idle = self.cuts.take(kept), self._idle[kept]
 
 
 def _blank(mode: Active) -> highspy.Highs:
-    """The programme without cuts."""
+    """Return the linear program without cuts."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     for option, value in (
         ("output_flag", False),

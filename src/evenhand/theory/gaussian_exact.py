@@ -1,9 +1,10 @@
-"""The Gaussian's root without iteration: its surplus is linear between the pulls where a cell changes.
+"""The exact root of a Gaussian surplus, which is linear in eta between its breakpoints.
 
-A rival's cell rests at its floor and departs when the pull carries it beyond, until it arrives at its cap;
-with a penalty it climbs steeply, rests at its floor, and departs. Policy i's cell falls, and with a penalty
-jumps to its steep line once. So walk from one such pull to the next, until the line in between has its root
-there, or a jump passes 0. The dual Psi falls at the rate of the surplus, so its value adds up on the way.
+A rival's cell stays at its floor until eta is large enough to raise it, and then rises until it reaches its
+cap; with a penalty it rises at the steep rate, stays at its floor, and rises again. Policy i's cell falls,
+and with a penalty jumps once to its steep line. The search visits the breakpoints in increasing order until
+the line between two of them has its root there, or the surplus jumps across 0. The derivative of the dual Psi
+is minus the surplus, so its value is accumulated along the way.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ BESIDE = 4e-16  # relative distance to either side of a jump
 
 @kernel
 def walk(duel: Duel) -> tuple[float, float, float]:
-    """eq:gaussian_internal_opt: the pulls just below and above the root of a Gaussian duel's surplus.
+    """eq:gaussian_internal_opt: return the multipliers on either side of the surplus's root.
 
-    Equal where it does not jump. Also Psi there less its value at 0 (what entering bounds costs), which no
-    meeting costs less than.
+    They are equal where the surplus does not jump. Also returns Psi there less its value at 0 (the cost of
+    entering the bounds): a lower bound on the cost of beating policy i.
     """
     eta, psi = 0.0, 0.0
     for _ in range(3 * duel.q.size + 1):
@@ -56,7 +57,7 @@ def walk(duel: Duel) -> tuple[float, float, float]:
 def _falling(
     eta: float, mu: float, pace: float, gamma: float, floor: float, line: float
 ) -> tuple[float, float, float]:
-    """Policy i's penalised cell: it scores score - growth eta, until the pull where it jumps."""
+    """Return score, growth and end of policy i's penalised cell: score - growth eta up to end."""
     jump = switch(mu, gamma, floor) / pace if line == EITHER else math.inf
     if line == PLAIN or (line == EITHER and eta < jump):
         return mu, pace, jump
@@ -66,7 +67,7 @@ def _falling(
 
 @kernel
 def _rising(eta: float, mu: float, pace: float, gamma: float, floor: float) -> tuple[float, float, float]:
-    """The rival's penalised cell: it scores score + growth eta, until it arrives at its floor or departs."""
+    """Return score, growth and end of a rival's penalised cell: score + growth eta up to end."""
     steep = 1.0 + gamma
     departs = (floor - mu) / pace
     if eta >= departs:
@@ -78,7 +79,7 @@ def _rising(eta: float, mu: float, pace: float, gamma: float, floor: float) -> t
 
 @kernel
 def _held(eta: float, mu: float, pace: float, low: float, high: float) -> tuple[float, float, float]:
-    """The rival's cell between bounds: it scores score + growth eta, until it departs or arrives."""
+    """Return score, growth and end of a rival's bounded cell: score + growth eta up to end."""
     departs, arrives = (low - mu) / pace, (high - mu) / pace
     if eta < departs:
         return low, 0.0, departs

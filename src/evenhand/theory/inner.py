@@ -1,15 +1,15 @@
-"""The nearest alternative, piece by piece, whatever the kind of region: three verbs and a ranking.
+"""The nearest alternative for any kind of region (enter, leave, beat), and the ranking.
 
-    enter   the cheapest way for a policy into its region
-    leave   the cheapest way for a policy out of its region, and through which condition
-    beat    the cheapest way for a rival, inside its region, to reach or pass the best policy's score + eps
+    enter   the least cost for a policy to enter its region
+    leave   the least cost for a policy to leave its region, and the condition that it violates
+    beat    the least cost for a rival, inside its region, to reach or exceed the best policy's score + eps
 
-Each answers with the cost of the alternative it writes to `lam` (an upper bound on the infimum) and a lower
-bound; the two agree up to rounding wherever the problem is solved exactly. `lam_0` holds the alternative's
-means of the control, where the region has one that is neither i nor k (else the control's own means); other
-regions do not touch it. All is in unit scale, arrays are (L, K), `v` the effective weights w / phi. Where a
-piece is empty both bounds are infinite. A region that only Python knows has no kernel: its value is not a
-number, its lower bound minus infinity.
+Each returns the cost of the means that it writes to `lam` (an upper bound on the infimum) and a lower bound;
+the two agree up to rounding wherever the problem is solved exactly. `lam_0` holds the control's means in the
+alternative, where the region has a control that is neither i nor k (else the control's own means); other
+regions do not write it. All is in unit scale, arrays are (L, K), `v` holds the effective weights w / phi. For
+an empty alternative both bounds are infinite. A set that is defined only in Python has no kernel: its value
+is NaN, its lower bound minus infinity.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 
 
 def work_size(groups: int, rows: int) -> int:
-    """How many numbers of scratch the kernels need for so many groups and linear conditions."""
+    """Return the scratch size, in numbers, for so many groups and linear conditions."""
     plain = 256 + 512 * groups + 16 * groups * groups + 16 * rows * (groups + 2) + 4 * rows * rows
     sizes = (
         quota.work_size(groups),
@@ -55,7 +55,7 @@ def work_size(groups: int, rows: int) -> int:
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float]:
-    """eq:f_star_k_0_ext1: the cheapest way for policy k into its region."""
+    """eq:f_star_k_0_ext1: return the least cost for policy k to enter its region, and a bound."""
     if r.kind == BOX:
         return box.enter(code, r, k, v, mu, lam_k, work)
     if r.kind == QUOTA:
@@ -77,7 +77,7 @@ def enter(
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float, int]:
-    """eq:f_infeas_ext1: the cheapest way for policy k out of its region, and which condition it breaks."""
+    """eq:f_infeas_ext1: return policy k's least cost to leave, a bound, and the condition."""
     if r.kind == BOX:
         return box.leave(code, r, k, v, mu, lam_k, work)
     if r.kind == QUOTA:
@@ -100,9 +100,9 @@ def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside its region, to reach policy i's score + eps."""
+    """eq:f_mu_opt_ext1: return rival k's least cost to reach i's score + eps, and a bound."""
     if eps > 0.0 and eps >= edge_high(code) - edge_low(code):
-        return math.inf, math.inf  # no rival in the domain is so far ahead
+        return math.inf, math.inf  # no policy in the domain can be ahead by an infinite eps
     if r.kind == BOX:
         return box.beat(code, r, q, eps, i, k, v, mu, lam_i, lam_k, work)
     if r.kind == QUOTA:
@@ -122,7 +122,7 @@ def beat(
 
 @kernel
 def score(r: Region, q: Array, k: int, mu: Array) -> float:
-    """eq:linear_relaxed: what policy k is ranked by, its overall mean less penalties where they are soft."""
+    """eq:linear_relaxed: return the score of policy k, its overall mean less any penalties."""
     total = 0.0
     for g in range(q.size):
         total += q[g] * mu[g, k]
@@ -162,7 +162,7 @@ def is_classified(r: Region, mean: Array, mu: Array) -> bool:
 
 @kernel
 def best(r: Region, q: Array, mu: Array) -> int:
-    """def:goal, eq:relaxed_goal: the best policy inside its region, the first on ties; -1 for none."""
+    """def:goal, eq:relaxed_goal: return the best policy inside its region; -1 for none."""
     found, top = -1, -math.inf
     for k in range(mu.shape[1]):
         if inside(r, k, mu):

@@ -1,4 +1,4 @@
-"""The outcome and the guard-rails of a problem in unit scale, and which bound a piece is about."""
+"""Outcome and guard-rails of a problem in unit scale, and labels of alternatives."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from evenhand.model.region import BOX, RELATIVE
 
 Array = NDArray[np.float64]
 
-METRIC = 1_000_000  # atoms of guard-rail j are counted from (j + 1) METRIC
+METRIC = 1_000_000  # conditions of guard-rail j are numbered from (j + 1) METRIC
 
 
 class Label(NamedTuple):
-    """What a piece is about."""
+    """What an alternative is: its kind, policy and, for leaving, the metric, group and bound."""
 
     piece: str  # leave, beat, enter
     policy: int
-    metric: int  # 0: the outcome; j + 1: guard-rail j, through which the policy would leave
-    group: int | None  # where it would leave
-    relative: bool  # whether it would leave through a bound that is relative to the control
+    metric: int  # 0: the outcome; j + 1: guard-rail j, whose bound the policy would violate
+    group: int | None  # the group in which it would leave
+    relative: bool  # whether the violated bound is relative to the control
 
 
 class Metric(NamedTuple):
@@ -36,7 +36,7 @@ class Metric(NamedTuple):
 
 
 def metrics_of(problem: Problem, means: Array, guardrails: Sequence[Array]) -> tuple[Metric, ...]:
-    """The outcome and every guard-rail with their means."""
+    """Return the outcome and every guard-rail with their means."""
     families = (problem.family, *(rail.family for rail in problem.guardrails))
     tables = (problem.check_means(means), *guardrails)
     return tuple(
@@ -46,7 +46,7 @@ def metrics_of(problem: Problem, means: Array, guardrails: Sequence[Array]) -> t
 
 
 def spread_of(metric: Metric) -> Array:
-    """Standard deviation of one outcome in every cell, K x L, in unit scale."""
+    """Return the standard deviation of one outcome in every cell, K x L, in unit scale."""
     code, _, phi, _ = metric.standard
     variance = np.vectorize(lambda mu: uncompiled(unit_families.variance)(code, mu), otypes=[float])(
         metric.mu
@@ -55,12 +55,12 @@ def spread_of(metric: Metric) -> Array:
 
 
 def control_of(metrics: Sequence[Metric]) -> int | None:
-    """The policy that bounds of any metric are relative to."""
+    """Return the policy that bounds of any metric are relative to; None where there is none."""
     return next((one.standard.region.control for one in metrics if one.standard.region.control >= 0), None)
 
 
 def way_out(metrics: Sequence[Metric], policy: int, atom: int, weighed: Array) -> Label:
-    """The label of a policy's leaving through an atom of one of its requirements."""
+    """Return the label of a policy that leaves by violating this condition of a metric."""
     metric, atom = divmod(atom, METRIC) if atom >= METRIC else (0, atom)
     region = metrics[metric].standard.region
     groups = region.quad.shape[0]

@@ -1,14 +1,13 @@
-"""Sampling modes: which allocations can be chosen, and the best of them against a linear bound.
+"""Sampling modes: which allocations are possible, and the best of them for a linear bound.
 
     active        any cell may be sampled
-    proportional  groups arrive by themselves with shares pi, the policy is chosen for each arrival:
+    proportional  groups arrive at random with shares pi, the policy is chosen for each arrival:
                   sum_k w_kl = pi_l sum(w)
-    agnostic      the policy is chosen before the group is seen: w_kl = v_k pi_l
+    agnostic      the policy is chosen before the group is observed: w_kl = v_k pi_l
 
-An allocation w is K x L with sum cost * w = 1: what one unit of budget buys. With unit costs its entries are
-shares of the samples. Every mode answers the same questions: where to start, what a mixture of alternatives
-can be worth at most (`support`), where budget is well spent against it (`worth`), and its rows and columns in
-the linear programme.
+An allocation w is K x L with sum cost * w = 1, the budget. With unit costs its entries are shares of the
+samples. Every mode provides a start, the largest value of a mixture of alternatives (`support`), the value of
+budget in every cell against it (`worth`), and its rows and columns in the linear program.
 """
 
 from __future__ import annotations
@@ -28,53 +27,53 @@ Row = tuple[float, Index, Array]  # right-hand side, columns, coefficients of on
 
 @dataclass(frozen=True)
 class Active:
-    """Any cell may be sampled; and what the other modes share with this one."""
+    """Any cell may be sampled; base class of the other modes."""
 
     cost: Array  # K x L
     arrivals: Array  # (L,)
 
     @property
     def columns(self) -> int:
-        """How many variables the linear programme has besides its objective."""
+        """Return how many variables the linear program has besides its objective."""
         return self.cost.size
 
     def start(self) -> Array:
-        """The same number of samples for every policy, and in every group where that can be chosen."""
+        """Return equal samples for every policy and, where it can be chosen, every group."""
         return self.admit(np.ones(self.cost.shape))
 
     def admit(self, w: Array) -> Array:
-        """The allocation of this mode nearest in spirit to positive weights w, at budget 1."""
+        """Return the allocation of this mode, at budget 1, that corresponds to positive weights w."""
         return np.asarray(w / (self.cost * w).sum())
 
     def support(self, mixture: Array) -> float:
-        """The largest value of mixture . w over the mode's allocations."""
+        """Return the largest value of mixture . w over the mode's allocations."""
         return float((mixture / self.cost).max())
 
     def worth(self, w: Array, mixture: Array) -> Array:
-        """What budget buys in a cell, relative to the average: 1 in every cell in use at the optimum."""
+        """Return the value of budget in each cell over the average: 1 where used at the optimum."""
         return np.asarray(mixture / self.cost / (mixture * w).sum())
 
     def weights(self, x: Array) -> Array:
-        """The allocation that the programme's variables stand for."""
+        """Return the allocation for these variables of the linear program."""
         return np.asarray(
             np.maximum(x[: self.cost.size].reshape(self.cost.shape), 0.0) / self.cost / self.cost.size
         )
 
     def coefficients(self, policy: NDArray[np.intp], per_cell: Array) -> tuple[Index, Array]:
-        """Columns and coefficients of per_cell . w[policy], a row per bound."""
+        """Return columns and coefficients of per_cell . w[policy], a row per bound."""
         groups = self.cost.shape[1]
         column = policy[:, None] * groups + np.arange(groups)
         return column.astype(np.int32), per_cell / self.cost[policy] / self.cost.size
 
     def equalities(self) -> list[Row]:
-        """What the variables must satisfy: the budget is spent."""
+        """Return the equality constraints of the variables: the budget is spent."""
         n = self.cost.size
         return [(float(n), np.arange(n, dtype=np.int32), np.ones(n))]
 
 
 @dataclass(frozen=True)
 class Proportional(Active):
-    """Groups arrive, the policy is chosen for each. One more variable: how many arrivals the budget pays."""
+    """Groups arrive, the policy is chosen for each. One more variable: the number of arrivals."""
 
     @property
     def columns(self) -> int:
@@ -104,7 +103,7 @@ class Proportional(Active):
         value = float((mixture * w).sum())
         worth = np.maximum(mixture - value * (self.cost - (self.cost * w).sum(axis=0) / column), 0.0)
         average = (worth * w).sum(axis=0) / column
-        # a group that discriminates nothing keeps its shares
+        # a group that does not discriminate keeps its shares
         return np.where(average > 0.0, worth / np.where(average > 0.0, average, 1.0), 1.0)
 
     def equalities(self) -> list[Row]:
@@ -118,7 +117,7 @@ class Proportional(Active):
 
 @dataclass(frozen=True)
 class Agnostic(Active):
-    """The policy is chosen before the group is seen: one variable per policy."""
+    """The policy is chosen before the group is observed: one variable per policy."""
 
     @property
     def columns(self) -> int:
@@ -126,7 +125,7 @@ class Agnostic(Active):
 
     @property
     def policy_cost(self) -> Array:
-        """What one sample of a policy costs on average."""
+        """Return the average cost of one sample of each policy."""
         return np.asarray(self.cost @ self.arrivals)
 
     def admit(self, w: Array) -> Array:
@@ -156,5 +155,5 @@ MODES: dict[str, type[Active]] = {"active": Active, "proportional": Proportional
 
 
 def mode_of(problem: Problem) -> Active:
-    """The problem's sampling mode."""
+    """Return the problem's sampling mode."""
     return MODES[problem.mode](problem.sampling_costs, problem.arrival_shares)

@@ -1,9 +1,9 @@
-"""Meetings where going far may be cheap: branch and bound over the rival's bounds, for the exponential.
+"""Branch and bound over the rival's bounds, for the exponential's non-convex divergence.
 
-d(mu, lam) grows only like ln(lam) beyond lam = 2 mu, so lifting one group of the rival very far can cost less
-than lifting several a little, and the pull's answer jumps over the means in between. Cutting that cell's
-range in two at the meeting point, and each part again while its lower bound promises less than the best
-meeting so far, brings both bounds together; where the looks run out first, they stay honestly apart.
+d(mu, lam) grows only like ln(lam) beyond lam = 2 mu, so raising one group of the rival by a lot can cost less
+than raising several by a little, and lam_k(eta) jumps over the means in between. The range of that cell is
+split at the solution found, and each part again while its lower bound is below the best cost so far, until
+both bounds agree. If LOOKS runs out first, the bounds stay valid but apart.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from evenhand.theory.tilted_means import Duel
 
 Array = NDArray[np.float64]
 
-PARTS = 96  # that may wait at a time; each cut adds one
-LOOKS = 2000  # at most; tens are usual
-ENOUGH = 1e-10  # relative distance of the bounds that closes a part
+PARTS = 96  # the largest number of waiting parts; each split adds one
+LOOKS = 2000  # the largest number of parts solved; tens are usual
+ENOUGH = 1e-10  # relative distance of the bounds at which a part is not split again
 
 
 @kernel
 def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
-    """The cheapest meeting where the rival's divergence is not convex: its value and a lower bound."""
+    """Return the least cost where the rival's divergence is not convex, and a lower bound."""
     groups = duel.q.size
     now_i, now_k = work[:groups], work[groups : 2 * groups]
     scratch, waiting = work[2 * groups : 4 * groups], work[4 * groups :]
-    # a part that waits: the bound it inherits, its lower ends, its upper ends
+    # a waiting part: the bound of its parent, its lower ends, its upper ends
     size = 1 + 2 * groups
     _within_need(duel, waiting[1 : 1 + groups], waiting[1 + groups : size])
     waiting[0] = -math.inf
@@ -59,14 +59,14 @@ def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float
 
 @kernel
 def _within(duel: Duel, low: Array, high: Array) -> Duel:
-    """The same duel with other bounds."""
+    """Return the same comparison with other bounds."""
     code, q, i, k, v, mu, _, _, gamma, floor, line, slope, eps = duel
     return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope, eps)
 
 
 @kernel
 def _within_need(duel: Duel, low: Array, high: Array) -> None:
-    """The rival's bounds, cut to where a group alone would close the gap: no group needs to go beyond."""
+    """Reduce the rival's bounds to where one group alone closes the gap."""
     gap = duel.eps
     for g in range(duel.q.size):
         low[g] = max(duel.low[g], min(duel.mu[g, duel.k], duel.high[g]))

@@ -1,19 +1,17 @@
-"""The best allocation against the nearest alternative, sup_w min_j f_j(w), with a certified interval.
+"""The best allocation against the nearest alternative, sup_w min_j f_j(w), certified.
 
-Each f_j is concave and homogeneous of degree 1. Two methods close the bracket: the fixed point of the
-optimality conditions (`fixed_point`), enough wherever the pieces are smooth, at any size; and cutting planes
-(`cuts`), which finish what is left: pieces that are unions, weights that vanish slowly.
+Each f_j is concave and homogeneous of degree 1. Two methods narrow the bracket: an iteration on the
+optimality conditions (`fixed_point`), sufficient at any size wherever the f_j are smooth; then cutting planes
+(`cutting_planes`), for alternatives that are unions and for weights that converge slowly to 0.
 
-The equation of the best allocation, followed as an iteration.
-
-At the optimum there are shares nu_j of the pieces with
+At the optimum there are shares nu_j of the alternatives with
 
     w_c = sum_j nu_j w_c d_c^j / f_j        (lemma of the information-directed rule: Qin and You, 2025)
 
-so cells that discriminate more than average gain weight, others lose it, and the smallest pieces gain share.
-In the logarithm of w every cell takes a step of its own, longer while it keeps its direction, shorter when it
-turns: smooth cells settle geometrically, cells that must vanish do so fast, cells that swing are calmed.
-No linear programme is solved; the shares nu give the upper bound as they go.
+so cells that discriminate more than average gain weight, others lose it, and the alternatives with the
+smallest f_j gain share. Every cell has its own step in the logarithm of w, which grows while its direction
+stays the same and shrinks when it changes: smooth cells converge geometrically, weights that tend to 0 do so
+fast, and oscillations are damped. No linear program is solved; the shares nu give the upper bound.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ from evenhand.theory.modes import Active
 
 
 def solve(pieces: Pieces, mode: Active, gap: float, enough: float = 0.0, finish: bool = True) -> Solution:
-    """eq:T_star, eq:external_opt: the best allocation of this mode, and its bounds.
+    """eq:T_star, eq:external_opt: return the best allocation of this mode, and its bounds.
 
-    Ends early once the upper bound is known to lie below `enough`. Without `finish` the cutting planes are
-    left out: quicker, and the interval may stay wider than the gap.
+    Ends early once the upper bound is below `enough`. Without `finish` the cutting planes are left out:
+    faster, but the interval may stay wider than the gap.
     """
     if pieces.answer is None and pieces.control is None and type(mode) is Active and pieces.separable:
         return each_alone(pieces, mode, gap)
@@ -44,12 +42,12 @@ def solve(pieces: Pieces, mode: Active, gap: float, enough: float = 0.0, finish:
 
 
 def each_alone(pieces: Pieces, mode: Active, gap: float) -> Solution:
-    """lemma:weight_infeas, eq:weights_emptyset_overall: nobody feasible, each policy's own game.
+    """lemma:weight_infeas, eq:weights_emptyset_overall: each policy alone; none feasible.
 
-    G_k is the most that policy k's own budget can make its cheapest way into the region cost. Then
-    T* = sum_k 1/G_k and w_k = v_k (1/G_k) / T*. For floors G_k is the largest d(mu_kl, C_kl) over the
-    violated groups, as the lemma has it; that is not so for every region, but the game is. Where the bounds
-    of a G_k stay apart its lower one is the weight's: so every piece has what the interval promises.
+    G_k is the largest value, over allocations of policy k's own budget, of its least cost to enter the
+    region. Then T* = sum_k 1/G_k and w_k = v_k (1/G_k) / T*. For floors G_k is the largest d(mu_kl, C_kl)
+    over the violated groups, as in the lemma; for other regions it is solved numerically. Where the bounds of
+    a G_k differ, the lower one sets the weight, so the certified interval holds for every alternative.
     """
     policies, groups = pieces.shape
     w = np.zeros((policies, groups))
@@ -58,7 +56,7 @@ def each_alone(pieces: Pieces, mode: Active, gap: float) -> Solution:
         game = Bracket(pieces.alone(k), Active(mode.cost[k : k + 1], mode.arrivals))
         first = game.look(game.mode.start())
         if len(first.cuts.policy) == 0:
-            continue  # no vector of means lets k in: there is nothing to prove
+            continue  # no vector of means is inside for k: nothing to prove
         cutting_planes(game, gap, first.cuts)
         found = game.solution()
         w[k] = found.w[0] / game.reach()
@@ -78,16 +76,16 @@ def each_alone(pieces: Pieces, mode: Active, gap: float) -> Solution:
 Array = NDArray[np.float64]
 
 ROUNDS = 600
-STALLED = 80  # rounds without halving the gap before it gives way
+STALLED = 80  # rounds without halving the gap before the iteration ends
 FIRST_STEP, SHORTEST, LONGEST = 0.5, 0.02, 50.0
 LONGER, SHORTER = 1.2, 0.5
-LARGEST_FALL, LARGEST_RISE = -3.0, 1.0  # of a logarithm in one round
-LEAST_SHARE = 1e-12  # a piece is remembered with: it must be able to come back
-KEPT = 5  # rounds whose cuts the next method may use
+LARGEST_FALL, LARGEST_RISE = -3.0, 1.0  # change of a logarithm in one round
+LEAST_SHARE = 1e-12  # smallest share that is stored, so that an alternative can gain share again
+KEPT = 5  # rounds whose cuts are passed to the next method
 
 
 def fixed_point(found: Bracket, gap: float) -> Cuts:
-    """Close the bracket as far as the iteration goes; returns the cuts of the last rounds."""
+    """Narrow the bracket until the iteration stalls; return the cuts of the last rounds."""
     pieces, mode = found.pieces, found.mode
     policies = pieces.shape[0]
     w = mode.start()
@@ -113,14 +111,14 @@ def fixed_point(found: Bracket, gap: float) -> Cuts:
 
 
 class Steps:
-    """A step length for every cell from the history of its direction: resilient propagation in logarithms."""
+    """A step length per cell from its past directions: resilient propagation in logarithms."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._length = np.full(shape, FIRST_STEP)
         self._direction = np.zeros(shape)
 
     def factors(self, worth: Array) -> Array:
-        """What to multiply the weights by: worth ** step, within limits."""
+        """Return the factors for the weights: worth ** step, within limits."""
         direction = np.log(np.maximum(worth, 1e-6))
         kept = direction * self._direction
         self._length = np.clip(
@@ -131,10 +129,10 @@ class Steps:
 
 
 class Mixing:
-    """The shares nu of the pieces; of the answer's piece, of every way out that has been seen.
+    """The shares nu of the alternatives; the answer's are divided by violated condition.
 
-    The inner solver names only the answer's cheapest way out. Where several are equally cheap at the optimum
-    all of them share, so each stays in the mixture with the cut that was last seen for it.
+    The inner solver returns only the answer's cheapest condition to violate. Where several are equally cheap
+    at the optimum all of them have a share, so each stays in the mixture with the last cut found for it.
     """
 
     def __init__(self, pieces: Pieces) -> None:
@@ -146,7 +144,7 @@ class Mixing:
         self._merged: Cuts | None = None
 
     def merge(self, cuts: Cuts) -> Cuts:
-        """These cuts, the answer's other ways out behind them."""
+        """Return these cuts, followed by the answer's other cuts."""
         mine = cuts.policy == (-1 if self._answer is None else self._answer)
         for atom in cuts.atom[mine].tolist():
             self._ways[atom] = cuts.take(mine)
@@ -155,7 +153,7 @@ class Mixing:
         return self._merged
 
     def towards_smallest(self, values: Array) -> Array:
-        """The shares of the merged cuts, moved towards those with the smallest values."""
+        """Return the shares of the merged cuts, moved towards those with the smallest values."""
         assert self._merged is not None
         ways = list(self._ways)
         rivals = self._pieces.slot(self._merged)[: len(values) - len(ways)]
@@ -164,6 +162,6 @@ class Mixing:
         share = np.maximum(share / share.sum(), LEAST_SHARE)
         self._rivals[rivals] = share[: len(rivals)]
         self._way_shares = dict(zip(ways, share[len(rivals) :].tolist(), strict=True))
-        # a piece a trillion times dearer than the rest must not weigh on the bound by its least share
+        # the least share of an alternative that costs 1e12 times more must not affect the bound
         share[share <= LEAST_SHARE] = 0.0
         return np.asarray(share / share.sum())

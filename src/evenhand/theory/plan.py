@@ -1,4 +1,4 @@
-"""Plan: the answer at given means, what no procedure can beat, and where the samples should go."""
+"""Plans: the answer at given means, the lower bound on samples, and the best allocation."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput, Undecidable
+from evenhand.model.arguments import number_between
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
+from evenhand.model.study_like import StudyLike, problem_of
+from evenhand.result import Result
 from evenhand.theory.answers import Answers, Interval, answers_to
 from evenhand.theory.blame import why_nobody
 from evenhand.theory.boundary_distance import WhyNone, near_changes
@@ -29,16 +32,16 @@ Array = NDArray[np.float64]
 
 GAP = 1e-6  # relative width of the interval for T* that a plan aims at
 WIDE = 1e-3  # and the width beyond which it warns
-SMALLEST_SHARE = 1e-6  # of the optimum that a piece must hold to be named as binding
+SMALLEST_SHARE = 1e-6  # of the optimum: alternatives with a smaller share are not listed as binding
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A comparison that binds: its piece, whose it is, and its share of the optimum.
+    """A binding comparison: its kind, its policy, and its share of the optimum.
 
     leave: `policy` might miss its requirement, in `group`. beat: `policy` might meet the requirement and be
-    better. enter: `policy` might meet the requirement after all. `metric` is the guard-rail through which it
-    would leave, `relative_to` the control where that bound is relative.
+    better. enter: `policy` might meet the requirement after all. `metric` is the guard-rail whose bound it
+    would violate, `relative_to` the control where that bound is relative.
     """
 
     piece: str
@@ -54,13 +57,20 @@ class Bound:
         return table | {name: value for name, value in more.items() if value is not None}
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """eq:lower_bound_m_sbfc, eq:lower_bound_ext2: T* in [time_low, time_high], with an allocation.
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Result):
+    """eq:lower_bound_m_sbfc, eq:lower_bound_ext2: T* in [time_low, time_high], an allocation.
 
-    Times are counted in samples, and the allocation takes at most time_high of them. With sampling costs
-    `cost` bounds the same in cost, and the allocation is the one that costs least: at most cost.high. With
+    Times are numbers of samples, and the allocation takes at most time_high of them. With sampling costs
+    `cost` bounds the same in cost, and the allocation is the cheapest: it costs at most cost.high. With
     several acceptable answers T* is that of the easiest.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> plan = eh.plan(eh.Problem(["a", "b"], {"x": 1.0}, eh.Gaussian(1.0)), [[1.0], [0.0]])
+    >>> plan.allocation.round(3).tolist()
+    [[0.5], [0.5]]
     """
 
     problem: Problem
@@ -85,26 +95,26 @@ class Plan:
 
     @property
     def cost(self) -> Interval | None:
-        """The cost per unit of evidence that no procedure can beat; None without sampling costs."""
+        """Return the least cost per unit of evidence of any procedure; None without sampling costs."""
         if not self.costs:
             return None
         return Interval(min(c.low for c in self.costs), min(c.high for c in self.costs))
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The policies that do not meet the requirement."""
+        """Return the policies that do not meet the requirement."""
         return tuple(name for name in self.problem.policies if name not in self.feasible)
 
     def samples_at_least(self, delta: float) -> float:
-        """thm:lower_bound, eq:lower_bound: the mean number of samples any procedure of this risk needs."""
+        """thm:lower_bound, eq:lower_bound: return the least mean number of samples at this risk."""
         return samples_needed([time.low for time in self.times], delta)
 
     def cost_at_least(self, delta: float) -> float | None:
-        """What any procedure of this risk must pay on average; None without sampling costs."""
+        """Return the least mean cost of any procedure of this risk; None without sampling costs."""
         return samples_needed([cost.low for cost in self.costs], delta) if self.costs else None
 
     def to_dict(self, delta: float) -> dict[str, Any]:
-        """Plain numbers and names, as `evenhand plan --json` prints them."""
+        """Return plain numbers and names, as `evenhand plan --json` prints them."""
         table: dict[str, Any] = {
             "answer": self.answer,
             "answer_index": self.answer_index,
@@ -136,22 +146,55 @@ class Plan:
 
 
 def plan(
-    problem: Problem,
-    means: ArrayLike | Mapping[str, Any],
+    problem: Problem | StudyLike,
+    means: ArrayLike | Mapping[str, Any] | None = None,
     gap: float = GAP,
     *,
     guardrails: Mapping[str, Any] | None = None,
-    indifference: float = 0.0,
-    tolerance: Any = 0.0,
+    indifference: float | None = None,
+    tolerance: Any = None,
 ) -> Plan:
-    """Who wins at these means, what it must cost and where to sample; T* to this relative gap.
+    """Return the answer at these means, the least number of samples, and where to take them.
 
-    `guardrails`: the means of every guard-rail by name. `indifference`: within this of the best is good
-    enough. `tolerance`: so far outside its own floors and caps an answer may be; one number or one per group.
+    Parameters
+    ----------
+    problem : Problem or Study
+        The question; what is not given is taken from the study.
+    means : table, dict or frame
+        The mean of every cell: a row per policy, or by name.
+    gap : float
+        The relative width of the interval for T* to aim at, strictly between 0 and 1.
+    guardrails : mapping, optional
+        The means of every guard-rail, by its name.
+    indifference : float
+        A policy within this of the best is good enough.
+    tolerance : float, list, dict or series
+        How far outside its own floors and caps an answer may be: one number, one per group, or by group name.
+
+    Returns
+    -------
+    Plan
+        The answer, the interval for T*, the allocation and the comparisons that bind.
+
+    Raises
+    ------
+    BadInput
+        If the means do not fit the problem.
+    Undecidable
+        If no number of samples decides: a tie, or a mean on the boundary.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["old", "new"], {"young": 0.7, "elderly": 0.3}, eh.Bernoulli(), eh.Floors(0.4))
+    >>> means = {"old": {"young": 0.8, "elderly": 0.75}, "new": {"young": 0.9, "elderly": 0.1}}
+    >>> plan = eh.plan(problem, means)
+    >>> plan.answer, round(plan.samples_at_least(0.05))
+    ('old', 30)
     """
-    if not 0.0 < gap < 1.0:
-        raise BadInput(f"gap must lie strictly between 0 and 1; it is {gap}.")
-    asked = question_of(problem, means, guardrails, indifference, tolerance)
+    number_between(gap, "gap", 0.0, 1.0)
+    asked = _question(problem, means, guardrails, indifference, tolerance)
+    problem = asked.problem
     priced = mode_of(problem)
     samples = replace(priced, cost=np.ones_like(priced.cost))
     try:
@@ -190,8 +233,26 @@ def plan(
     )
 
 
+def _question(
+    given: Problem | StudyLike, means: Any, guardrails: Any, indifference: float | None, tolerance: Any
+) -> Question:
+    """Return the question that `plan` was called with, completed from the study."""
+    problem = problem_of(given)
+    if not isinstance(given, Problem):
+        if means is None:
+            means, guardrails = given.means(), guardrails or given.guardrail_means()
+        indifference = given.procedure.indifference if indifference is None else indifference
+        tolerance = given.procedure.tolerance if tolerance is None else tolerance
+    if means is None:
+        raise BadInput("a plan of a problem needs the means that you expect; give them, or a study.")
+    return question_of(
+        problem, means, guardrails, 0.0 if indifference is None else indifference,
+        0.0 if tolerance is None else tolerance,
+    )  # fmt: skip
+
+
 def _solve(asked: Question, mode: Active, gap: float) -> Answers:
-    """Solve for the acceptable answers, or for the classification, in the units of the mode's costs."""
+    """Solve for the acceptable answers or the classification, in the units of the mode's costs."""
     if asked.problem.goal != "screen":
         return answers_to(asked, mode, gap)
     undecided = why_unclassified(asked)
@@ -215,7 +276,7 @@ def _binding(problem: Problem, found: Solution) -> tuple[Bound, ...]:
 
 
 def _with_proposal(refusal: str, asked: Question, mode: Active) -> str:
-    """A refusal, with the indifference that would make the question decidable where a tie is the reason."""
+    """Return the message; after a tie, with an indifference that makes it decidable."""
     found = None if asked.problem.goal == "screen" else propose(asked, mode, math.inf)
     if found is None:
         return refusal
@@ -226,7 +287,7 @@ def _with_proposal(refusal: str, asked: Question, mode: Active) -> str:
 
 
 def _refuse_unlearnable(problem: Problem, found: Solution) -> None:
-    """No allocation of the mode tells the means from the nearest alternative."""
+    """Raise if no allocation of the mode separates the means from the nearest alternative."""
     silent = [
         name for name, share in zip(problem.groups, problem.arrival_shares, strict=True) if share == 0.0
     ]

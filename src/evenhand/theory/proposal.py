@@ -1,4 +1,4 @@
-"""An indifference that would make a near tie cheap, with what it would save."""
+"""Proposals of an indifference for near ties, with the T* that it would give."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from evenhand.theory.boundary_distance import NEARLY, deviation
 from evenhand.theory.modes import Active
 from evenhand.theory.question import Question
 
-WORTHWHILE = 0.5  # of T*: an indifference is proposed where it leaves no more than this
+WORTHWHILE = 0.5  # of T*: an indifference is proposed if the new T* is at most this share
 GAP = 1e-3
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """With this indifference the acceptable answers are these, and T* lies in [time_low, time_high]."""
+    """An indifference, the acceptable answers with it, and T* in [time_low, time_high]."""
 
     indifference: float
     acceptable: tuple[str, ...]
@@ -37,10 +37,10 @@ class Proposal:
 
 
 def propose(asked: Question, mode: Active, time: float) -> Proposal | None:
-    """An indifference for a question with a near tie and this T*; None where it saves little.
+    """Return an indifference for a near tie with this T*; None if it saves little.
 
     Twice the largest lead over the rivals that are nearly tied, and no less than what counts as nearly tied,
-    rounded up to one digit: the easy choice between them is then no longer asked for.
+    rounded up to one digit: the choice between them is then no longer required.
     """
     if asked.indifference > 0.0 or asked.answer is None:
         return None
@@ -65,7 +65,7 @@ def propose(asked: Question, mode: Active, time: float) -> Proposal | None:
 
 
 def _rounded_up(number: float) -> float:
-    """The next number with one significant digit."""
+    """Return the next larger number with one significant digit."""
     exponent = math.floor(math.log10(number))
     digit = math.ceil(number / 10.0**exponent - 1e-9)
     return round(digit * 10.0**exponent, -exponent)

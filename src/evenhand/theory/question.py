@@ -1,8 +1,8 @@
-"""The question at given means: who is allowed, who is best, which answers are acceptable.
+"""The question at given means: allowed policies, the best one, and the acceptable answers.
 
-An answer i is acceptable when it keeps within its own bounds, loosened by the tolerance, and no allowed
-policy exceeds its score by more than the indifference. With neither, the best allowed policy is the only one.
-"None" is acceptable where nobody is allowed.
+An answer i is acceptable if it meets its own bounds, loosened by the tolerance, and no allowed policy exceeds
+its score by more than the indifference. With neither, the best allowed policy is the only one. "None" is
+acceptable if no policy is allowed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A problem at given means, with how far from the best and from its bounds an answer may lie."""
+    """A problem at given means, with the indifference and the tolerance."""
 
     problem: Problem
     means: Array  # K x L
@@ -38,7 +38,7 @@ class Question:
 
     @cached_property
     def kept(self) -> Region:
-        """The outcome's region that an answer itself must lie in, in unit scale."""
+        """Return the outcome's region that an answer itself must lie in, in unit scale."""
         return self.problem.loosened(self.tolerance)
 
     @cached_property
@@ -47,7 +47,7 @@ class Question:
 
     @cached_property
     def deviations(self) -> tuple[Array, ...]:
-        """Standard deviations of single outcomes, K x L for every metric, in unit scale."""
+        """Return the standard deviations of single outcomes, K x L for every metric, in unit scale."""
         return tuple(map(spread_of, self.metrics))
 
     @cached_property
@@ -57,7 +57,7 @@ class Question:
 
     @cached_property
     def allowed(self) -> Flags:
-        """Who meets the requirement and that of every guard-rail."""
+        """Return which policies meet the requirement and that of every guard-rail."""
         return self.problem.feasible(self.means, self.guardrail_means)
 
     @cached_property
@@ -66,27 +66,27 @@ class Question:
 
     @cached_property
     def answer(self) -> int | None:
-        """The best allowed policy, the first on ties; None where none is."""
+        """Return the best allowed policy, the first on ties; None where none is allowed."""
         return self.problem.answer(self.means, self.guardrail_means)
 
     @cached_property
     def acceptable(self) -> tuple[int | None, ...]:
-        """All acceptable answers, the best first; None for "none"."""
+        """Return all acceptable answers, the best first; None for "none"."""
         found = [k for k in range(len(self.means)) if self._is_acceptable(k)]
         found.sort(key=lambda k: (k != self.answer, -self.scores[k]))
         return tuple(found) if self.answer is not None else (None, *found)
 
     @property
     def eps(self) -> float:
-        """The indifference in unit scale."""
+        """Return the indifference in unit scale."""
         return self.indifference / self.problem.family.width
 
     def pieces(self, answer: int | None) -> Pieces:
-        """The alternatives to one answer."""
+        """Return the alternatives to one answer."""
         return pieces_of(self.problem, self.means, answer, self.guardrails, self.eps, self.kept)
 
     def lead(self, i: int, k: int) -> float:
-        """By how much policy i, helped by the indifference, is ahead of k; 0 where that is rounding.
+        """Return by how much policy i plus the indifference is ahead of k; 0 if within rounding.
 
         In unit scale.
         """
@@ -95,9 +95,9 @@ class Question:
         return float(regions.distance(ahead, size[i] + size[k] + self.eps, blur[i] + blur[k]))
 
     def margins(self, k: int) -> list[float]:
-        """How far policy k lies inside what an answer must keep to, for the outcome and every guard-rail.
+        """Return how far policy k lies inside what an answer must meet, for every metric.
 
-        In unit scale; not a number for a set that only Python knows.
+        In unit scale; NaN for a set without a kernel.
         """
         own = [self.kept, *(one.standard.region for one in self.metrics[1:])]
         return [
@@ -107,7 +107,7 @@ class Question:
 
     @cached_property
     def _score_sizes(self) -> tuple[Array, Array]:
-        """What is added up to every score, in size, and how far rounding may shift it, in unit scale."""
+        """Return the sum of the sizes of each score's terms, and its rounding error, in unit scale."""
         region, shares = self.problem.standard.region, self.problem.shares
         weight = shares * (1.0 + region.gamma)
         size = weight @ np.abs(self.metrics[0].mu)
@@ -130,7 +130,7 @@ class Question:
 def question_of(
     problem: Problem, means: Any, guardrails: Mapping[str, Any] | None, indifference: float, tolerance: Any
 ) -> Question:
-    """The question at these means, all of it checked."""
+    """Return the question at these means, with all arguments checked."""
     tables: Sequence[Array] = problem.check_truth(means, guardrails)
     eps = problem.check_indifference(indifference)
     problem.loosened(tolerance)

@@ -1,7 +1,7 @@
-"""Blocks of cells under a pull: policy i's, and the pairs of every rival and the control, group by group.
+"""Blocks of cells at a multiplier eta: policy i's, and pairs of rival and control.
 
-The formulas of `regions.pairs` for floors alone, with choices instead of branches. What each cell gives to
-the surplus q.(y - x) - eps and to its slope in eta is added to the scratch; the means are kept there.
+The formulas of `regions.pairs` for floors alone, with selects instead of branches. Each cell's part of the
+surplus q.(y - x) - eps and of its slope in eta is added to the scratch, which also holds the means.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from evenhand.theory.bernoulli_bulk import BLOCK
 
 Array = NDArray[np.float64]
 
-STEPS = 2  # of Newton's for a Bernoulli pair in each turn
-# blocks of the scratch; after them, a block per group each, the means x of policy i, y and z
+STEPS = 2  # Newton's steps for a Bernoulli pair in each iteration
+# offsets of the blocks in the scratch; then a block per group each for the means x of policy i, y and z
 ETA, BELOW, ABOVE, SURPLUS, SLOPE, TOLERANCE, REMAINS, DONE, CELLS = range(0, 9 * BLOCK, BLOCK)
 X, Y, Z, ROWS = 0, BLOCK, 2 * BLOCK, 3 * BLOCK
 
 
 @kernel
 def first_guess(r: Region, v: Array, mu: Array, start: int, size: int, work: Array) -> None:
-    """A first z for Bernoulli pairs: that of Gaussians with the same variances."""
+    """Write a first z for Bernoulli pairs: that of Gaussians with the same variances."""
     for g in range(mu.shape[0]):
         m_0, ratio, margin = mu[g, r.control], r.floor_ratio[g], r.floor_margin[g]
         b = v[g, r.control] / (m_0 * (1.0 - m_0))
@@ -38,7 +38,7 @@ def first_guess(r: Region, v: Array, mu: Array, start: int, size: int, work: Arr
 
 @kernel
 def place_policy_i(code: int, q: float, v: float, mu: float, size: int, cells: Array, work: Array) -> None:
-    """Policy i's cell moved down, once for every rival: what it gives to surplus and slope."""
+    """Lower policy i's cell, once for every rival; add its part of surplus and slope."""
     pace = q / v
     if code == GAUSSIAN:
         for k in range(size):
@@ -65,7 +65,7 @@ def place_policy_i(code: int, q: float, v: float, mu: float, size: int, cells: A
 def place_pairs(
     code: int, r: Region, q: Array, g: int, i: int, v: Array, mu: Array, start: int, size: int, work: Array
 ) -> None:
-    """The pairs of every rival and the control in one group."""
+    """Solve the pairs of every rival and the control in one group."""
     stop = start + size
     share, other = q[g], q[g] if i == r.control else 0.0
     b, m_0, ratio, margin = v[g, r.control], mu[g, r.control], r.floor_ratio[g], r.floor_margin[g]
@@ -127,7 +127,7 @@ def _poisson(
         stiff = ratio * ratio * a[k] * m[k] / (y * y) + b * m_0 / (z * z)
         drift = (ratio * q - q_0) / stiff if first < z < z_free else 0.0
         y, z = (y if tied else y_free), (z if tied else z_free)
-        # free: V / (1 - s V') with V the mean itself
+        # not tied: V / (1 - s V') with V the mean itself
         rise = ratio * drift if tied else (0.0 if held else q / a[k] * y / (1.0 - s))
         drift = drift if tied else -q_0 / b * z / (1.0 + h)
         cells[Y + k], cells[Z + k] = y, z
@@ -171,7 +171,7 @@ def _bernoulli(
             step = force / stiff
             corner = z == first and force >= 0.0
             onward = z - step
-            # y may rest on its floor at the first z; between other ends the middle is safe
+            # y may be at its floor at the first z; between other ends the midpoint is safe
             onward = (first if left == first else 0.5 * (left + right)) if onward < left else onward
             onward = 0.5 * (left + right) if onward > right else onward
             z = z if done else onward

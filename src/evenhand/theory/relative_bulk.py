@@ -1,10 +1,10 @@
-"""Floors relative to a control, all rivals at once: the search of `regions.relative`, a block at a time.
+"""The search of `regions.relative` for a block of rivals at a time, with floors only.
 
-With the policies innermost and choices instead of branches, the compiler does several rivals at a time.
-Newton's steps stay between the pulls known to be too weak and too strong. A pair (k, 0) that is tied has its
-z in closed form for the Gaussian (linear) and the Poisson (quadratic); for the Bernoulli each turn goes some
-Newton's steps on from the last turn's z. Rivals that have not settled, the control itself, means on the edge
-of the domain, cells without weight and caps are left to the search for one.
+With the policies innermost and selects instead of branches, the compiler vectorises over rivals. Newton's
+steps stay inside the bracket of the root. For a tied pair (k, 0) z has a closed form for the Gaussian
+(linear) and the Poisson (quadratic); for the Bernoulli each iteration takes some Newton steps from the last
+z. Rivals that have not converged, the control itself, means on the boundary of the domain, cells of weight 0
+and caps are left to the search for a single rival.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from evenhand.theory.relative_blocks import (
 
 Array = NDArray[np.float64]
 
-TURNS = 16  # six are usual
-CLOSE = 1e-12  # what may remain of the gap between the overall means
+TURNS = 16  # iterations; six are usual
+CLOSE = 1e-12  # allowed difference of the overall means
 NOISE = 8e-16  # relative rounding error of the difference of two overall means
-SETTLED = 1e-9  # what may remain to go for z: its square enters the bound
+SETTLED = 1e-9  # allowed error of z: its square enters the bound
 
 
 @kernel
 def is_plain(r: Region, q: Array, v: Array, i: int) -> bool:
-    """Are there no caps, and has every cell of policy i and of the control weight?"""
+    """Return whether there are no caps, and policy i and the control have positive weights."""
     for g in range(q.size):
         if r.cap_margin[g] < math.inf or r.floor_margin[g] == math.inf:
             return False
@@ -60,7 +60,7 @@ def beat_block(
     code: int, r: Region, q: Array, eps: float, i: int, start: int, stop: int, v: Array, mu: Array,
     lower: Array, work: Array,
 ) -> None:  # fmt: skip
-    """Certified lower bounds for the rivals from start to stop; not a number for who did not settle."""
+    """Write certified lower bounds of the rivals from start to stop; NaN if not converged."""
     size, groups = stop - start, q.size
     for k in range(size):
         work[ETA + k], work[BELOW + k], work[ABOVE + k], work[DONE + k] = 0.0, 0.0, math.inf, 0.0
@@ -83,7 +83,7 @@ def beat_block(
 
 @kernel
 def _step(size: int, work: Array) -> int:
-    """Narrow every bracket and move on to Newton's point or a point inside; how many have not settled."""
+    """Narrow every bracket, take a Newton or interior step; return how many have not converged."""
     moving = 0
     for k in range(size):
         eta, surplus = work[ETA + k], work[SURPLUS + k]
@@ -116,7 +116,7 @@ def _bounds(
     lower: Array,
     work: Array,
 ) -> None:
-    """The Lagrangian's least value at the last pull: cost - eta surplus, with the best y for each z."""
+    """Write the Lagrangian's minimum at the last eta: cost - eta surplus, best y for each z."""
     for k in range(size):
         settled = work[DONE + k] > 0.0 and start + k != r.control
         lower[k] = -work[ETA + k] * work[SURPLUS + k] if settled else math.nan
@@ -131,7 +131,7 @@ def _bounds(
             if i != r.control:
                 lower[k] += v[g, i] * divergence(code, mu[g, i], cells[X + k])
     for k in range(size):
-        # rounding may fall below 0, which is a bound; what is infinite is left to the search for one
+        # rounding may give a value below 0, where 0 is a bound; infinite values are left to the single search
         lower[k] = max(lower[k], 0.0) if lower[k] < math.inf else math.nan
 
 
@@ -140,7 +140,7 @@ def _best_y(
     q: float, q_0: float, r: Region, g: int, v: Array, mu: Array, start: int, size: int,
     cells: Array, lower: Array, work: Array,
 ) -> None:  # fmt: skip
-    """Make the bound hold for any z: take kappa from z and the y that minimises the Lagrangian at that kappa.
+    """Make the bound valid for any z: take kappa from z, and the optimal y at that kappa.
 
     Where z has converged it is the same y, and nothing changes.
     """

@@ -1,10 +1,10 @@
-"""Screening: which policies meet the requirement? The alternatives to a classification, and its T*.
+"""Screening: alternatives to a classification of policies as allowed or not, and its T*.
 
-The classification is wrong where an allowed policy leaves through one of its bounds, or another enters. An
-allowed policy has a piece for every bound (or one for all where the region is no box), the others one each.
-Where all bounds are absolute no piece is tied to another policy's cells, and in active sampling T* is a sum:
-every bound (k, l) of an allowed policy takes 1 / d(mu_kl, C_l) samples of its cell, and to keep a policy out
-takes 1 / D_l samples of the cell in which its violated bounds together tell most.
+The classification is wrong if an allowed policy violates one of its bounds, or another policy enters. An
+allowed policy has an alternative for every bound (or one for all where the region is not a box), the others
+have one each. Where all bounds are absolute no alternative involves another policy's cells, and in active
+sampling T* is a sum: every bound (k, l) of an allowed policy takes 1 / d(mu_kl, C_l) samples of its cell, and
+a policy that is not allowed takes 1 / D_l samples of the cell whose violated bounds give most evidence.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Flags = NDArray[np.bool_]
 
 
 def screen(metrics: Sequence[Metric], allowed: Flags, mode: Active, gap: float) -> Solution:
-    """The best allocation to classify every policy with, and its bounds."""
+    """Return the best allocation to classify every policy, and its bounds."""
     if type(mode) is Active and all(one.standard.region.kind == BOX for one in metrics):
         return sum_of_cells(metrics, allowed, mode)
     return solve(Screening(metrics, allowed), mode, gap)
 
 
 def sum_of_cells(metrics: Sequence[Metric], allowed: Flags, mode: Active) -> Solution:
-    """The closed form for boxes: what each bound of an allowed policy, and each other policy, takes."""
+    """Return the closed form for boxes: a sum over allowed bounds and other policies."""
     policies, groups = mode.cost.shape
     kept, broken = np.full((policies, groups), np.inf), np.zeros((policies, groups))
     weakest = np.zeros((policies, groups), dtype=int)
@@ -72,12 +72,12 @@ def sum_of_cells(metrics: Sequence[Metric], allowed: Flags, mode: Active) -> Sol
 
 
 def why_unclassified(asked: Question) -> str | None:
-    """Why no number of samples classifies every policy, one being on an edge; None where some do."""
+    """Return why no number of samples classifies every policy; None where some number does."""
     names = ("its requirement", *(f"its guard-rail {rail.name!r}" for rail in asked.problem.guardrails))
     for k, policy in enumerate(asked.problem.policies):
         inside = asked.margins(k)
         worst = int(np.argmin(inside))
-        # a policy that fails elsewhere is kept out by that
+        # a policy that clearly fails another metric is not allowed in any case
         if inside[worst] == 0.0:
             return (
                 f"{policy!r} lies exactly on the boundary of {names[worst]}, and no number of samples "
@@ -87,7 +87,7 @@ def why_unclassified(asked: Question) -> str | None:
 
 
 class Screening(Pieces):
-    """The alternatives to a classification: of every policy, that it is allowed or that it is not."""
+    """The alternatives to a classification of every policy as allowed or not."""
 
     def __init__(self, metrics: Sequence[Metric], allowed: Flags) -> None:
         super().__init__(metrics, None)
@@ -100,7 +100,7 @@ class Screening(Pieces):
 
     @property
     def slots(self) -> int:
-        """A piece per policy that may enter, and per bound, of every metric, through which one may leave."""
+        """Return the largest number of alternatives: entering, and every bound of every metric."""
         policies, groups = self.shape
         return policies * (1 + 4 * groups * len(self.metrics))
 
@@ -111,12 +111,12 @@ class Screening(Pieces):
         return np.where(cuts.atom < 0, 0, inside) * policies + cuts.policy
 
     def look(self, w: Array) -> Look:
-        """Every piece at the allocation w (K x L), with the cut that bounds it."""
+        """Return every alternative's value, bound and cut at the allocation w (K x L)."""
         parts = [self._entering(w), *(self._leaving(j, w) for j in range(len(self.metrics)))]
         value, lower = (np.concatenate([part[n] for part in parts]) for n in (0, 1))
         cuts = parts[0][2].join(*(part[2] for part in parts[1:]))
         if np.isnan(value).any() or np.isnan(lower).any():
-            raise ArithmeticError("an inner solver answered with something that is not a number")
+            raise ArithmeticError("an inner solver returned NaN")
         usable = np.isfinite(value) & np.isfinite(cuts.own).all(axis=1) & np.isfinite(cuts.aside).all(axis=1)
         least = float(value.min()) if len(value) else np.inf
         return Look(least, float(lower.min()) if len(lower) else np.inf, cuts.take(usable))
@@ -127,7 +127,7 @@ class Screening(Pieces):
         return way_out(self.metrics, policy, atom, weighed)
 
     def _entering(self, w: Array) -> tuple[Array, Array, Cuts]:
-        """The pieces of the policies that are not allowed: entering every metric's region at once."""
+        """Return the alternatives of policies that are not allowed: entering every metric's region."""
         policies, groups = self.shape
         value, lower = np.zeros(policies), np.zeros(policies)
         own, aside = np.zeros((policies, groups)), np.zeros((policies, groups))
@@ -146,7 +146,7 @@ class Screening(Pieces):
         return value[outside], lower[outside], cuts
 
     def _leaving(self, j: int, w: Array) -> tuple[Array, Array, Cuts]:
-        """The pieces of the allowed policies that leave through a bound of metric j."""
+        """Return the alternatives of the allowed policies that violate a bound of metric j."""
         (code, _, phi, region), mu = self.metrics[j]
         groups, inside = self.shape[1], np.nonzero(self.allowed)[0]
         boxed = region.kind in (BOX, RELATIVE)
@@ -162,7 +162,7 @@ class Screening(Pieces):
         policy = np.repeat(inside, many)
         nothing = np.zeros((len(policy), groups))
         cuts = self._cuts(w, policy, atom.ravel(), own.reshape(flat), nothing, aside.reshape(flat))
-        real = ~np.isinf(value.ravel())  # what is not a number is refused later
+        real = ~np.isinf(value.ravel())  # NaN is refused later
         return value.ravel()[real], lower.ravel()[real], cuts.take(real)
 
 
@@ -171,7 +171,7 @@ def leave_each(
     code: int, r: Region, policies: Integers, v: Array, mu: Array, phi: Array,
     value: Array, lower: Array, atom: Integers, own: Array, aside: Array, work: Array,
 ) -> None:  # fmt: skip
-    """Every bound of these policies by itself, or, where the region is no box, the cheapest way out."""
+    """Solve for each bound of these policies, or for the cheapest if the region is no box."""
     groups = mu.shape[0]
     lam_k, lam_0, rest = work[:groups], work[groups : 2 * groups], work[2 * groups :]
     for n in range(policies.size):

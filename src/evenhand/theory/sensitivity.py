@@ -1,4 +1,4 @@
-"""What would change the plan: the requirement tightened or loosened, and other risks."""
+"""Sensitivity: the plan with the requirement tightened or loosened, and at other risks."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Array = NDArray[np.float64]
 
 STEPS = (-1.0, -0.5, 0.5, 1.0)  # times the requirement's natural step; positive is tighter
 DELTAS = (0.2, 0.1, 0.05, 0.01, 0.001)
-GAP = 1e-4  # for a table of four digits
+GAP = 1e-4  # for a table with four digits
 RATIO_STEP = 0.02  # of a ratio to a control
 
-# which number of a requirement makes it tighter, and in which direction
+# the number of a requirement that makes it tighter, and in which direction
 BOUNDS: dict[type[Constraint], tuple[str, float]] = {
     Floors: ("at_least", 1.0),
     Caps: ("at_most", -1.0),
@@ -48,17 +48,17 @@ BOUNDS: dict[type[Constraint], tuple[str, float]] = {
 
 @dataclass(frozen=True)
 class Shift:
-    """The plan with the requirement tighter by `change` (looser where negative), in the bound's units."""
+    """The plan with the requirement tighter by `change` (looser if negative), in its units."""
 
     change: float
     answer: str | None
-    time_low: float | None  # None where no number of samples decides
+    time_low: float | None  # None where no number of samples is enough
     time_high: float | None
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What moving the requirement or the risk does."""
+    """The effects of moving the requirement or the risk."""
 
     shifts: tuple[Shift, ...]
     samples: dict[float, float]  # delta -> samples_at_least
@@ -76,14 +76,14 @@ class Sensitivity:
 
 
 def sensitivity(base: Plan) -> Sensitivity:
-    """The plan again with the requirement moved both ways, and its samples at other risks."""
+    """Return the plan with the requirement moved both ways, and its samples at other risks."""
     shifts = []
     for step in STEPS:
         try:
             moved = tightened(base.problem.constraint, step, base.means)
             problem = replace(base.problem, constraint=moved)
         except BadInput:
-            continue  # a bound that has left its domain asks for nothing, or for the impossible
+            continue  # a bound outside its domain requires nothing or the impossible
         change = step * natural_step(base.problem.constraint, base.means)
         if moved != base.problem.constraint:
             shifts.append(_shift(base, problem, change))
@@ -93,7 +93,7 @@ def sensitivity(base: Plan) -> Sensitivity:
 
 
 def tightened(constraint: Constraint, steps: float, means: Array) -> Constraint:
-    """The requirement moved by so many of its natural steps; those without bounds stay as they are."""
+    """Return the requirement moved by this many natural steps; without bounds it is unchanged."""
     if isinstance(constraint, All):
         return All(tuple(tightened(part, steps, means) for part in constraint.of))
     if type(constraint) not in BOUNDS:
@@ -109,9 +109,9 @@ def tightened(constraint: Constraint, steps: float, means: Array) -> Constraint:
 
 
 def natural_step(constraint: Constraint, means: Array) -> float:
-    """A tenth of what matters: the means' range, a dispersion's bound, the room between a ratio and 1."""
+    """Return a tenth of the means' range, a dispersion's bound, or 1 less a ratio, rounded."""
     if isinstance(constraint, All):
-        return 1.0  # every part moves by a step of its own
+        return 1.0  # every part moves by its own step
     if isinstance(constraint, Ratio):
         return _rounded((1.0 - constraint.at_least) / 10.0)
     if isinstance(constraint, Dispersion):
@@ -122,7 +122,7 @@ def natural_step(constraint: Constraint, means: Array) -> float:
 
 
 def _shift(base: Plan, problem: Problem, change: float) -> Shift:
-    """The plan with another requirement, all else as it was."""
+    """Return the plan with another requirement and everything else the same."""
     try:
         moved = plan(
             problem, base.means, GAP, guardrails=base.guardrails, indifference=base.indifference,
@@ -136,7 +136,7 @@ def _shift(base: Plan, problem: Problem, change: float) -> Shift:
 
 
 def _rounded(step: float) -> float:
-    """One significant digit, so that tables read well."""
+    """Round to one significant digit."""
     if step <= 0.0:
         return 0.0
     digits = -math.floor(math.log10(step))

@@ -1,10 +1,8 @@
-"""A duel: what the search for a meeting must know of a rival and the policy it is to beat.
+"""Tilted means: how cells move with the multiplier eta of the condition that k beats i.
 
-How cells answer a common pull eta >= 0 that lifts a rival and lowers the best policy until they meet.
-
-Minimising sum v d(mu, lam) under one linear condition with weights q has the Lagrangian
-sum v d(mu, lam) -/+ eta q lam. It falls apart into cells: a cell of weight v feels a pull of strength
-s = eta q / v, and moves to where its divergence climbs at that rate.
+Minimising sum v d(mu, lam) under one linear condition with weights q has the Lagrangian sum v d(mu, lam) -/+
+eta q lam. It separates into cells: a cell of weight v has the tilt s = eta q / v, and its mean moves to where
+the derivative of its divergence is s. `Duel` holds one comparison of two policies.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 class Duel(NamedTuple):
-    """Rival k, inside its bounds, against policy i. Arrays are (L,), but v and mu (L, K)."""
+    """Rival k, inside its bounds, against policy i. Arrays are (L,), v and mu (L, K)."""
 
     code: int
     q: Array
@@ -42,24 +40,24 @@ class Duel(NamedTuple):
     mu: Array
     low: Array  # bounds of the rival's means, inside the domain
     high: Array
-    gamma: Array  # 0 where a group has no penalty; what follows is then not read
+    gamma: Array  # 0 where a group has no penalty; the fields that follow are then not read
     floor: Array
-    line: Array  # which line of its penalised score policy i may be on: PLAIN, STEEP, EITHER
-    slope: Array  # written by `place`: the slope of the line that it is on, 1 or 1 + gamma
-    eps: float  # by how much the rival's score must exceed policy i's: the indifference
+    line: Array  # which line of its penalised score policy i may use: PLAIN, STEEP, EITHER
+    slope: Array  # written by `place`: the slope of the line in use, 1 or 1 + gamma
+    eps: float  # the indifference: by how much the rival's score must exceed policy i's
 
 
-# pulls beyond this act like it: the squares inside the maps stay finite, and what is left costs nothing
+# larger tilts are replaced by this: squares inside the maps stay finite, and the difference in cost is 0
 STRONGEST = 1e100
 JUST_BELOW_ONE = 1.0 - 2.0**-53
 
-# the lines of a penalised score: the one that holds above the floor, the one below, the lower of both
+# the lines of a penalised score: the one above the floor, the one below, the lower of both
 PLAIN, STEEP, EITHER = 0.0, 1.0, -1.0
 
 
 @kernel
 def strength(eta: float, q: float, v: float) -> float:
-    """s = eta q / v: the pull a cell feels. Without weight it goes all the way; without share it stays."""
+    """Return the tilt s = eta q / v; infinite for a cell of weight 0, and 0 for a share of 0."""
     if q == 0.0 or v == math.inf:
         return 0.0
     return math.inf if v == 0.0 else eta * q / v
@@ -67,7 +65,7 @@ def strength(eta: float, q: float, v: float) -> float:
 
 @kernel
 def lowered(code: int, mu: float, s: float) -> float:
-    """Where a downward pull of strength s carries a mean."""
+    """Return the mean moved down by the tilt s."""
     if s == math.inf:
         return edge_low(code)
     if code == GAUSSIAN:
@@ -77,7 +75,7 @@ def lowered(code: int, mu: float, s: float) -> float:
 
 @kernel
 def raised(code: int, mu: float, s: float) -> float:
-    """Where an upward pull of strength s carries a mean, before any cap; infinity beyond a pole."""
+    """Return the mean moved up by the tilt s, before any cap; infinity beyond a pole."""
     if code == GAUSSIAN or s == math.inf:
         return mu + s
     if code == POISSON and mu == 0.0:
@@ -85,17 +83,17 @@ def raised(code: int, mu: float, s: float) -> float:
         return 0.0 if s <= 1.0 else math.inf
     lam = up(code, mu, min(s, STRONGEST))
     if code == BERNOULLI and lam >= 1.0 and mu < 1.0:
-        return JUST_BELOW_ONE  # rounding must not carry the mean to where the divergence is infinite
+        return JUST_BELOW_ONE  # rounding must not give a mean where the divergence is infinite
     return lam
 
 
 @kernel
 def lifted(code: int, mu: float, s: float, low: float, high: float) -> float:
-    """The minimiser of d(mu, lam) - s lam over low <= lam <= high, the smallest where there are several."""
+    """Return the smallest minimiser of d(mu, lam) - s lam over low <= lam <= high."""
     if s == math.inf:
         return high
     near = min(max(raised(code, mu, s), low), high)
-    # the exponential's divergence flattens beyond 2 mu: the far end may be the better one
+    # the exponential's divergence flattens beyond 2 mu: the other end may be the minimum
     if code == EXPONENTIAL and divergence(code, mu, high) - s * high < divergence(code, mu, near) - s * near:
         return high
     return near
@@ -105,9 +103,10 @@ def lifted(code: int, mu: float, s: float, low: float, high: float) -> float:
 def lowered_softly(
     code: int, mu: float, s: float, extra: float, floor: float, line: float
 ) -> tuple[float, float]:
-    """The minimiser of d(mu, lam) + s phi(lam) for phi(lam) = lam + extra min(lam - floor, 0), and phi'.
+    """Return the minimiser of d(mu, lam) + s phi(lam), and phi' there.
 
-    phi is the lower of two lines, so the minimum is the lower of two minima; `line` may settle which.
+    phi(lam) = lam + extra min(lam - floor, 0) is the lower of two lines, so the minimum is the lower of two
+    minima; `line` may fix which.
     """
     steep = 1.0 + extra
     if line == PLAIN:
@@ -130,7 +129,7 @@ def lowered_softly(
 
 @kernel
 def switch(mu: float, extra: float, floor: float) -> float:
-    """The strength beyond which a Gaussian mean above the floor falls on the steep line below it."""
+    """Return the tilt beyond which a Gaussian mean above the floor moves to the steep line."""
     return 2.0 * (mu - floor) / (2.0 + extra)
 
 
@@ -138,7 +137,7 @@ def switch(mu: float, extra: float, floor: float) -> float:
 def lifted_softly(
     code: int, mu: float, s: float, extra: float, floor: float, low: float, high: float
 ) -> float:
-    """The minimiser of d(mu, lam) - s phi(lam) over low <= lam <= high, with phi as above."""
+    """Return the minimiser of d(mu, lam) - s phi(lam) over low <= lam <= high, phi as above."""
     if mu >= floor:
         return lifted(code, mu, s, low, high)
     below = lifted(code, mu, s * (1.0 + extra), low, min(floor, high))
@@ -153,7 +152,7 @@ def lifted_softly(
 
 @kernel
 def response(code: int, lam: float, s: float) -> float:
-    """dlam/ds at lam = up(mu, s), or at lam = down(mu, -s) for s < 0: V / (1 - s V')."""
+    """Return dlam/ds at lam = up(mu, s), or at lam = down(mu, -s) for s < 0: V / (1 - s V')."""
     if code == GAUSSIAN:
         return 1.0
     if code == BERNOULLI:
@@ -167,7 +166,7 @@ def response(code: int, lam: float, s: float) -> float:
 
 @kernel
 def paid(code: int, v: float, mu: float, lam: float) -> float:
-    """v d(mu, lam); a cell without weight moves for nothing, even to the edge of the domain."""
+    """Return v d(mu, lam); 0 for a cell of weight 0, even at the boundary of the domain."""
     if v == 0.0 or lam == mu:
         return 0.0
     return v * divergence(code, mu, lam)
@@ -177,9 +176,10 @@ def paid(code: int, v: float, mu: float, lam: float) -> float:
 def next_trial(
     below: float, above: float, eta: float, surplus: float, slope: float, turn: int, typical: float
 ) -> float:
-    """Where to look next for the root of an increasing function, known to lie between `below` and `above`.
+    """Return the next trial point for the root of an increasing function in [below, above].
 
-    Newton's point where it falls inside; else, and now and then against creeping, a point in the middle.
+    Newton's point if it lies inside; else, and at some iterations against slow convergence, a point in
+    between.
     """
     newton = eta - surplus / slope
     creeping = turn > 8 and turn % 3 == 0

@@ -1,1 +1,1 @@
-"""Data already collected: a verdict for every cell and policy, with intervals, and how many more samples."""
+"""Judge collected data: verdicts and intervals for cells and policies, and forecasts of further samples."""

@@ -1,4 +1,4 @@
-"""The stopping rule on data as they are: who leads, how strong the evidence is, who meets and who fails."""
+"""Apply the stopping rule to data: the leader, the evidence, and the verdict on every cell and policy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UNSOLVED = (
     "the evidence in these data could not be computed; that is a fault of the program, not a lack of "
     "evidence. Nothing was decided. Please report it with the study and the counts of every cell."
 )
-LEAST = -1e3  # "nothing can be said": minus infinity is no number to print
+LEAST = -1e3  # printed in place of minus infinity
 
 
 class Cells(NamedTuple):
@@ -54,18 +54,18 @@ class Cells(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """What the stopping rule makes of the data."""
+    """The result of the stopping rule on the data."""
 
     leader: int  # or NONE
     decided: bool
     evidence: float
     needed: float
-    piece: int  # the weakest comparison, as `procedure.pieces` codes it
+    piece: int  # the code of the weakest comparison, see `procedure.alternatives`
     policies: Ints  # MET, FAILED or UNDECIDED for each policy's whole requirement
 
 
 def judge_cells(spec: Spec, state: State) -> Cells:
-    """Every cell's interval and verdict."""
+    """Return the interval and the verdict of every cell."""
     found = new_cells(spec)
     every_interval(spec, state, found.low, found.high)
     judge_every_cell(spec, state, found.verdict)
@@ -73,13 +73,13 @@ def judge_cells(spec: Spec, state: State) -> Cells:
 
 
 def new_cells(spec: Spec) -> Cells:
-    """Room for every cell."""
+    """Return empty tables for all cells."""
     shape = spec.phi.shape
     return Cells(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64))
 
 
 def weigh(spec: Spec, state: State) -> Weight:
-    """The rule's own words where every cell has data; the part that still holds where some have none."""
+    """Return the result of the stopping rule; of the part that still holds where some cells are empty."""
     work = new_work(spec)
     if state.clock[EMPTY] > 0:
         leader, value, piece = _with_gaps(spec, state, work)
@@ -91,7 +91,7 @@ def weigh(spec: Spec, state: State) -> Weight:
         needed, piece = float(state.level[NEEDED]), int(state.level[WEAKEST])
         decided = state.clock[STOPPED] == DECIDED
         if spec.stopping == BUDGET:
-            # the budget asks for no evidence; the certified line tells how much there is
+            # a budget needs no evidence; the evidence of the certified rule is shown instead
             needed = float(threshold(spec))
             value, piece = weakest_by_evidence(spec, state, work, leader)
     policies = np.zeros(spec.phi.shape[1], dtype=np.int64)
@@ -102,7 +102,10 @@ def weigh(spec: Spec, state: State) -> Weight:
 
 
 def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
-    """Some cells are empty: only policies with data everywhere can be shown to be ahead, any to fail.
+    """Return leader, evidence and weakest comparison where some cells are empty.
+
+    Only policies with data in every group can be certified to be ahead; any policy can be certified to fail.
+
 
     Every number used is the logarithm of a valid e-value, so whatever passes the threshold is certified.
     """
@@ -133,7 +136,7 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
 
 
 def leader_with_data(work: Work, whole: list[bool]) -> int:
-    """The best by the estimates of the policies with data in every group, or NONE.
+    """Return the best policy, by the estimates, of those with data in every group; or NONE.
 
     Where a cell has no data its estimate is made up, and would bring in a unit of outcomes of its own.
     """
@@ -142,7 +145,7 @@ def leader_with_data(work: Work, whole: list[bool]) -> int:
 
 
 def copied(state: State) -> State:
-    """The same counts, for a rule to look at: looking leaves its marks on a state."""
+    """Return a copy of a state, for a rule that changes the state it checks."""
     tables: list[Any] = [np.array(part) for part in state]
     copy = State(*tables)
     copy.clock[TOLD], copy.clock[STOPPED] = int(copy.n.sum()), RUNNING

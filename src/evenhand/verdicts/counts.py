@@ -1,4 +1,4 @@
-"""Tally: data on their way into counts. Every name and outcome is checked, nothing is dropped uncounted."""
+"""Tally: adds rows to counts; every name and outcome is checked, and rows that are left out are counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, is_one_of, nearest, shown
+from evenhand.model.families import BOOLEANS
 from evenhand.model.problem import Problem
 from evenhand.procedure.outcome_order import FAMILIES, Order, new_order, note_order
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
@@ -20,14 +21,25 @@ from evenhand.procedure.state import EMPTY, SHORT, STARTED, TOLD, State, Work, n
 Array = NDArray[np.float64]
 
 MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "none", "."))
-LARGEST = 1e100  # outcomes beyond have squares that are no numbers
+LARGEST = 1e100  # the squares of larger outcomes overflow
 MOST = 1e15  # outcomes of a cell
-SHOWN = 5  # so many offenders are named; the rest are counted
+OUTCOME = "an outcome"
+SHOWN = 5  # that many bad rows are named; the others are counted
+
+
+class ValuesMissing(BadInput):
+    """Rows miss a value; `fault` is the message without the advice for callers in Python."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(
+            f"{fault} Complete them, or pass missing='drop' to leave them out and have them counted."
+        )
+        self.fault = fault
 
 
 @dataclass(frozen=True)
 class Data:
-    """What was collected: a state that holds the counts, and what was met on the way."""
+    """The data as counts, and how many rows were read and left out."""
 
     state: State  # counts and sums, in unit scale, (L, K)
     rows: int  # rows read
@@ -37,30 +49,29 @@ class Data:
 
 
 class Tally:
-    """Adds up rows, chunk by chunk, in memory that does not grow with their number."""
+    """Adds rows to the counts, chunk by chunk, in memory that does not grow with their number."""
 
     def __init__(self, problem: Problem, missing: str = "fail") -> None:
-        if missing not in ("drop", "fail"):
-            raise BadInput(
-                f"missing must be 'drop' or 'fail'; it is {missing!r}{nearest(missing, ('drop', 'fail'))}"
-            )
+        if not is_one_of(missing, ("drop", "fail")):
+            known = nearest(str(missing), ("drop", "fail"))
+            raise BadInput(f"missing must be 'drop' or 'fail'; it is {shown(missing)}{known}")
         self.problem = problem
         self.drops_missing = missing == "drop"
         self.policies = {name: k for k, name in enumerate(problem.policies)}
         self.groups = {name: g for g, name in enumerate(problem.group_names)}
-        # counts do not depend on the procedure, so any will do to make an empty state
+        # counts do not depend on the procedure, so an empty state of any procedure will do
         self.spec: Spec = compile_spec(problem, Procedure())
         self.state: State = new_state(self.spec)
         self.work: Work = new_work(self.spec)
         self.order: Order = new_order(self.state.n.shape)
         self.rows = 0
-        self.absent = _Offenders()
-        self.outside = _Offenders()
+        self.absent = _BadRows()
+        self.outside = _BadRows()
 
     def add(
         self, where: Sequence[str], policies: Sequence[Any], groups: Sequence[Any], outcomes: Sequence[Any]
     ) -> None:
-        """Single outcomes, with the place each comes from."""
+        """Add single outcomes, with the place of each."""
         self.rows += len(where)
         k = np.array(
             [self._index(self.policies, name, "policy", where, i) for i, name in enumerate(policies)],
@@ -83,12 +94,13 @@ class Tally:
             note_order(self.order, k[keep], g[keep], np.ascontiguousarray(x[keep]))
 
     def add_counts(self, where: str, policy: Any, group: Any, n: Any, mean: Any, successes: Any) -> None:
-        """One cell's count and mean (or number of successes); every cell may come once."""
+        """Add the count and the mean (or the number of successes) of a cell; every cell may come once."""
         self.rows += 1
         k = self._index(self.policies, policy, "policy", [where], 0)
         g = self._index(self.groups, group, "group", [where], 0)
         size = self._numbers([n], [where], "n")[0]
-        value = self._numbers([mean if successes is None else successes], [where])[0]
+        what = "the mean" if successes is None else "successes"
+        value = self._numbers([mean if successes is None else successes], [where], what)[0]
         if k < 0 or g < 0 or math.isnan(size) or (math.isnan(value) and size != 0):
             self.absent.note([where], np.array([True]), [""])
             return
@@ -114,16 +126,15 @@ class Tally:
         self.state.n[g, k], self.state.s[g, k] = size, size * unit
 
     def finish(self, counts: bool) -> Data:
-        """The whole, or one sentence about what stands in the way."""
+        """Return the data, or raise one sentence about what is wrong with them."""
         family = self.problem.family
         if self.outside.count:
             raise BadInput(f"outcomes must be {family.outcomes}; {self.outside.words()}. Correct them first.")
         if self.absent.count and not self.drops_missing:
-            raise BadInput(
-                f"{self.absent.count:,} of {self.rows:,} rows miss a value ({self.absent.places()}). "
-                "Complete them, or leave them out and have them counted by --missing drop."
+            raise ValuesMissing(
+                f"{self.absent.count:,} of {self.rows:,} rows miss a value ({self.absent.places()})."
             )
-        if counts and family.name in FAMILIES:  # what their evidence starts from is lost in counts
+        if counts and family.name in FAMILIES:  # their evidence needs single outcomes
             raise BadInput(
                 f"the {family.name} family learns its scale from single outcomes, which counts do not hold. "
                 "Give rows of policy, group, outcome, in the order they came."
@@ -131,23 +142,20 @@ class Tally:
         return Data(self.state, self.rows, self.absent.count, counts, self.order)
 
     def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
-        """The name's number; -1 where it is missing."""
-        found = known.get(name)
-        if found is None and not isinstance(name, str):
-            found = None if _is_missing(name) else known.get(str(name))
+        """Return the number of a name; -1 where it is missing."""
+        found = known.get(name if isinstance(name, str) else "" if _is_missing(name) else str(name))
         if found is not None:
             return found
         if _is_missing(name):
             return -1
         raise BadInput(f"{where[i]}: there is no {what} {str(name)!r}{nearest(str(name), known)}")
 
-    def _numbers(self, values: Sequence[Any], where: Sequence[str], what: str = "an outcome") -> Array:
-        """Values as numbers; NaN where one is missing."""
-        if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
-            return values.astype(float)
+    def _numbers(self, values: Sequence[Any], where: Sequence[str], what: str = OUTCOME) -> Array:
+        """Return values as numbers, NaN where one is missing; True and False are numbers as outcomes only."""
         try:
-            # the common case, at the speed of the machine: all of them are written as numbers
-            found = np.array(values, dtype=float) if not any(isinstance(v, bool) for v in values) else None
+            # the common case, converted by NumPy: all values are numbers, or text that spells numbers
+            booleans = what != OUTCOME and any(isinstance(v, (bool, np.bool_)) for v in values)
+            found = None if booleans else np.array(values, dtype=float)
         except (TypeError, ValueError):
             found = None
         if found is not None and not np.isnan(found).any():
@@ -159,12 +167,14 @@ class Tally:
     def _number(self, value: Any, where: str, what: str) -> float:
         if _is_missing(value):
             return math.nan
+        if what == OUTCOME and isinstance(value, str) and value.strip().lower() in BOOLEANS:
+            return BOOLEANS[value.strip().lower()]
         try:
-            if isinstance(value, bool):
+            if what != OUTCOME and isinstance(value, (bool, np.bool_)):
                 raise ValueError
             return float(value)
         except (TypeError, ValueError):
-            raise BadInput(f"{where}: {what} must be a number; it is {value!r}.") from None
+            raise BadInput(f"{where}: {what} must be a number; it is {shown(value)}.") from None
 
     def _check_mean(self, where: str, mean: float, n: float, given: Any, is_successes: bool) -> None:
         low, high = self.problem.family.domain
@@ -176,8 +186,8 @@ class Tally:
 
 
 @dataclass
-class _Offenders:
-    """How many there were, and the first few."""
+class _BadRows:
+    """The number of bad rows, and the first few of them."""
 
     count: int = 0
     first: list[tuple[str, str]] = field(default_factory=list)
@@ -192,9 +202,9 @@ class _Offenders:
         return ", ".join(place for place, _ in self.first) + more
 
     def words(self) -> str:
-        told = ", ".join(f"{place} has {value}" for place, value in self.first)
+        named = ", ".join(f"{place} has {value}" for place, value in self.first)
         more = f", and {self.count - len(self.first):,} more" if self.count > len(self.first) else ""
-        return f"{told}{more}"
+        return f"{named}{more}"
 
 
 def _is_missing(value: Any) -> bool:
@@ -202,7 +212,8 @@ def _is_missing(value: Any) -> bool:
         return True
     if isinstance(value, str):
         return value.strip().lower() in MISSING_WORDS
-    return isinstance(value, float) and math.isnan(value)
+    # pandas marks a missing value of its nullable columns by an object of its own
+    return type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
 
 
 @kernel
@@ -214,13 +225,13 @@ def record_all(
     groups: NDArray[np.int64],
     outcomes: Array,
 ) -> None:
-    """In the order they came: where the variance is unknown, what was foreseen depends on it."""
+    """Record outcomes in their order: where the variance is unknown, the evidence depends on it."""
     for i in range(outcomes.shape[0]):
         record(spec, state, work, policies[i], groups[i], outcomes[i], False)
 
 
 def ready(spec: Spec, data: State) -> State:
-    """The state a procedure would be in, had it collected these data itself."""
+    """Return the state of a procedure that has collected these data itself."""
     state = new_state(spec)
     for name in ("n", "s", "bets"):
         getattr(state, name)[:] = getattr(data, name)

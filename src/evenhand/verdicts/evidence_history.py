@@ -1,4 +1,4 @@
-"""How the evidence grew: the stopping rule's looks, derived again from the outcomes in their order."""
+"""The evidence over time: checks of the stopping rule, computed again from the outcomes in their order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 class Told(NamedTuple):
-    """Outcomes in the order they counted, in unit scale."""
+    """Outcomes in their order, in unit scale."""
 
     policy: Ints
     group: Ints
@@ -38,17 +38,17 @@ class Told(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What the rule saw after so many samples."""
+    """The result of one check of the rule, and the number of samples then."""
 
     samples: int
     evidence: float
     needed: float
     leader: int  # or NONE
-    piece: int  # the weakest comparison, as `procedure.pieces` codes it
+    piece: int  # the code of the weakest comparison, see `procedure.alternatives`
 
 
 def looks(spec: Spec, told: Told, at_most: int) -> list[Look]:
-    """Evenly spaced looks, the last after the last outcome; there is none while some cell is empty."""
+    """Return evenly spaced checks, the last after the last outcome; none while some cell is empty."""
     total = len(told.policy)
     every = max(1, -(-total // at_most))
     samples = list(range(total, 0, -every))[::-1]
@@ -68,7 +68,7 @@ def retrace(
     spec: Spec, state: State, work: Work, policy: Ints, group: Ints, outcome: Array, every: int,
     levels: Array, leaders: Ints,
 ) -> None:  # fmt: skip
-    """Tell the outcomes again; whenever the number still to come is a multiple of `every`, look."""
+    """Record the outcomes again; check whenever the number of those left is a multiple of `every`."""
     total, look = policy.shape[0], 0
     for i in range(total):
         record(spec, state, work, policy[i], group[i], outcome[i], False)

@@ -50,7 +50,7 @@ class Sample(NamedTuple):
     spec: Spec
     state: State
     work: Work  # up to date (`estimates.refresh`)
-    noise: dict[tuple[int, int, float], tuple[float, ...]]  # what `fixed_linear` has computed of single cells
+    noise: dict[tuple[int, int, float], tuple[float, ...]]  # cache of `fixed_linear` for single cells
 
 
 def cell_evidence(sample: Sample, g: int, k: int, c: float, sign: int) -> float:

@@ -77,7 +77,7 @@ def _lines(sample: Sample, cell: Cell, noise: Noise, j: int, alpha: float) -> li
 def _slack(sample: Sample, cell: Cell, alpha: float, cells: int) -> float:
     """Return how far below its floor a rival's mean is still put on the plain line; no outcome enters it."""
     if sample.spec.unknown_variance:
-        return math.inf  # a scale known from outcomes only cannot say where to change lines
+        return math.inf  # the scale is known from outcomes only, so there is no place to change lines
     spec = sample.spec
     each = SPENT * alpha / (2 * cells)
     n = float(sample.state.n[cell.g, cell.k] / spec.phi[cell.g, cell.k])

@@ -85,7 +85,7 @@ def _weight(sample: Sample, leader: int) -> Weight:
     known = [spec.region.kind == BOX or bool(np.all(state.n[:, k] > 0)) for k in range(policies)]
     fails = [_fails(sample, k, alpha) if known[k] else 0.0 for k in range(policies)]
     meets = [_meets(sample, k, alpha) if known[k] else (0.0, 0) for k in range(policies)]
-    soft = spec.region.kind == PENALTY  # falling short of a floor keeps nobody out
+    soft = spec.region.kind == PENALTY  # a shortfall excludes no policy
     pieces = []
     for k in range(policies):
         if k != leader:
@@ -144,7 +144,7 @@ def _meets(sample: Sample, k: int, alpha: float) -> tuple[float, int]:
 
 
 def _rows(sample: Sample, k: int) -> Iterator[tuple[int, Array, float]]:
-    """Yield the linear conditions a.m >= c on policy k, with their numbers in `procedure.pieces`."""
+    """Yield the linear conditions a.m >= c on policy k, with their numbers in `procedure.alternatives`."""
     r, groups = sample.spec.region, sample.spec.phi.shape[0]
     if r.kind == SPREAD:
         for g, h in np.ndindex(groups, groups):
@@ -197,7 +197,7 @@ def _has_quadratic(spec: Spec) -> bool:
 
 
 def _bounds_met(sample: Sample, k: int) -> tuple[float, int]:
-    """Return the floor (or, counted on, the cap) of policy k with the least evidence that it is met."""
+    """Return the number of the floor or cap of policy k with the least evidence that it is met."""
     groups, values = sample.spec.phi.shape[0], [(math.inf, 0)]
     for g in range(groups):
         floor, cap = float(sample.spec.region.lo[g, k]), float(sample.spec.region.hi[g, k])

@@ -61,13 +61,13 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 STRIDE = 200  # a block is this part of the samples so far
-FIRST_FEW = 4.0  # so many outcomes of a cell are drawn one by one
-FARTHEST = 100  # a forecast looks no further than so many times the present samples
-LEAST_FAR = 1_000_000  # but always this far, if the procedure's own cap allows
+FIRST_FEW = 4.0  # the first outcomes of a cell, which are drawn one by one
+FARTHEST = 100  # the horizon of a forecast, in multiples of the present samples
+LEAST_FAR = 1_000_000  # the least horizon, if the cap of the procedure allows
 
 
 def experiment_forecast(view: View) -> Forecast:
-    """Return the forecast of a live experiment as it is now; what is out and not yet told counts as lost."""
+    """Return the forecast of a live experiment; open tickets count as lost."""
     settled = settled_forecast(view)
     return forecast(view.protocol.problem, view.protocol.spec, view.state) if settled is None else settled
 
@@ -121,7 +121,7 @@ def _first_cells(spec: Spec, start: State) -> tuple[tuple[float, ...], ...] | No
 
 
 def _decides(spec: Spec, start: State, body: State, work: Work) -> bool:
-    """Do these outcomes decide already?"""
+    """Return whether these outcomes decide already."""
     _copy(start, body, work)
     if body.clock[EMPTY] > 0:
         return False
@@ -137,12 +137,12 @@ def _quantiles(further: Array) -> Mapping[float, int | None]:
 
 
 def _horizon(spec: Spec, told: int) -> int:
-    """Return the number of samples where a forecast gives up."""
+    """Return the number of samples at which continued runs are cut."""
     return spec.cap if spec.stopping == BUDGET else min(spec.cap, max(FARTHEST * told, LEAST_FAR))
 
 
 def _source(problem: Problem, spec: Spec, state: State) -> Source:
-    """The family's law of outcomes; a spread nobody knows is the one observed."""
+    """Return the law of outcomes of the family; an unknown spread is the observed one."""
     middle = np.full(problem.shape, problem.family.low + 0.5 * problem.family.width)
     source = compile_truth(problem, Truth(means=tuple(map(tuple, middle.tolist()))))
     if not spec.unknown_variance:
@@ -159,7 +159,11 @@ def _source(problem: Problem, spec: Spec, state: State) -> Source:
 
 
 def _possible_means(problem: Problem, spec: Spec, state: State, seed: int, replication: int) -> Array:
-    """Means (L, K) in the user's units, drawn from the posterior under Jeffreys' prior."""
+    """Return means (L, K) in the user's units, drawn from the posterior under Jeffreys' prior.
+
+    Its density is 1/sqrt(mu (1 - mu)) for Bernoulli means, 1/sqrt(mu) for Poisson, 1/mu for exponential and
+    constant for Gaussian; an unknown variance is taken to be the observed one.
+    """
     from scipy.special import betaincinv, gammaincinv, ndtri
 
     u = scenario_uniforms(seed, replication, state.n.size).reshape(state.n.shape)
@@ -182,7 +186,7 @@ def _possible_means(problem: Problem, spec: Spec, state: State, seed: int, repli
 
 
 def _copy(start: State, body: State, work: Work) -> None:
-    """Begin again; whatever Work remembers is stamped with counts that never come again."""
+    """Reset the state; what `Work` caches is keyed by counts that do not occur again."""
     for target, origin in zip(body, start, strict=True):
         target[:] = origin
     work.touched[:] += 1
@@ -195,7 +199,7 @@ def _copy(start: State, body: State, work: Work) -> None:
 def stride_on(
     spec: Spec, source: Source, mean: Array, state: State, work: Work, seed: int, replication: int
 ) -> None:
-    """Stride on until the rule stops or the cap is reached."""
+    """Add blocks of samples until the rule stops or the cap is reached."""
     step = 0
     while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap:
         came = arrival(spec.arrivals, step, seed, replication) if spec.mode != ACTIVE else -1
@@ -204,7 +208,7 @@ def stride_on(
             g = came
         count = max(1, min(state.clock[TOLD] // STRIDE, spec.cap - state.clock[TOLD]))
         if state.n[g, k] < FIRST_FEW:
-            count = 1  # what a cell begins with is remembered outcome by outcome
+            count = 1  # the first outcomes of a cell are kept one by one
         x = total(source, mean, k, g, step, count, seed, replication)
         unit = (x - count * source.low) / source.width
         if count == 1:
@@ -221,7 +225,7 @@ def _record_block(
     spec: Spec, source: Source, state: State, work: Work, k: int, g: int, unit: float, count: int, seed: int,
     step: int, replication: int,
 ) -> None:  # fmt: skip
-    """`state.record` for a block of outcomes with this sum."""
+    """Record a block of outcomes with this sum, as `state.record` does one by one."""
     if spec.unknown_variance:
         groups, own = state.n.shape[0], unit / count
         # their squared distances to their own mean: sd^2 times chi-squared, by Wilson and Hilferty's cube

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from evenhand.procedure.state import State
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
-RUNS, SEED = 200, 0  # continued runs behind a forecast, and their seed, wherever it is shown
+RUNS, SEED = 200, 0  # continued runs of a forecast, and their seed
 HEADLINE = (0.8, 0.7, 0.5)  # chances for the one number of a summary, the first that is known
 
 ASSUMES = (
-    "It assumes that before the data every mean was as plausible as any other (a flat prior); "
-    "where true differences are mostly small, it takes longer."
+    "The means are drawn from their posterior under Jeffreys' prior, each cell separately; "
+    "if true differences are mostly small, it takes longer."
 )
 NOT_ASKED = "none was asked for"
 IN_PROGRESS = "it is being made; look again in a moment"

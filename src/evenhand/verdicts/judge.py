@@ -1,10 +1,10 @@
-"""Verdict: may we commit to one of these policies, by the data we already have?
+"""Judge data that are already collected: which policies meet the requirement, and is one the answer?
 
     verdict = judge(problem, frame, delta=0.05)
     verdict.answer, verdict.decided, verdict.cells, verdict.more
 
-Three states everywhere: met, failed, undecided. Nothing here contradicts the stopping rule: the verdicts, the
-intervals and the decision are the rule's own evidence against the rule's own levels.
+A verdict is met, failed or undecided. Verdicts, intervals and the decision compare the evidence of the
+stopping rule with its thresholds, so they never contradict it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.model.arguments import flag, optional, whole_number
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors
+from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.study_like import problem_of
 from evenhand.procedure.outcome_order import depends_on_order, refuse_sorted
 from evenhand.procedure.spec import (
     Procedure,
@@ -27,13 +30,15 @@ from evenhand.procedure.spec import (
     refuse_what_can_only_be_simulated,
 )
 from evenhand.procedure.state import NONE, State
+from evenhand.result import Result
+from evenhand.study import Study
 from evenhand.verdicts.apply_rule import copied, judge_cells, weigh
 from evenhand.verdicts.counts import ready
 from evenhand.verdicts.fixed_sample import judge_fixed
 from evenhand.verdicts.forecast import forecast, nothing_more
 from evenhand.verdicts.forecast_statement import NOT_ASKED, RUNS, SEED, Forecast
 from evenhand.verdicts.read_data import read
-from evenhand.verdicts.rows import CellVerdict, PolicyVerdict, cell_rows, coverage, policy_rows
+from evenhand.verdicts.rows import coverage, result_rows
 from evenhand.verdicts.sentences import piece_in_words, sentences
 from evenhand.verdicts.what_if import Alternative, alternatives, delta_needed, fixed_delta_needed
 
@@ -49,22 +54,33 @@ CLAIMS = {
 }
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the data say, and what they do not say yet."""
+@dataclass(frozen=True, repr=False)
+class Verdict(Result):
+    """The verdict on data: the decision, the verdict on every cell and policy, and the evidence.
+
+    `judge` returns one; so do evaluations, in `verdict`.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), eh.Floors(0.5))
+    >>> verdict = eh.judge(problem, {"a": {"x": [1] * 60}, "b": {"x": [0] * 60}}, replications=0)
+    >>> verdict.answer, [policy.verdict for policy in verdict.policies]
+    ('a', ['met', 'failed'])
+    """
 
     problem: Problem
     procedure: Procedure
-    cells: tuple[CellVerdict, ...]
-    policies: tuple[PolicyVerdict, ...]
+    cells: tuple[CellRow, ...]
+    policies: tuple[PolicyRow, ...]
     decided: bool
-    leader: str | None  # the answer if decided; by the estimates, otherwise
+    leader: str | None  # the answer if decided; otherwise the best by the estimates
     evidence: float
     needed: float
     weakest: str
-    coverage: float  # every interval holds its true mean at least this often, however often one looks
+    coverage: float  # the probability that an interval holds its true mean, at any number of looks
     fixed: bool = False  # judged as data of a size fixed beforehand, looked at once
-    exact: bool = False  # all there is was looked at: the means are known, not estimated
+    exact: bool = False  # everything was evaluated: the means are known, not estimated
     forecast: Forecast = field(default_factory=lambda: Forecast(0, why_none=NOT_ASKED))
     delta_needed: float | None = None  # the risk at which these data would just have decided
     alternatives: tuple[Alternative, ...] = ()
@@ -73,41 +89,42 @@ class Verdict:
 
     @property
     def answer(self) -> str | None:
-        """The chosen policy; None both while undecided and when none meets the requirement: see `decided`."""
+        """Return the chosen policy; None while undecided and for "none of them": see `decided`."""
         return self.leader if self.decided else None
 
     @property
     def samples(self) -> int:
+        """Return the number of outcomes in all cells."""
         return sum(cell.n for cell in self.cells)
 
     @property
     def progress(self) -> float:
-        """The share of the evidence needed that there is, between 0 and 1."""
+        """Return the evidence as a share of what is needed, between 0 and 1."""
         return min(max(self.evidence / self.needed, 0.0), 1.0)
 
     @property
     def more(self) -> Mapping[float, int | None]:
-        """Further samples by which the decision is made with this chance; None where that is not known."""
+        """Return the further samples until the decision, by probability; None where that is not known."""
         return self.forecast.more
 
     @property
     def next(self) -> Array | None:
-        """Where to take further samples, K x L shares; zeros when decided, None where it is not known."""
+        """Return the shares of further samples, K x L; zeros when decided, None where they are not known."""
         return None if self.forecast.next is None else np.array(self.forecast.next)
 
     @property
     def claim(self) -> str:
-        """What may be said of the decision, and at which risk."""
+        """Return what is claimed of the decision, and at which risk."""
         if self.exact:
             return "everything was evaluated"
-        said = "as one look at a fixed sample" if self.fixed else CLAIMS[self.procedure.stopping_name]
+        claim = "as one look at a fixed sample" if self.fixed else CLAIMS[self.procedure.stopping_name]
         if not self.fixed and is_unproven(self.problem, self.procedure):
             return WITHOUT_PROOF
-        return said if said == CLAIMS["budget"] else f"{said} at risk {100 * self.procedure.delta:g}%"
+        return claim if claim == CLAIMS["budget"] else f"{claim} at risk {100 * self.procedure.delta:g}%"
 
     @property
     def floor_met(self) -> tuple[str, float] | None:
-        """Who is certified for the largest floor in every group, and for which."""
+        """Return the policy certified for the largest floor in every group, and that floor."""
         found: list[tuple[float, str]] = []
         for policy in self.policies:
             lows = [cell.low for cell in self.cells if cell.policy == policy.policy]
@@ -119,17 +136,17 @@ class Verdict:
         return name, floor
 
     def words(self) -> list[str]:
-        """The verdict in sentences, the one to act on first."""
+        """Return the verdict in sentences, the most important first."""
         return sentences(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `evenhand judge --json` prints."""
+        """Return plain names and numbers, as `evenhand judge --json` prints them."""
         return {
             "answer": self.answer,
             "decided": self.decided,
             "leader": self.leader,
-            "cells": [vars(cell) for cell in self.cells],
-            "policies": [vars(policy) for policy in self.policies],
+            "cells": [cell.to_dict() for cell in self.cells],
+            "policies": [policy.to_dict() for policy in self.policies],
             "evidence": self.evidence,
             "needed": self.needed,
             "weakest": self.weakest,
@@ -150,7 +167,7 @@ class Verdict:
 
 
 def judge(
-    problem: Problem,
+    problem: Problem | Study,
     data: Any,
     delta: float | None = None,
     procedure: Procedure | None = None,
@@ -161,16 +178,59 @@ def judge(
     replications: int = RUNS,
     seed: int = SEED,
 ) -> Verdict:
-    """Judge data already collected: a CSV or Parquet file, or a frame, of outcomes or of counts.
+    """Judge data that are already collected.
 
-    `fixed` treats them as a sample whose size in every cell was fixed before any outcome was seen, looked at
-    once. `replications` continued runs make the forecast of further samples; 0 leaves it out.
+    Parameters
+    ----------
+    problem : Problem or Study
+        The question; a study's own procedure is taken unless another is given.
+    data : path, frame or dict
+        A CSV or Parquet file, a pandas, polars or arrow frame, or outcomes by policy and group. Rows are
+        single outcomes (policy, group, outcome) or counts (policy, group, n, and mean or successes).
+        True and False are outcomes.
+    delta : float, optional
+        The risk of a wrong answer; that of the procedure unless given.
+    procedure : Procedure, optional
+        The stopping rule to judge by; the default procedure unless given.
+    missing : {"fail", "drop"}
+        Refuse rows that miss a value, or leave them out and count them.
+    columns : dict, optional
+        The names of columns in the data, by ours: {"group": "age class"}.
+    fixed : bool
+        Whether the size of every cell was fixed before any outcome was seen, and this is the only look.
+    replications : int
+        Runs continued from the data to forecast further samples; 0 leaves the forecast out.
+    seed : int
+        The seed of these runs.
+
+    Returns
+    -------
+    Verdict
+        The decision, the verdict on every cell and policy, the evidence and the forecast.
+
+    Raises
+    ------
+    BadInput
+        If the data cannot be read, or a row does not fit the problem; the message names the row.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), eh.Floors(0.5))
+    >>> verdict = eh.judge(problem, {"a": {"x": [1] * 60}, "b": {"x": [0] * 60}}, replications=0)
+    >>> verdict.words()[0]
+    'a is the answer (certified at risk 5%): it has the best overall mean of all that meet the requirement.'
     """
-    chosen = procedure or Procedure()
+    given = optional(procedure, Procedure, "procedure")
+    chosen = given or (problem.procedure if isinstance(problem, Study) else Procedure())
+    flag(fixed, "fixed")
+    whole_number(replications, "replications", 0)
+    whole_number(seed, "seed", 0)
     if delta is not None:
         chosen = replace(chosen, delta=delta)
+    problem = problem_of(problem)
     refuse_what_can_only_be_simulated(problem, chosen)
-    spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample asks nothing of the stopping rule
+    spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample does not use the stopping rule
     found = read(problem, data, missing, columns)
     if depends_on_order(problem, chosen) and not fixed:
         refuse_sorted(problem, found.order)
@@ -189,10 +249,10 @@ def judge_state(
     seed: int = SEED,
     ahead: Forecast | None = None,
 ) -> Verdict:
-    """Judge a state, as a live experiment or a simulation holds it. The state is not changed.
+    """Judge the state of a live experiment or a simulation; the state is not changed.
 
-    `ahead` is the forecast where there is one already. An experiment that was begun with a pair of rule and
-    family that is refused today is judged, and said to have no guarantee.
+    `ahead` is a forecast that was made before. An experiment that was begun with a pair of rule and family
+    that is refused today is judged, and its verdict claims no guarantee.
     """
     refuse_what_can_only_be_simulated(problem, procedure)
     spec = compile_spec(problem, procedure, recorded=True)
@@ -202,11 +262,12 @@ def judge_state(
     )
     if ahead is None:
         ahead = _forecast(problem, spec, state, weight.decided, fixed, replications, seed)
+    of_cells, of_policies = result_rows(problem, spec, state, cells, weight)
     return Verdict(
         problem=problem,
         procedure=procedure,
-        cells=cell_rows(problem, spec, state, cells, weight),
-        policies=policy_rows(problem, spec, state, cells, weight),
+        cells=of_cells,
+        policies=of_policies,
         decided=weight.decided,
         leader=None if weight.leader == NONE else problem.policies[weight.leader],
         evidence=weight.evidence,
@@ -225,7 +286,7 @@ def judge_state(
 def _forecast(
     problem: Problem, spec: Spec, state: State, decided: bool, fixed: bool, replications: int, seed: int
 ) -> Forecast:
-    """The forecast, or why there is none."""
+    """Return the forecast, or why there is none."""
     samples = int(state.n.sum())
     if decided:
         return nothing_more(problem, samples)

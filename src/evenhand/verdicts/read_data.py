@@ -1,10 +1,11 @@
-"""Data from a CSV or Parquet file or any data frame: single outcomes, or counts per cell, checked row by row.
+"""Read data from a CSV or Parquet file, a data frame or a dict: single outcomes, or counts per cell.
 
-    policy, group, outcome              a row per outcome
-    policy, group, n, mean              a row per cell; or
+    policy, group, outcome                    a row per outcome
+    policy, group, n, mean                    a row per cell; or
     policy, group, n, successes
+    {"policy": {"group": [0, 1, 1, ...]}}     a dict by policy, then by group
 
-Other columns are left alone. A cell that looks like a spreadsheet formula is text like any other.
+Every row is checked. Other columns are ignored. A field that looks like a spreadsheet formula is plain text.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
-from evenhand.errors import BadInput, nearest
+import numpy as np
+
+from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.problem import Problem
 from evenhand.verdicts.counts import Data, Tally
 
@@ -28,9 +31,11 @@ COLUMNS = ("policy", "group", "outcome", "n", "mean", "successes")
 def read(
     problem: Problem, source: Any, missing: str = "fail", columns: Mapping[str, str] | None = None
 ) -> Data:
-    """What a path or a pandas, polars or arrow frame holds. `columns` maps our names to its own."""
+    """Return what a path, a frame or a dict holds; `columns` maps our column names to those of the data."""
     tally = Tally(problem, missing)
     names = _column_names(columns)
+    if isinstance(source, Mapping):
+        return _read_nested(tally, source)
     if not isinstance(source, (str, Path)):
         return _read_frame(tally, source, names)
     path = Path(source)
@@ -64,7 +69,7 @@ def _read_csv(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
 def _chunks(
     reader: Any, place: Mapping[str, int], width: int
 ) -> Iterator[tuple[_Lines, dict[str, list[str]]]]:
-    """The wanted columns, so many rows at a time, each row with its line number."""
+    """Yield the wanted columns, a chunk of rows at a time, each row with its line number."""
     while True:
         lines: list[int] = []
         columns: dict[str, list[str]] = {name: [] for name in place}
@@ -72,7 +77,7 @@ def _chunks(
         for row in reader:
             if len(row) != width:
                 if not row:
-                    continue  # a blank line is no row
+                    continue  # a blank line
                 raise BadInput(
                     f"line {reader.line_num}: every line needs {width} fields like the header; "
                     f"this one has {len(row)}."
@@ -113,9 +118,12 @@ def _read_frame(tally: Tally, source: Any, names: Mapping[str, str]) -> Data:
 
     try:
         found = nw.from_native(source)
+    except nw.exceptions.DuplicateError:
+        raise BadInput("the frame must have different column names; one comes twice.") from None
     except TypeError:
         raise BadInput(
-            "data must be the path of a CSV or Parquet file, or a pandas, polars or arrow frame; "
+            "data must be the path of a CSV or Parquet file, a pandas, polars or arrow frame, or a dict by "
+            "policy and group; "
             f"got {type(source).__name__}."
         ) from None
     frame = found.collect() if isinstance(found, nw.LazyFrame) else found
@@ -124,6 +132,30 @@ def _read_frame(tally: Tally, source: Any, names: Mapping[str, str]) -> Data:
     for start in range(0, len(frame), CHUNK):
         _add_frame(tally, frame[start : start + CHUNK], chosen, start + 1)
     return tally.finish("outcome" not in place)
+
+
+def _read_nested(tally: Tally, source: Mapping[str, Any]) -> Data:
+    """Outcomes by policy, then by group; a cell that is not named holds none."""
+    for policy, cells in source.items():
+        if not isinstance(cells, Mapping):
+            raise BadInput(
+                "outcomes as a dict are given by policy, then by group, a list each; "
+                f"{policy!r} has a {type(cells).__name__}."
+            )
+        for group, outcomes in cells.items():
+            values = _as_list(outcomes, f"{policy!r} in {group!r}")
+            where = _Items(policy, group, len(values))
+            for start in range(0, len(values), CHUNK):
+                part = values[start : start + CHUNK]
+                tally.add(where.part(start, len(part)), [policy] * len(part), [group] * len(part), part)
+    return tally.finish(False)
+
+
+def _as_list(outcomes: Any, where: str) -> list[Any]:
+    if isinstance(outcomes, (str, bytes, Mapping, set, frozenset)) or not isinstance(outcomes, Iterable):
+        raise BadInput(f"the outcomes of {where} must be a list of numbers; they are {shown(outcomes)}.")
+    found = outcomes.to_list() if hasattr(outcomes, "to_list") else list(outcomes)
+    return [value.item() if isinstance(value, np.generic) else value for value in found]
 
 
 def _add_frame(tally: Tally, frame: Any, chosen: Mapping[str, str], first: int) -> None:
@@ -143,7 +175,7 @@ def _add(tally: Tally, where: Sequence[str], columns: Mapping[str, Sequence[Any]
 
 
 def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[str, int]:
-    """Which of the columns we know stand where."""
+    """Return the position of every column that is used."""
     titles = [title.strip() for title in header]
     double = next((title for title in titles if title and titles.count(title) > 1), None)
     if double is not None:
@@ -151,8 +183,7 @@ def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[
     place = {name: titles.index(title) for name, title in names.items() if title in titles}
     for name in ("policy", "group"):
         if name not in place:
-            other = f"Say --column {name}=THEIRS if it has another name."
-            raise BadInput(f"{what} needs a column {names[name]!r}{nearest(names[name], titles)} {other}")
+            raise MissingColumn(f"{what} needs a column {names[name]!r}{nearest(names[name], titles)}", name)
     kinds = ["outcome" in place, "n" in place and ("mean" in place or "successes" in place)]
     if kinds == [False, False]:
         raise BadInput(
@@ -169,12 +200,24 @@ def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[
     return {name: place[name] for name in used if name in place}
 
 
+class MissingColumn(BadInput):
+    """A column is missing; `fault` is the message without the advice for callers in Python."""
+
+    def __init__(self, fault: str, column: str) -> None:
+        advice = f"Pass columns={{{column!r}: 'its name'}} if it has another name."
+        super().__init__(f"{fault} {advice}")
+        self.fault, self.column = fault, column
+
+
 def _column_names(columns: Mapping[str, str] | None) -> dict[str, str]:
+    if columns is not None and not (
+        isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values())
+    ):
+        raise BadInput(f"columns must map our names of columns to those of the data; it is {shown(columns)}.")
     for name in columns or {}:
         if name not in COLUMNS:
-            raise BadInput(
-                f"columns maps our names to the data's own; there is no {name!r}{nearest(name, COLUMNS)}"
-            )
+            known = nearest(str(name), COLUMNS)
+            raise BadInput(f"columns maps our names to those of the data; there is no {name!r}{known}")
     return {name: (columns or {}).get(name, name) for name in COLUMNS}
 
 
@@ -185,7 +228,7 @@ def _open_text(path: Path) -> TextIO:
 
 
 def _dialect(file: TextIO) -> type[csv.Dialect]:
-    """Comma, semicolon or tab: whichever cuts the header into most fields."""
+    """Return a dialect with the delimiter, comma, semicolon or tab, that is most frequent in the header."""
     start = file.tell() if file.seekable() else 0
     header = file.readline()
     file.seek(start)
@@ -198,7 +241,7 @@ def _dialect(file: TextIO) -> type[csv.Dialect]:
 
 
 class _Places(Sequence[str]):
-    """Where each row comes from, put into words only when somebody asks."""
+    """The place of each row, formatted when it is read."""
 
     word = "row"
 
@@ -221,3 +264,15 @@ class _Rows(_Places):
 
 class _Lines(_Places):
     word = "line"
+
+
+class _Items(_Places):
+    """The places of the outcomes of one cell of a dict."""
+
+    def __init__(self, policy: str, group: str, count: int, start: int = 0) -> None:
+        super().__init__(range(start + 1, start + count + 1))
+        self.policy, self.group = policy, group
+        self.word = f"{policy!r} in {group!r}, outcome"
+
+    def part(self, start: int, count: int) -> _Items:
+        return _Items(self.policy, self.group, count, start)

@@ -1,4 +1,4 @@
-"""A verdict in words: what leads, what is certified, what is open, and which comparison is the hardest."""
+"""A verdict in sentences: the leader, what is certified, what is open, and the hardest comparison."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, QUOTA, SPREAD
+from evenhand.model.sentences import bounds_sentence, evidence_share, listed
 from evenhand.procedure.outcome_order import depends_on_order
 from evenhand.procedure.spec import proves
 from evenhand.procedure.state import NONE
@@ -23,7 +24,7 @@ FIXED = (
 
 
 def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
-    """The comparison that a piece's code stands for (`procedure.pieces`)."""
+    """Return the comparison with this code (`procedure.alternatives`) in words."""
     policies, groups = problem.policies, problem.group_names
     if piece < len(policies):
         if leader == NONE:
@@ -43,7 +44,7 @@ def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
 
 
 def sentences(verdict: Verdict) -> list[str]:
-    """The whole verdict, most important first."""
+    """Return the verdict in sentences, the most important first."""
     said = [headline(verdict), FIXED if verdict.fixed else ""]
     if verdict.decided and verdict.answer is None:
         said += _blame(verdict)
@@ -61,7 +62,7 @@ def sentences(verdict: Verdict) -> list[str]:
 
 
 def _order(verdict: Verdict) -> str:
-    """What rows of some families must be, beyond being rows."""
+    """Return the condition on the order of rows, for families whose evidence depends on it."""
     matters = depends_on_order(verdict.problem, verdict.procedure) and not (verdict.fixed or verdict.exact)
     if not matters or not verdict.rows:
         return ""
@@ -72,7 +73,7 @@ def _order(verdict: Verdict) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """One sentence to act on."""
+    """Return the one sentence to act on."""
     if verdict.decided and verdict.answer is None:
         return f"None of the policies meets the requirement ({verdict.claim})."
     if verdict.decided:
@@ -84,45 +85,27 @@ def headline(verdict: Verdict) -> str:
 
 
 def _open_cells(verdict: Verdict) -> list[str]:
-    """Where the leader's bounds are certified, refuted or open."""
+    """Return where the bounds of the leader are certified, refuted or open."""
     if verdict.leader is None:
         return []
-    mine = [cell for cell in verdict.cells if cell.policy == verdict.leader and cell.bounded]
-    if not mine:
-        return []
-    parts = []
     proved = verdict.fixed or proves(verdict.problem, verdict.procedure)
-    met, failed = ("certified", "refuted") if proved else ("met", "missed")
-    for word, state in ((met, "met"), (failed, "failed"), ("still open", "undecided")):
-        groups = [cell.group for cell in mine if cell.verdict == state]
-        if groups:
-            parts.append(f"{word} for {listed(groups)}")
-    return [f"Its {bound_word(verdict)} is {', '.join(parts)}."]
-
-
-def bound_word(verdict: Verdict) -> str:
-    """What the cells are held to."""
-    floors = any(cell.floor is not None for cell in verdict.cells)
-    caps = any(cell.cap is not None for cell in verdict.cells)
-    return "floor" if floors and not caps else "cap" if caps and not floors else "bound"
+    return [bounds_sentence(verdict.cells, verdict.leader, proved)]
 
 
 def _distance(verdict: Verdict) -> str:
-    """How far there is to go."""
-    share = (
-        f"{100 * verdict.progress:.0f}% of the evidence needed; the hardest comparison is {verdict.weakest}."
-    )
-    return f"{share} {verdict.forecast.summary()}".strip()
+    """Return the share of the evidence, the hardest comparison and the forecast."""
+    share = evidence_share(verdict.evidence, verdict.needed)
+    return f"{share}; the hardest comparison is {verdict.weakest}. {verdict.forecast.summary()}".strip()
 
 
 def _no_forecast(verdict: Verdict) -> str:
-    """Why there is no forecast although one was asked for."""
+    """Return why there is no forecast although one was asked for."""
     why = verdict.forecast.why_none
     return "" if not why or why == NOT_ASKED or verdict.fixed else verdict.forecast.chances()
 
 
 def looser(verdict: Verdict) -> str:
-    """The risk at which these data would have decided; empty where there is none to speak of."""
+    """Return a sentence with the risk at which these data would have decided; empty where there is none."""
     if verdict.decided or verdict.delta_needed is None:
         return ""
     return (
@@ -132,7 +115,7 @@ def looser(verdict: Verdict) -> str:
 
 
 def under_other_bounds(verdict: Verdict) -> list[tuple[str, str]]:
-    """Bounds that lead to the same answer as one span, each with that answer."""
+    """Return ranges of bounds that lead to the same answer, each with that answer."""
     spans = []
     for answer, run in groupby(verdict.alternatives, key=_answer):
         bounds = [f"{other.bound:.4g}" for other in run]
@@ -145,7 +128,7 @@ def _answer(other: Alternative) -> str:
 
 
 def _blame(verdict: Verdict) -> list[str]:
-    """Which group stands in whose way, and what someone would meet."""
+    """Return the groups in which every policy falls short, and the largest floor that is certified."""
     said = []
     for policy in verdict.policies:
         failed = [c.group for c in verdict.cells if c.policy == policy.policy and c.verdict == "failed"]
@@ -155,8 +138,3 @@ def _blame(verdict: Verdict) -> list[str]:
         name, floor = verdict.floor_met
         said.append(f"The largest floor certified for someone in every group is {floor:.4g}, by {name}.")
     return said
-
-
-def listed(names: list[str]) -> str:
-    """A, B and C."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,4 +1,4 @@
-"""What the same data would decide otherwise: at a looser risk, or under another bound."""
+"""What the same data would decide at another risk or under another bound."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from evenhand.procedure.state import NONE, State
 from evenhand.verdicts.apply_rule import Cells, Weight, copied, weigh
 from evenhand.verdicts.fixed_sample import weigh_fixed
 
-OTHER_BOUNDS = 9  # so many other floors (caps, gaps, ratios) are tried
+OTHER_BOUNDS = 9  # number of other floors (caps, gaps, ratios) that are tried
 ROUNDS, CLOSE = 20, 1e-3  # of the search for a fixed sample's risk, in nats of evidence
 LOWEST = -600.0  # logarithm of the smallest risk that is named
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """What the same data would decide under another bound."""
+    """The decision of the same data under another bound."""
 
     bound: float
     answer: str | None
@@ -29,14 +29,14 @@ class Alternative:
 
 
 def delta_needed(spec: Spec, weight: Weight) -> float | None:
-    """The risk at which the evidence would just do, where it is a risk anybody may ask for."""
+    """Return the risk at which the evidence would suffice; None where it is not a valid risk."""
     if spec.stopping not in (CERTIFIED, STYLISED):
-        return None  # what is needed does not grow by ln(1 / delta)
+        return None  # the threshold does not grow by ln(1 / delta)
     return _risk(spec.delta, weight)
 
 
 def fixed_delta_needed(problem: Problem, spec: Spec, state: State, weight: Weight) -> float | None:
-    """The same for one look at a fixed sample, whose evidence depends a little on the risk itself."""
+    """Return the same for one look at a fixed sample, whose evidence depends on the risk a little."""
     risk: float | None = spec.delta
     for _ in range(ROUNDS):
         if risk is None or abs(weight.needed - weight.evidence) < CLOSE:
@@ -48,7 +48,7 @@ def fixed_delta_needed(problem: Problem, spec: Spec, state: State, weight: Weigh
 
 
 def _risk(delta: float, weight: Weight) -> float | None:
-    """The risk at which this evidence would do, were it the same at every risk."""
+    """Return the risk at which this evidence would suffice, if it were the same at every risk."""
     if weight.evidence <= 0:
         return None
     log_risk = math.log(delta) + weight.needed - weight.evidence
@@ -58,7 +58,7 @@ def _risk(delta: float, weight: Weight) -> float | None:
 def alternatives(
     problem: Problem, procedure: Procedure, state: State, cells: Cells, fixed: bool
 ) -> tuple[Alternative, ...]:
-    """The decision under this and other bounds, for requirements that are one number."""
+    """Return the decision under this and other bounds, for requirements that are one number."""
     found = []
     for bound, constraint in _other_bounds(problem, cells, state):
         other = replace(problem, constraint=constraint)
@@ -70,7 +70,7 @@ def alternatives(
 
 
 def _other_bounds(problem: Problem, cells: Cells, state: State) -> list[tuple[float, Constraint]]:
-    """The bound asked for and a few around it, where data can tell them apart."""
+    """Return the bound and a few others around it, within the range of the intervals."""
     constraint, family = problem.constraint, problem.family
     seen = np.isfinite(cells.low) & np.isfinite(cells.high) & (state.n > 0)
     if not seen.any():

@@ -47,7 +47,7 @@ def everything(address: str) -> Experiment:
     asks += play(trial)
     trial.tell(late[0], 1)
     trial.amend(asks[30], 1 - coin(asks[30]), reason="typo", by="nurse 4")
-    trial.close("done", by="sponsor")
+    trial.finish("done", by="sponsor")
     return trial
 
 
@@ -86,7 +86,7 @@ def main() -> None:
         with live(str(path)) as trial, (folder / f"{name}.jsonl").open("wb") as file:
             status = trial.status()
             write_export(trial._journal, "main", file)
-        facts[name] = {fact: status[fact] for fact in FACTS}
+        facts[name] = {fact: getattr(status, fact) for fact in FACTS}
         with closing(sqlite3.connect(path)) as database:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         path.with_name(f"{path.name}.lock").unlink()

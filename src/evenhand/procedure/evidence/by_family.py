@@ -1,4 +1,4 @@
-"""Evidence from single cells and about single linear conditions, by the family of the outcomes."""
+"""Evidence from single cells and about single linear conditions, by outcome family."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 @kernel
 def cell_above(spec: Spec, state: State, g: int, k: int, c: float) -> float:
-    """ln e-value of one cell against {mean <= c}."""
+    """Return the ln e-value of one cell against {mean <= c}."""
     if c >= edge_high(spec.code):
         return NOTHING
     if c < edge_low(spec.code) or (spec.code == EXPONENTIAL and c <= 0.0):
@@ -33,7 +33,7 @@ def cell_above(spec: Spec, state: State, g: int, k: int, c: float) -> float:
 
 @kernel
 def cell_below(spec: Spec, state: State, g: int, k: int, c: float) -> float:
-    """ln e-value of one cell against {mean >= c}."""
+    """Return the ln e-value of one cell against {mean >= c}."""
     if c <= edge_low(spec.code):
         return NOTHING
     return math.inf if c > edge_high(spec.code) else known(_cell(spec, state, g, k, c, -1.0))
@@ -57,7 +57,7 @@ def _cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> fl
 
 @kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
-    """ln e-value against {a.mu_k >= c}. A lower bound; exact where one cell matters."""
+    """Return a lower bound on the ln e-value against {a.mu_k >= c}; exact for one cell."""
     used, only = 0, 0
     for g in range(a.size):
         if a[g] != 0.0:
@@ -77,9 +77,9 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i + indifference}: i is ahead, or nearly. A lower bound.
+    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i + indifference}.
 
-    More than `enough` is never needed.
+    Above `enough` the bound need not be tight.
     """
     if spec.unknown_variance:
         return known(gaussian_unknown.ahead(spec, state, i, k, threshold(spec), work))

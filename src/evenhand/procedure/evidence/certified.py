@@ -1,4 +1,4 @@
-"""Certified evidence, whatever the family and the requirement: lower bounds of ln e-values from told data.
+"""Certified evidence for every family and requirement: lower bounds on ln e-values.
 
 With E1_ik against {q.mu_k >= q.mu_i + indifference} (`ahead`), E2_k against {k meets its requirement}
 (`fails`) and, for each atom a of the requirement, E_ia against {i violates a} (`meets` is the least of them),
@@ -7,8 +7,8 @@ stop
     with i      when E_ia >= K/delta for every atom, and E1_ik + E2_k >= K/delta for every rival k
     with none   when E2_k >= K/delta for every k.
 
-Were k0 right, E2_k0 and one process for each wrong i (that of an atom it violates, or E1_ik0) would be K
-e-processes, and every wrong stop pushes their mean to 1/delta or more.
+If k0 is the right answer, E2_k0 and one process for each wrong i (that of an atom it violates, or E1_ik0) are
+K e-processes, and every wrong stop implies that their mean is at least 1/delta.
 
 With a tolerance, i's own atoms are those of its loosened requirement. An atom is one condition: a floor, a
 cap, a row, an ordered pair of groups, the quota, the quadratic.
@@ -37,9 +37,9 @@ Array = NDArray[np.float64]
 
 @kernel
 def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -> float:
-    """Against {k scores at least what i does, and the indifference}: i is ahead of k, or nearly.
+    """Return the evidence against {k scores at least as much as i plus the indifference}.
 
-    Once it is known to exceed `enough`, how far does not matter.
+    Above `enough` the bound need not be tight.
     """
     if spec.region.kind == PENALTY:
         if spec.code == GAUSSIAN and not spec.unknown_variance:
@@ -50,7 +50,7 @@ def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -
 
 @kernel
 def fails(spec: Spec, state: State, work: Work, k: int) -> float:
-    """Against {policy k meets its requirement}: the average over its atoms."""
+    """Return the evidence against {policy k meets its requirement}: the average over its atoms."""
     r = spec.region
     total, atoms = -math.inf, 0
     if r.kind in (BOX, RELATIVE):
@@ -75,11 +75,11 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
 
 @kernel
 def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
-    """Against each {policy i violates this atom}: the least of them, and which atom.
+    """Return the least evidence against {policy i violates this atom}, and the atom.
 
-    g for a floor, L + g for a cap, 2 L + g and 3 L + g for those relative to the control, g L + h for the
-    pair "g is too far below h", the row's number for a row; after the rows the quadratic, then the quota with
-    its weakest group.
+    Atom numbers: g for a floor, L + g for a cap, 2 L + g and 3 L + g for those relative to the control,
+    g L + h for the pair "g is too far below h", the row's number for a row; after the rows the quadratic,
+    then the quota with its weakest group.
     """
     r, groups = spec.kept, spec.phi.shape[0]
     least, which = math.inf, 0
@@ -105,7 +105,7 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
 
 @kernel
 def _quadratic(r: Region) -> Region:
-    """The quadratic of an intersection, alone."""
+    """Return the region with only the quadratic of an intersection."""
     return Region(
         DISPERSION, r.lo, r.hi, r.rho, r.slack, r.need, r.quad, r.limit, r.rows[:0], r.rhs[:0], r.gamma,
         r.control, r.floor_ratio, r.floor_margin, r.cap_ratio, r.cap_margin,
@@ -115,7 +115,7 @@ def _quadratic(r: Region) -> Region:
 
 @kernel
 def _bounds_broken(spec: Spec, state: State, k: int) -> tuple[float, int]:
-    """The sum of the e-values against {k keeps this floor or cap}, in logs, and how many there are."""
+    """Return the log of the sum of e-values against {k meets a floor or cap}, and their number."""
     total, atoms = -math.inf, 0
     for g in range(spec.phi.shape[0]):
         low, high = spec.region.lo[g, k], spec.region.hi[g, k]
@@ -128,7 +128,7 @@ def _bounds_broken(spec: Spec, state: State, k: int) -> tuple[float, int]:
 
 @kernel
 def _bounds_kept(spec: Spec, state: State, i: int) -> tuple[float, int]:
-    """The least e-value against {i breaks this floor or cap}, and which."""
+    """Return the least e-value against {i violates this floor or cap}, and which."""
     groups = spec.phi.shape[0]
     least, which = math.inf, 0
     for g in range(groups):
@@ -146,7 +146,7 @@ def _bounds_kept(spec: Spec, state: State, i: int) -> tuple[float, int]:
 
 @kernel
 def _pairs_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, int]:
-    """The sum over ordered pairs of e-values against {m_g >= rho m_h - slack}, and how many pairs."""
+    """Return the sum of the e-values against {m_g >= rho m_h - slack} and the number of pairs."""
     groups, total = spec.phi.shape[0], -math.inf
     for g in range(groups):
         for h in range(groups):
@@ -159,7 +159,7 @@ def _pairs_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, 
 
 @kernel
 def _pairs_kept(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
-    """The least over ordered pairs of the e-values against {m_g <= rho m_h - slack}, and which."""
+    """Return the least e-value over ordered pairs against {m_g <= rho m_h - slack}, and which."""
     groups = spec.phi.shape[0]
     least, which = math.inf, 0
     for g in range(groups):
@@ -181,7 +181,7 @@ def _pair(a: Array, g: int, h: int, at_g: float, at_h: float) -> None:
 
 @kernel
 def _rows_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, int]:
-    """The sum of the e-values against {row.m >= rhs}, and how many rows."""
+    """Return the sum of the e-values against {row.m >= rhs}, and the number of rows."""
     r, total = spec.region, -math.inf
     for j in range(r.rows.shape[0]):
         total = added(total, _broken(spec, state, k, r.rows[j], r.rhs[j, k], work.scratch))
@@ -190,7 +190,7 @@ def _rows_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, i
 
 @kernel
 def _rows_kept(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
-    """The least of the e-values against {row.m <= rhs}, and which row."""
+    """Return the least of the e-values against {row.m <= rhs}, and which row."""
     r, a = spec.region, work.lam_i
     least, which = math.inf, 0
     for j in range(r.rows.shape[0]):
@@ -204,7 +204,7 @@ def _rows_kept(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int
 
 @kernel
 def _broken(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
-    """ln e-value against {a.mu_k >= c}; none where the estimates keep it, which saves the work."""
+    """Return the ln e-value against {a.mu_k >= c}; no evidence where the estimates meet it."""
     dot = -c
     for g in range(a.size):
         if a[g] != 0.0:
@@ -218,10 +218,11 @@ def _broken(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -
 def _quota(
     spec: Spec, state: State, work: Work, r: Region, k: int, sign: float, take: int
 ) -> tuple[float, int]:
-    """The mean of the `take` smallest one-cell e-values at the quota's floors, and the smallest one's group.
+    """Return the mean of the `take` smallest one-cell e-values at the quota's floors.
 
-    The null is a union over sets of groups: `take` groups reach theirs (sign -1), or miss theirs (sign 1).
-    Against each set bets the mean over its groups, and the least of these means takes the smallest.
+    Also returns the group of the smallest. The null is a union over sets of groups: `take` groups reach their
+    floors (sign -1), or miss them (sign 1). The e-value against each set is the mean over its groups, and the
+    least of these means is that of the smallest e-values.
     """
     groups, values = spec.phi.shape[0], work.lam_i
     for g in range(groups):

@@ -1,22 +1,22 @@
-"""Evidence from Gaussian outcomes of known sd against a half-space {a.mu >= c} of the means of some cells.
+"""Evidence from Gaussian outcomes of known sd against a half-space {a.mu >= c} of means.
 
 In whitened coordinates x = sign(a) (lam - mean) / sd, cell by cell, a null lam lies in the half-space when
-v.x >= gap, with v = |a| sd and gap = c - a.mean. Against every lam bets a mixture over shifts away from the
-half-space, block of cells by block: a half-normal of variance 1/N0 along the unit vector u with equal
+v.x >= gap, with v = |a| sd and gap = c - a.mean. The e-process against lam is a mixture over shifts away from
+the half-space, one for each block of cells: a half-normal of variance 1/N0 along the unit vector u with equal
 entries, plus N(0, 1/N1) in every cell. N0, N1 and u are fixed before the data. With n samples of a cell
 
     rho = N1 n / (n + N1)     kappa = n^2 / (n + N1)     R = sum rho u^2     b = rho u / sqrt(N0 + R)
     ln M(x) = 1/2 sum kappa x^2 + psi(b.x) - D           psi(z) = z^2/2 + ln(2 Phi(z))
     D = 1/2 sum ln(1 + n/N1) + 1/2 ln(1 + R/N0)
 
-is a martingale under lam however cells are chosen, and convex in x. Its infimum over the half-space is >=
+is a martingale under lam for any choice of cells, and convex in x. Its infimum over the half-space is >=
 
     eta gap + sum over blocks of
       psi(z) - psi'(z) z - 1/2 (eta^2 alpha - 2 eta psi'(z) gamma + psi'(z)^2 beta) - D
     alpha = sum v^2/kappa     beta = sum b^2/kappa     gamma = sum b v/kappa
 
 for any eta >= 0 and any z (a tangent to psi, then duality). Every value is a lower bound, so ending the
-iteration early costs evidence, never truth.
+iteration early loses evidence but stays valid.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from evenhand.procedure.state import State
 
 Array = NDArray[np.float64]
 
-N0 = 4.0  # a block bets on a common shift of about 1/sqrt(N0) standard deviations
-N1 = 200.0  # and on shifts of 1/sqrt(N1) of each cell apart from the others
-ROUNDS = 20  # of Newton's method: three are usual
-CLOSE = 1e-4  # a step in z so small changes the bound by about its square
-FAR_LEFT = -30.0  # from here on the normal tail's series is exact to the last digit
-FAR_RIGHT = 9.0  # from here on Phi(z) is 1 to the last digit
+N0 = 4.0  # scale of the common shift of a block: about 1/sqrt(N0) standard deviations
+N1 = 200.0  # scale of the separate shift of each cell: 1/sqrt(N1) standard deviations
+ROUNDS = 20  # maximum for Newton's method; three are usual
+CLOSE = 1e-4  # convergence in z: a step this small changes the bound by about its square
+FAR_LEFT = -30.0  # below this the series of the normal tail is exact to the last digit
+FAR_RIGHT = 9.0  # above this Phi(z) is 1 to the last digit
 LOG_2 = math.log(2.0)
 SQRT_HALF = math.sqrt(0.5)
 PEAK = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 class Block(NamedTuple):
-    """What the bound needs to know of one block of cells."""
+    """The quantities of one block of cells that the bound needs."""
 
     dot: float  # a.mean
     alpha: float
@@ -53,12 +53,12 @@ class Block(NamedTuple):
     gamma: float
     penalty: float  # D
     reach: float  # u / sqrt(N0 + R): b is this times rho
-    blind: bool  # a cell that matters has no samples: nothing can be said
+    blind: bool  # a cell with a weight has no samples: no evidence is possible
 
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i + indifference}: i is ahead, or nearly. A lower bound."""
+    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i + indifference}."""
     leader = block(state.n[:, i], state.s[:, i], spec.phi[:, i], spec.shares)
     rival = block(state.n[:, k], state.s[:, k], spec.phi[:, k], spec.shares)
     return bound(leader.dot - rival.dot + spec.indifference, leader, rival)
@@ -66,14 +66,14 @@ def ahead(spec: Spec, state: State, i: int, k: int) -> float:
 
 @kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float) -> float:
-    """ln e-value against {a.mu_k >= c}. A lower bound."""
+    """Return a lower bound on the ln e-value against {a.mu_k >= c}."""
     cells = block(state.n[:, k], state.s[:, k], spec.phi[:, k], a)
     return bound(c - cells.dot, cells, Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False))
 
 
 @kernel
 def cell(n: float, s: float, phi: float, c: float, sign: float) -> float:
-    """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), exactly."""
+    """Return the exact ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (-1)."""
     if n == 0.0:
         return 0.0
     z = sign * (s - n * c) / math.sqrt(phi * (n + N0))
@@ -82,7 +82,7 @@ def cell(n: float, s: float, phi: float, c: float, sign: float) -> float:
 
 @kernel
 def block(counts: Array, sums: Array, phi: Array, a: Array) -> Block:
-    """A policy's cells that enter a.mu, as one block."""
+    """Return a policy's cells that enter a.mu as one block."""
     used = 0
     for g in range(a.size):
         used += a[g] != 0.0
@@ -115,9 +115,9 @@ def block(counts: Array, sums: Array, phi: Array, a: Array) -> Block:
 
 @kernel
 def bound(gap: float, one: Block, two: Block) -> float:
-    """The dual's value where the iteration ends."""
+    """Return the value of the dual where the iteration ends."""
     if one.blind or two.blind:
-        # a cell without samples goes anywhere for nothing: only eta = 0 is left, and z = 0 will do
+        # a cell without samples can have any mean at no cost, so only eta = 0 is possible; z = 0 is valid
         return -2.0 * PEAK * PEAK * (one.beta + two.beta) - one.penalty - two.penalty
     eta, z1, z2, p1, p2 = solve(gap, one, two)
     first = psi(z1) - p1 * z1 - p1 * (0.5 * p1 * one.beta - eta * one.gamma) - one.penalty
@@ -127,7 +127,7 @@ def bound(gap: float, one: Block, two: Block) -> float:
 
 @kernel
 def solve(gap: float, one: Block, two: Block) -> tuple[float, float, float, float, float]:
-    """eta, z and psi'(z) for both blocks, by Newton's method on z + beta psi'(z) = eta gamma."""
+    """Return eta, z and psi'(z) for both blocks by Newton: z + beta psi'(z) = eta gamma."""
     alpha = one.alpha + two.alpha
     c1, c2 = one.gamma / (1.0 + one.beta), two.gamma / (1.0 + two.beta)
     eta = max(gap, 0.0) / (alpha - one.gamma * c1 - two.gamma * c2)
@@ -154,7 +154,7 @@ def solve(gap: float, one: Block, two: Block) -> tuple[float, float, float, floa
 
 @kernel
 def psi(z: float) -> float:
-    """z^2/2 + ln(2 Phi(z)): the log of the mean of exp(z |xi|), xi standard normal."""
+    """Return z^2/2 + ln(2 Phi(z)): the log of the mean of exp(z |xi|), xi standard normal."""
     if z > FAR_RIGHT:
         return 0.5 * z * z + LOG_2
     if z > FAR_LEFT:
@@ -164,7 +164,7 @@ def psi(z: float) -> float:
 
 @kernel
 def mills(z: float) -> float:
-    """phi(z) / Phi(z), so that psi'(z) = z + mills(z)."""
+    """Return phi(z) / Phi(z), so that psi'(z) = z + mills(z)."""
     if z > FAR_RIGHT:
         return 0.0
     return 2.0 * PEAK * math.exp(-0.5 * z * z) / math.erfc(-SQRT_HALF * z)
@@ -172,6 +172,6 @@ def mills(z: float) -> float:
 
 @kernel
 def _left_series(z: float) -> float:
-    """Phi(z) |z| / phi(z) - 1 far on the left."""
+    """Return Phi(z) |z| / phi(z) - 1 for very negative z."""
     y = 1.0 / (z * z)
     return -y * (1.0 - 3.0 * y * (1.0 - 5.0 * y * (1.0 - 7.0 * y)))

@@ -1,18 +1,19 @@
-"""Evidence from Gaussian outcomes of unknown variance: that of known variance, for all plausible ones.
+"""Evidence from Gaussian outcomes of unknown variance: known-variance evidence, worst case.
 
-A null is now a pair (lam, sigma). Against each bets
+A null is a pair (lam, sigma). The e-process against it is
 
     9/10 M(lam, sigma) + 1/10 the mean over its cells of S(sigma)
 
-with M the known variance's martingale (`gaussian`), and S an e-process against every mean with this sigma: it
-bets on outcomes after the cell's opening (those up to the first that differs from the very first) by their
-predictive density given all before under the prior 1/sigma, and grants the null the best mean in hindsight.
-Where S reaches 10 times the number of cells times e^ceiling the whole bet reaches e^ceiling. So
+with M the martingale for known variance (`gaussian`), and S an e-process against every mean with this sigma.
+The opening of a cell is its outcomes up to the first that differs from the very first. S is the predictive
+density of the later outcomes given all before, under the prior 1/sigma, over the null likelihood at the best
+mean in hindsight. Where S reaches 10 times the number of cells times e^ceiling, the mixture reaches
+e^ceiling. So
 
     ln E >= min(ceiling, ln(9/10) + least ln M over the null and over sigmas with smaller S),
 
-and each cell's plausible sigmas form an interval. The ceiling is what a stop asks for, fixed before the data;
-more is never needed. Multiplying all outcomes by a number, or adding one to them, changes nothing.
+and each cell's plausible sigmas form an interval. The ceiling is the evidence that a stop requires, fixed
+before the data. Multiplying all outcomes by a number, or adding one to them, changes nothing.
 
 With r the ratio of the variance after the opening to sigma^2, n' outcomes after it, and B the regret of the
 predictive density against the best normal one, ln S = B + n'/2 (r - 1 - ln r).
@@ -34,7 +35,7 @@ from evenhand.procedure.state import LEAP, LENGTH, SHIFTED, SQUARES, State
 
 Array = NDArray[np.float64]
 
-ON_SIGMA = 0.1  # the part that bets on sigma
+ON_SIGMA = 0.1  # weight of the part about sigma
 LOG_ON_MEANS = math.log1p(-ON_SIGMA)
 LOG_PI = math.log(math.pi)
 LOG_2_PI_E = math.log(2.0 * math.pi) + 1.0
@@ -42,7 +43,7 @@ LOG_2_PI_E = math.log(2.0 * math.pi) + 1.0
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array) -> float:
-    """ln e-value, up to the ceiling, against {q.mu_k >= q.mu_i + indifference}. A lower bound."""
+    """Return a bound, up to the ceiling, on the ln e-value against {q.mu_k >= q.mu_i + indifference}."""
     groups = spec.shares.size
     low, high = work[: 2 * groups].reshape((2, groups)), work[2 * groups : 4 * groups].reshape((2, groups))
     cells = 2 * _count(spec.shares)
@@ -61,7 +62,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array)
 
 @kernel
 def row(state: State, k: int, a: Array, c: float, ceiling: float, work: Array) -> float:
-    """ln e-value, up to the ceiling, against {a.mu_k >= c}. A lower bound."""
+    """Return a lower bound, up to the ceiling, on the ln e-value against {a.mu_k >= c}."""
     low, high = work[: a.size], work[a.size : 2 * a.size]
     if not _plausible(state, k, a, _count(a), ceiling, low, high):
         return NOTHING
@@ -74,7 +75,10 @@ def row(state: State, k: int, a: Array, c: float, ceiling: float, work: Array) -
 
 @kernel
 def cell(state: State, g: int, k: int, c: float, sign: float, ceiling: float) -> float:
-    """ln e-value of one cell, up to the ceiling, against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
+    """Return the ln e-value of one cell, up to the ceiling.
+
+    The null is {mean <= c} (sign 1) or {mean >= c} (sign -1).
+    """
     low, high = plausible(state, g, k, 1, ceiling)
     if high == math.inf:
         return NOTHING
@@ -85,7 +89,7 @@ def cell(state: State, g: int, k: int, c: float, sign: float, ceiling: float) ->
 
 @kernel
 def plausible(state: State, g: int, k: int, cells: int, ceiling: float) -> tuple[float, float]:
-    """The interval of variances of cell (k, g) against which its part of the bet stays below the ceiling."""
+    """Return the interval of variances of cell (k, g) at which S stays below its limit."""
     bets, groups, n = state.bets, state.n.shape[0], state.n[g, k]
     opening, leap = bets[LENGTH * groups + g, k], bets[LEAP * groups + g, k]
     total, squares = bets[SHIFTED * groups + g, k], bets[SQUARES * groups + g, k]
@@ -94,21 +98,21 @@ def plausible(state: State, g: int, k: int, cells: int, ceiling: float) -> tuple
         return 0.0, math.inf
     shift, square = (total - leap) / rest, (squares - leap * leap) / rest
     variance, around = square - shift * shift, squares - total * total / n
-    if variance <= 1e-12 * square or around <= 0.0:  # all alike, up to rounding
+    if variance <= 1e-12 * square or around <= 0.0:  # all equal, up to rounding
         return 0.0, math.inf
     bet = _log_marginal(n, around) - _log_marginal(opening, leap * leap * (1.0 - 1.0 / opening))
     regret = bet + 0.5 * rest * (LOG_2_PI_E + math.log(variance))
     away = 2.0 * (ceiling + math.log(cells / ON_SIGMA) - regret) / rest
-    if away == math.inf:  # the square of the first difference is 0 in floating point: all was lost on it
+    if away == math.inf:  # the square of the first difference underflows to 0
         return 0.0, math.inf
     return variance * math.exp(-_above(away)), variance * math.exp(_below(away))
 
 
 @kernel
 def _log_marginal(n: float, around: float) -> float:
-    """Log of the likelihood of n outcomes, averaged over mean and 1/sigma, but for a constant factor.
+    """Return the log of the likelihood of n outcomes, averaged over mean and 1/sigma.
 
-    `around` is the sum of their squared distances to their mean.
+    Up to a constant factor. `around` is the sum of their squared distances to their mean.
     """
     half = 0.5 * (n - 1.0)
     return math.lgamma(half) - half * (LOG_PI + math.log(around)) - 0.5 * math.log(n)
@@ -116,8 +120,8 @@ def _log_marginal(n: float, around: float) -> float:
 
 @kernel
 def _below(y: float) -> float:
-    """The t >= 0 with e^-t - 1 + t = y: r - 1 - ln r = y at r = e^-t below 1."""
-    t = y + math.sqrt(2.0 * y)  # above the root of a convex function: Newton's steps only come down
+    """Return the t >= 0 with e^-t - 1 + t = y: r - 1 - ln r = y at r = e^-t below 1."""
+    t = y + math.sqrt(2.0 * y)  # above the root of a convex function: Newton's method decreases monotonically
     for _ in range(60):
         step = (math.expm1(-t) + t - y) / -math.expm1(-t)
         t -= step
@@ -128,7 +132,7 @@ def _below(y: float) -> float:
 
 @kernel
 def _above(y: float) -> float:
-    """The t >= 0 with e^t - 1 - t = y: r - 1 - ln r = y at r = e^t above 1."""
+    """Return the t >= 0 with e^t - 1 - t = y: r - 1 - ln r = y at r = e^t above 1."""
     t = min(math.sqrt(2.0 * y), math.log1p(2.0 * y) + 1.0)  # above the root
     for _ in range(60):
         step = (math.expm1(t) - t - y) / math.expm1(t)
@@ -140,7 +144,7 @@ def _above(y: float) -> float:
 
 @kernel
 def _plausible(state: State, k: int, a: Array, cells: int, ceiling: float, low: Array, high: Array) -> bool:
-    """The variances of policy k's cells with a weight; is there enough to bet on in all of them?"""
+    """Write the variances of policy k's cells with a weight; return whether the data suffice."""
     for g in range(a.size):
         low[g], high[g] = 1.0, 1.0
         if a[g] != 0.0:
@@ -162,7 +166,7 @@ def _count(a: Array) -> int:
 def _worst(
     counts: Array, a: Array, low: Array, high: Array, cells: Block, eta: float, z: float, slope: float
 ) -> float:
-    """A block's part of the dual at eta and z with psi'(z) = slope, at the worst plausible variances.
+    """Return a block's part of the dual at eta and z, psi'(z) = slope, at the worst variances.
 
     In a cell the dual minimises kappa x^2/2 + slope b x - eta v x, with v = |a| sigma: over x > 0 the largest
     sigma is worst, over x < 0 the smallest.

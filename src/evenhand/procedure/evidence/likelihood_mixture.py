@@ -1,18 +1,18 @@
-"""Evidence against any set of means that the inner solvers know: likelihood ratios, less their cells' regret.
+"""Evidence against any set of means with an inner solver: likelihood ratios minus regret.
 
-Betting on a cell with a mixture over means costs a regret R against the best mean in hindsight, and the
-mixture's likelihood over that of a null lam is a martingale under lam. Summed over the cells that the null
-touches, ln E = min over the null of sum v d(mean, lam) - sum R, which is an inner problem:
+A mixture over the means of a cell has a regret R against the best mean in hindsight, and the ratio of the
+mixture's likelihood to that of a null lam is a martingale under lam. Summed over the cells of the null, ln E
+= min over the null of sum v d(mean, lam) - sum R, which is an inner problem:
 
     family        mixture over the mean (fixed before the data)            v          R
     gaussian      N(lam, sd^2 / N0): shifts, so the ratio itself shrinks   n^2/(n+N0)  1/2 ln(1 + n/N0)
     bernoulli     Beta(1/2, 1/2)                                           n          from the Beta integral
     poisson       Gamma(1/2, rate), averaged over RATES                    n          from the Gamma integral
     exponential   Jeffreys' posterior given the cell's first outcome       n - 1      from the Gamma integral
-    unknown sd    as gaussian, at the largest plausible sd (`unknown`)
+    unknown sd    as gaussian, at the largest plausible sd (`gaussian_unknown`)
 
-Counts are in unit samples. The exponential's outcomes have no natural scale: its first outcome is only used
-to find it. Bounded outcomes make the Bernoulli mixture a supermartingale, by convexity.
+Counts are in unit samples. The exponential's outcomes have no natural scale: its first outcome only sets the
+scale. Bounded outcomes make the Bernoulli mixture a supermartingale, by convexity.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from evenhand.theory.regions.halfspace import reach
 
 Array = NDArray[np.float64]
 
-MANY = 1e7  # from so many outcomes on the log of the Gamma function would cancel too many digits
+MANY = 1e7  # from this many outcomes on, the log of the Gamma function loses too many digits to cancellation
 N0 = 4.0  # gaussian: shifts of about half a standard deviation
 RATES = np.array([1.0, 1e-2, 1e-4, 1e-6])  # poisson: means of about 1/2, 50, 5,000, 500,000
 ENTER, LEAVE, BEAT = range(3)  # what the null is: policy k meets, policy i violates, rival k reaches policy i
@@ -42,25 +42,25 @@ ENTER, LEAVE, BEAT = range(3)  # what the null is: policy k meets, policy i viol
 
 @kernel
 def enters(spec: Spec, state: State, work: Work, r: Region, k: int, ceiling: float) -> float:
-    """ln e-value against {policy k's means lie in r}. A lower bound."""
+    """Return a lower bound on the ln e-value against {policy k's means lie in r}."""
     return _against(spec, state, work, r, ENTER, k, k, ceiling)
 
 
 @kernel
 def leaves(spec: Spec, state: State, work: Work, r: Region, i: int, ceiling: float) -> float:
-    """ln e-value against {policy i's means lie outside r}. A lower bound."""
+    """Return a lower bound on the ln e-value against {policy i's means lie outside r}."""
     return _against(spec, state, work, r, LEAVE, i, i, ceiling)
 
 
 @kernel
 def beats(spec: Spec, state: State, work: Work, r: Region, i: int, k: int, ceiling: float) -> float:
-    """ln e-value against {rival k, inside r, scores what policy i does + indifference}. A lower bound."""
+    """Return a lower bound on the ln e-value against {k in r scores i's score + indifference}."""
     return _against(spec, state, work, r, BEAT, i, k, ceiling)
 
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i + indifference}: i is ahead, or nearly. A lower bound."""
+    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i + indifference}."""
     groups = spec.shares.size
     table, rest = work[: 12 * groups].reshape((6, 2 * groups)), work[12 * groups :]
     regret = _line(spec, state, i, spec.shares, -1.0, 0, table)
@@ -70,7 +70,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
 
 @kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
-    """ln e-value against {a.mu_k >= c}. A lower bound."""
+    """Return a lower bound on the ln e-value against {a.mu_k >= c}."""
     table, rest = work[: 6 * a.size].reshape((6, a.size)), work[6 * a.size :]
     regret = _line(spec, state, k, a, 1.0, 0, table)
     return _half_space(spec, regret, table, c, rest)
@@ -91,7 +91,7 @@ def pair(
 
 @kernel
 def cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> float:
-    """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), exactly."""
+    """Return the exact ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (-1)."""
     v, mean, regret = _cell(spec, state, g, k)
     if regret >= -NOTHING:
         return NOTHING
@@ -100,7 +100,7 @@ def cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> flo
 
 @kernel
 def _line(spec: Spec, state: State, k: int, a: Array, sign: float, start: int, table: Array) -> float:
-    """Policy k's cells into the rows a, v, mean of the table; the regret of those that matter."""
+    """Write policy k's cells to the rows a, v, mean of the table; return their regret."""
     total = 0.0
     for g in range(a.size):
         v, mean, regret = _cell(spec, state, g, k)
@@ -124,7 +124,7 @@ def _half_space(spec: Spec, regret: float, table: Array, c: float, work: Array) 
 def _against(
     spec: Spec, state: State, work: Work, r: Region, null: int, i: int, k: int, ceiling: float
 ) -> float:
-    """The cost of the cheapest null, less the regret of its cells."""
+    """Return the cost of the cheapest null minus the regret of its cells."""
     groups, sides = spec.shares.size, 2 if null == BEAT else 1
     table, rest = work.scratch[: 4 * groups].reshape((2, groups, 2)), work.scratch[4 * groups :]
     v, mean, regret = table[0], table[1], 0.0
@@ -142,13 +142,13 @@ def _against(
         return NOTHING
     lower = _cheapest(spec, work, r, null, v, mean, rest) - regret
     if spec.unknown_variance:
-        lower = min(lower + LOG_ON_MEANS, ceiling)  # in this order what is not a number stays so
+        lower = min(lower + LOG_ON_MEANS, ceiling)  # in this order NaN is kept
     return max(lower, NOTHING) if -math.inf < lower <= math.inf else NOT_COMPUTED
 
 
 @kernel
 def _cheapest(spec: Spec, work: Work, r: Region, null: int, v: Array, mean: Array, rest: Array) -> float:
-    """The least cost of the null, from below; where it lies is left in lam_i (beat) and lam_k."""
+    """Return a lower bound on the cost of the null; its means are in lam_i (beat) and lam_k."""
     if null == ENTER:
         return inner.enter(spec.code, r, 0, v, mean, work.lam_k, work.lam_0, rest)[1]
     if null == LEAVE:
@@ -160,7 +160,7 @@ def _cheapest(spec: Spec, work: Work, r: Region, null: int, v: Array, mean: Arra
 
 @kernel
 def _cell(spec: Spec, state: State, g: int, k: int) -> tuple[float, float, float]:
-    """v, mean and regret of cell (k, g)."""
+    """Return v, mean and regret of cell (k, g)."""
     n, phi = state.n[g, k], spec.phi[g, k]
     if spec.code == GAUSSIAN:
         mean = state.s[g, k] / n if n > 0.0 else 0.0
@@ -198,7 +198,7 @@ def _gamma_regret(n: float, s: float) -> float:
 
 @kernel
 def half_excess(s: float) -> float:
-    """ln Gamma(s + 1/2) less Stirling's s ln s - s + 1/2 ln 2 pi, which cancels in a regret."""
+    """Return ln Gamma(s + 1/2) minus s ln s - s + 1/2 ln 2 pi, which cancels in a regret."""
     if s > 32.0:
         y = 1.0 / (s * s)
         return -(1.0 - y * (7.0 / 120.0 - y * 31.0 / 1344.0)) / (24.0 * s)
@@ -207,7 +207,7 @@ def half_excess(s: float) -> float:
 
 @kernel
 def _exponential(n: float, s: float, shape: float, first: float) -> tuple[float, float, float]:
-    """v, mean and regret after the first outcome; without one on record nothing can be bet."""
+    """Return v, mean and regret after the first outcome; no evidence where it was not recorded."""
     if n < 2.0 or first <= 0.0:
         return 0.0, 1.0, -NOTHING
     units, rest = shape * (n - 1.0), s - first

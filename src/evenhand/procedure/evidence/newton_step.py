@@ -1,8 +1,8 @@
-"""One step of Newton's method for a convex function on {a.lam = c}, every lam between 0 and `high`.
+"""One Newton step for a convex function on {a.lam = c}, every lam between 0 and `high`.
 
-The function's Hessian falls into two blocks of cells. The step goes to the least of the quadratic model
-inside the domain; which cells go to an end of it is found by trying: a cell that would leave is held there, a
-held cell that is pulled inwards is let go.
+The Hessian has two blocks of cells. The step minimises the quadratic model inside the domain by an active-set
+method: a cell that would leave the domain is fixed at its bound, and a fixed cell whose slope points inwards
+is freed.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ Array = NDArray[np.float64]
 
 
 class Model(NamedTuple):
-    """The function around lam, and room for the step. Columns of `hess` count within the block."""
+    """The quadratic model around lam and the step; columns of `hess` count within a block."""
 
-    first: int  # how many cells the first block has
+    first: int  # number of cells in the first block
     high: float  # upper end of the domain
     a: Array
     scale: Array  # a typical curvature of each cell
     lam: Array
     grad: Array
     step: Array
-    aim: Array  # where a unit of the multiplier moves the free cells
-    held: Array  # -1: goes to 0, 1: goes to `high`, 0: free
+    aim: Array  # movement of the free cells per unit of the multiplier
+    held: Array  # -1: fixed at 0, 1: fixed at `high`, 0: free
     hess: Array
     factor: Array
 
 
 @kernel
 def newton(model: Model, c: float, eta: float, ridge: float) -> float:
-    """Write the step to model.step and return its multiplier; `eta` is the last one's.
+    """Write the step to model.step and return its multiplier; `eta` is the previous one.
 
     `ridge` times `scale` is added to the curvature, so that the step stays finite where the function is
     nearly linear.
@@ -54,7 +54,7 @@ def newton(model: Model, c: float, eta: float, ridge: float) -> float:
 
 @kernel
 def _solved(model: Model, c: float, eta: float, ridge: float) -> float:
-    """The step for the cells now held and free: stationary in the free ones, and on the hyperplane."""
+    """Write the step that is stationary in the free cells and lies on the hyperplane."""
     m, a, step, aim = model.lam.size, model.a, model.step, model.aim
     for j in range(m):
         if model.held[j] != 0.0:
@@ -84,7 +84,7 @@ def _solved(model: Model, c: float, eta: float, ridge: float) -> float:
 
 @kernel
 def _hold_leavers(model: Model) -> bool:
-    """Hold the free cells whose step leaves the domain; were there any?"""
+    """Fix the free cells whose step leaves the domain; return whether there were any."""
     found = False
     for j in range(model.lam.size):
         to = model.lam[j] + model.step[j]
@@ -96,7 +96,7 @@ def _hold_leavers(model: Model) -> bool:
 
 @kernel
 def _let_go(model: Model, eta: float) -> bool:
-    """Let go the held cells whose slope, at the end of the step, points inwards; were there any?"""
+    """Free the fixed cells whose slope after the step points inwards; return whether any were."""
     found = False
     for j in range(model.lam.size):
         if model.held[j] == 0.0:
@@ -113,7 +113,7 @@ def _let_go(model: Model, eta: float) -> bool:
 
 @kernel
 def _factorise(model: Model, begin: int, end: int, ridge: float) -> None:
-    """Cholesky's factor of the free cells' curvature in a block."""
+    """Compute the Cholesky factor of the free cells' curvature in a block."""
     factor, held = model.factor, model.held
     for j in range(begin, end):
         if held[j] != 0.0:
@@ -134,7 +134,7 @@ def _factorise(model: Model, begin: int, end: int, ridge: float) -> None:
 
 @kernel
 def _back_substitute(model: Model, begin: int, end: int, x: Array) -> None:
-    """Replace x by the curvature's inverse times x, free cells only."""
+    """Multiply x by the inverse of the curvature, free cells only."""
     factor, held = model.factor, model.held
     for j in range(begin, end):
         if held[j] != 0.0:

@@ -1,16 +1,17 @@
-"""Evidence from Gaussian outcomes of known sd that the leader is ahead of a rival by their penalised scores.
+"""Evidence from Gaussian outcomes of known sd that penalised scores of two policies differ.
 
-The bets are those of `gaussian`, in the notation of `lines`; the null is
-sum phi(rival) >= sum phi(leader) + eps, eps the indifference.
-By a tangent to psi at z for each policy, with p = psi'(z), and duality, for any eta >= 0 and any z
+The mixtures are those of `gaussian`, in the notation of `penalty_lines`; the null is sum phi(rival) >= sum
+phi(leader) + eps, eps the indifference. By a tangent to psi at z for each policy, with p = psi'(z), and
+duality, for any eta >= 0 and any z
 
     ln E >= eta eps + sum over both of psi(z) - p z - D
             + sum over the leader's cells of the least of  1/2 kappa x^2 + p b x + eta phi(x)
             + sum over the rival's cells of the least of   1/2 kappa x^2 + p b x - eta phi(x).
 
-The leader's leasts are the lower of two lines': where it goes to and fro between them, each choice of lines
-is settled by itself, and the weakest counts. On given lines the right side is concave in eta and both p.
-Given eta, each z is where z = b.x; eta is where the two scores meet. Every value on the way is a lower bound.
+A minimum over a cell of the leader is the smaller of those on two lines. Where the search alternates between
+them, each choice of lines is maximised separately, and the smallest result is the bound. On given lines the
+right side is concave in eta and both p. Given eta, each z solves z = b.x; at the best eta the two scores are
+equal. Every intermediate value is a lower bound.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from evenhand.procedure.state import State
 
 Array = NDArray[np.float64]
 
-STRIDE = 3.0  # eta grows by this factor at most
+STRIDE = 3.0  # largest factor by which eta grows in one step
 TOGETHER = 10  # rounds of Newton's method for eta and both z: four are usual
 ROUNDS = 60  # for eta, and for each z, where that fails
-CLOSE = 1e-6  # what another round would add to the evidence
-LOOKS = 64  # choices of lines that are settled one by one; beyond, the bound is less close
-FEW = 6  # groups whose choices of lines are all settled
-CLEAR = 1e-2  # more than the bounds of one evidence, found from two starts, can differ
+CLOSE = 1e-6  # convergence: what another round would add to the evidence
+LOOKS = 64  # choices of lines that are maximised separately; with more, the bound is less tight
+FEW = 6  # groups for which all choices of lines are tried
+CLEAR = 1e-2  # more than two bounds of the same evidence from different starts can differ
 
 
 class Tangent(NamedTuple):
-    """To the bound as a function of eta."""
+    """A tangent to the bound as a function of eta."""
 
     at: float
     value: float
@@ -62,10 +63,11 @@ class Tangent(NamedTuple):
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, work: Array) -> float:
-    """ln e-value against {k scores at least what i does + indifference}, penalties included. A lower bound.
+    """Return a lower bound on the ln e-value against {k scores at least i's score + indifference}.
 
-    More than `plenty` is never needed. `last` remembers where the search ended (eta and both z): what is
-    clearly more than plenty there needs no other. It is no start, or the evidence would have a history.
+    Scores include penalties. Above `plenty` the bound need not be tight. `last` holds where the search ended
+    (eta and both z): if the bound there is clearly above `plenty`, no search is needed. It is not used as a
+    start, so that the evidence does not depend on earlier calls.
     """
     groups = spec.shares.size
     for g in range(groups):
@@ -105,14 +107,14 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, 
 
 @kernel
 def _bound_at(spec: Spec, leader: Side, rival: Side, at: Array) -> float:
-    """The bound at eta and both z, over all lines at once."""
+    """Return the bound at eta and both z, over all lines at once."""
     found = bound(leader, stand_of(spec, leader, at[0], at[1]))
     return found + bound(rival, stand_of(spec, rival, at[0], at[2])) + at[0] * spec.indifference
 
 
 @kernel
 def _start(spec: Spec, leader: Side, rival: Side) -> tuple[float, float, float]:
-    """eta and both z as if every cell stayed on the line of its mean, and psi were z^2 / 2."""
+    """Return eta and both z for cells fixed on the lines of their means and psi = z^2 / 2."""
     score_i, alpha_i, beta_i, gamma_i = unmoved(spec, leader)
     score_k, alpha_k, beta_k, gamma_k = unmoved(spec, rival)
     c_i, c_k = gamma_i / (1.0 + beta_i), gamma_k / (1.0 + beta_k)
@@ -126,13 +128,14 @@ def _start(spec: Spec, leader: Side, rival: Side) -> tuple[float, float, float]:
 def _peak(
     spec: Spec, leader: Side, rival: Side, start: Array, enough: float, at_once: bool
 ) -> tuple[float, int]:
-    """The bound's highest value on the lines allowed, or `enough`; and a cell whose line jumps, or -1.
+    """Return the highest bound on the allowed lines, and a cell that alternates, or -1.
 
-    Newton's method for eta and both z together, from `start`, where it also ends. A cell that goes to and
-    fro between its lines is better settled either way, unless all is wanted at once.
+    Newton's method for eta and both z together, from `start`, which is updated. Ends early at `enough`. A
+    cell that alternates between its lines is better maximised on each line separately, unless all lines are
+    wanted at once.
     """
     eta, z_i, z_k = start
-    leader.slope[:], rival.slope[:] = -1.0, -1.0  # where cells were before is of another search
+    leader.slope[:], rival.slope[:] = -1.0, -1.0  # the positions of an earlier search do not apply
     one, two = stand_of(spec, leader, eta, z_i), stand_of(spec, rival, eta, z_k)
     best = NOTHING
     for _ in range(TOGETHER):
@@ -142,9 +145,9 @@ def _peak(
         gain = gap * step + (one.along - z_i) * slide(one, 0.0) + (two.along - z_k) * slide(two, 0.0)
         if gain < CLOSE or best > enough:
             return best, -1
-        far = step > STRIDE * eta > 0.0  # the cells of the rival that stay at the floor will not for long
+        far = step > STRIDE * eta > 0.0  # cells of the rival that are fixed at the floor will soon leave it
         step = STRIDE * eta if far else step
-        turned = 0.5 if two.jump >= 0 else 1.0  # cells of the rival came to the floor or left it: overshot
+        turned = 0.5 if two.jump >= 0 else 1.0  # cells of the rival reached or left the floor: overshot
         z_i, z_k, eta = z_i + slide(one, step), z_k + turned * slide(two, step), eta + step
         start[0], start[1], start[2] = eta, z_i, z_k
         one, two = stand_of(spec, leader, eta, z_i), stand_of(spec, rival, eta, z_k)
@@ -155,7 +158,7 @@ def _peak(
 
 @kernel
 def _one_by_one(spec: Spec, leader: Side, rival: Side, eta: float) -> float:
-    """The peak where lines jump to and fro: z for each eta, eta between tangents."""
+    """Return the maximum where lines alternate: z for each eta, eta by intersecting tangents."""
     best, z_i, z_k = NOTHING, 0.0, 0.0
     low, high = Tangent(0.0, math.inf, 0.0), Tangent(math.inf, math.inf, 0.0)
     for _ in range(ROUNDS):
@@ -177,7 +180,10 @@ def _one_by_one(spec: Spec, leader: Side, rival: Side, eta: float) -> float:
 
 @kernel
 def _crossing(low: Tangent, high: Tangent) -> tuple[float, float]:
-    """Where two tangents to a concave function cross, on either side of its peak; it is nowhere higher."""
+    """Return where two tangents of a concave function cross, and the value there.
+
+    The value is an upper bound on the maximum.
+    """
     if low.value == math.inf or high.value == math.inf:  # only one is known
         return (2.0 * low.at if high.at == math.inf else 0.5 * high.at), math.inf
     across = high.at - low.at
@@ -187,7 +193,7 @@ def _crossing(low: Tangent, high: Tangent) -> tuple[float, float]:
 
 @kernel
 def _settled(spec: Spec, side: Side, eta: float, z: float) -> Stand:
-    """The stand at this eta with z = b.x: the best tangent."""
+    """Return the stationary point at this eta with z = b.x: the best tangent."""
     low, high, above, below = -math.inf, math.inf, math.inf, math.inf
     now = stand_of(spec, side, eta, z)
     for _ in range(ROUNDS):

@@ -1,10 +1,10 @@
-"""A policy's cells on the two lines of their penalised scores, as `penalised` moves them towards the null.
+"""The cells of a policy on the two lines of their penalised scores (used by `penalty`).
 
-In whitened coordinates x, turned so that x > 0 leads towards the null, the cells of a policy have
-ln M(x) = 1/2 sum kappa x^2 + psi(b.x) - D (see `gaussian`). A cell's score phi is the lower of two lines, of
-slope q and q (1 + penalty), that cross at its floor. For a pull eta, and a tangent to psi at z of slope p,
-each cell goes where 1/2 kappa x^2 + p b x + eta phi(x) is least (the leader, whose score falls), or the same
-with - eta phi(x) (the rival, whose score rises).
+In whitened coordinates x, with signs such that x > 0 points towards the null, the cells of a policy have ln
+M(x) = 1/2 sum kappa x^2 + psi(b.x) - D (see `gaussian`). A cell's score phi is the lower of two lines, of
+slope q and q (1 + penalty), that cross at its floor. For a multiplier eta and a tangent to psi at z of slope
+p, each cell is placed where 1/2 kappa x^2 + p b x + eta phi(x) is least (the leader, whose score falls), or
+the same with - eta phi(x) (the rival, whose score rises).
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from evenhand.procedure.state import State
 
 Array = NDArray[np.float64]
 
-PLAIN, STEEP, EITHER = 0.0, 1.0, 2.0  # the lines that a cell of the leader may be on
+PLAIN, STEEP, EITHER = 0.0, 1.0, 2.0  # the lines on which a cell of the leader may be
 
 
 class Side(NamedTuple):
-    """One policy's cells. Towards the null the leader's scores fall (turn -1), the rival's rise (turn 1)."""
+    """The cells of one policy.
+
+    Towards the null the leader's scores fall (turn -1), the rival's rise (turn 1).
+    """
 
     turn: float
     mean: Array
@@ -34,27 +37,27 @@ class Side(NamedTuple):
     kappa: Array
     b: Array
     line: Array  # PLAIN, STEEP or EITHER
-    slope: Array  # of the line it was placed on last, 0 where it was held at the floor, -1 before
+    slope: Array  # of the line of the last placement, 0 where it was fixed at the floor, -1 before
     penalty: float  # D
 
 
 class Stand(NamedTuple):
-    """Where a policy's cells go for given eta and p."""
+    """The positions of a policy's cells for given eta and p, summarised."""
 
-    least: float  # the sum of the leasts
+    least: float  # the sum of the minima
     score: float  # sum phi(x)
     along: float  # b.x
-    alpha: float  # how fast the score changes with eta,
-    beta: float  # b.x with -p,
-    gamma: float  # and each with the other
+    alpha: float  # derivative of the score in eta,
+    beta: float  # of b.x in -p,
+    gamma: float  # and the cross derivative
     z: float
     p: float
-    jump: int  # a cell that was on another line before, or -1
+    jump: int  # a cell that changed its line, or -1
 
 
 @kernel
 def side_of(spec: Spec, state: State, k: int, turn: float, table: Array) -> Side:
-    """A policy's cells as they are bet on."""
+    """Return a policy's cells in the coordinates of the mixture."""
     size = spec.shares.size
     mean, sd, kappa = table[:size], table[size : 2 * size], table[2 * size : 3 * size]
     b, line, slope = table[3 * size : 4 * size], table[4 * size : 5 * size], table[5 * size :]
@@ -81,7 +84,7 @@ def side_of(spec: Spec, state: State, k: int, turn: float, table: Array) -> Side
 
 @kernel
 def unmoved(spec: Spec, side: Side) -> tuple[float, float, float, float]:
-    """Score, alpha, beta and gamma of a policy whose cells are all on the lines of their means."""
+    """Return score, alpha, beta and gamma with all cells on the lines of their means."""
     score, alpha, beta, gamma = 0.0, 0.0, 0.0, 0.0
     for g in range(spec.shares.size):
         if spec.shares[g] > 0.0:
@@ -97,7 +100,7 @@ def unmoved(spec: Spec, side: Side) -> tuple[float, float, float, float]:
 
 @kernel
 def stand_of(spec: Spec, side: Side, eta: float, z: float) -> Stand:
-    """Every cell at its least."""
+    """Place every cell at its minimum and return the summary."""
     p = z + mills(z)
     least, score, along, alpha, beta, gamma, jump = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1
     for g in range(spec.shares.size):
@@ -119,7 +122,7 @@ def stand_of(spec: Spec, side: Side, eta: float, z: float) -> Stand:
 
 @kernel
 def _place(spec: Spec, side: Side, g: int, eta: float, p: float) -> tuple[float, float, float]:
-    """Where a cell's least lies, the slope of its line there (0 if held at the floor), and its score."""
+    """Return the minimiser of a cell, the slope of its line (0 at the floor), and its score."""
     plain = spec.shares[g] * side.sd[g]
     steep = plain * (1.0 + spec.region.gamma[g])
     floor = side.turn * (spec.region.lo[g, 0] - side.mean[g]) / side.sd[g]  # x at the floor
@@ -131,7 +134,7 @@ def _place(spec: Spec, side: Side, g: int, eta: float, p: float) -> tuple[float,
         if not on_plain and x_steep > floor:
             return floor, 0.0, at_floor
     elif side.line[g] == EITHER:
-        # the lower of the two leasts: on its own line each is eta score(0) - kappa x^2 / 2
+        # the smaller of the two minima: on its own line each is eta score(0) - kappa x^2 / 2
         lower = eta * (steep - plain) * floor - 0.5 * side.kappa[g] * (x_steep * x_steep - x_plain * x_plain)
         on_plain = lower >= 0.0
     else:
@@ -142,31 +145,31 @@ def _place(spec: Spec, side: Side, g: int, eta: float, p: float) -> tuple[float,
 
 @kernel
 def bound(side: Side, stand: Stand) -> float:
-    """This policy's part of the lower bound."""
+    """Return this policy's part of the lower bound."""
     return psi(stand.z) - stand.p * stand.z - side.penalty + stand.least
 
 
 @kernel
 def curvature(stand: Stand) -> float:
-    """psi''(z)."""
+    """Return psi''(z)."""
     return 1.0 - (stand.p - stand.z) * stand.p
 
 
 @kernel
 def rate(stand: Stand) -> float:
-    """How fast the two scores close with eta, z going along."""
+    """Return the derivative in eta of the gap between the scores, with z adjusted."""
     c = curvature(stand)
     return stand.alpha - stand.gamma * stand.gamma * c / (1.0 + stand.beta * c)
 
 
 @kernel
 def drag(stand: Stand) -> float:
-    """How the gap between the scores moves while z goes to b.x."""
+    """Return the change of the gap between the scores while z moves to b.x."""
     c = curvature(stand)
     return stand.gamma * c * (stand.along - stand.z) / (1.0 + stand.beta * c)
 
 
 @kernel
 def slide(stand: Stand, step: float) -> float:
-    """Newton's step for z, where eta makes this one."""
+    """Return Newton's step for z, given the step of eta."""
     return (stand.along - stand.z + stand.gamma * step) / (1.0 + stand.beta * curvature(stand))

@@ -1,4 +1,4 @@
-"""What evidence must reach: the threshold of a stop, and the most that is ever asked of one condition."""
+"""Thresholds for the evidence: of a stop, and the largest one for a single condition."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from evenhand.procedure.spec import Spec
 
 @kernel
 def threshold(spec: Spec) -> float:
-    """def:delta-PAC: what the evidence against every alternative must reach, ln(wrong answers / delta)."""
+    """def:delta-PAC: return the threshold of the evidence: ln(wrong answers / delta)."""
     return math.log(wrong_answers(spec.region, spec.phi.shape[1]) / spec.delta)
 
 
 @kernel
 def wrong_answers(region: Region, policies: int) -> int:
-    """Of K policies and "none", K answers are wrong; where a policy cannot fail, "none" is no answer."""
+    """Return the number of wrong answers.
+
+    Of K policies and "none", K answers are wrong; where a policy cannot fail, "none" is not an answer.
+    """
     if region.kind == PENALTY:
         return policies - 1
     if region.kind != BOX:
@@ -30,7 +33,10 @@ def wrong_answers(region: Region, policies: int) -> int:
 
 @kernel
 def atom_ceiling(spec: Spec) -> float:
-    """The most that is ever asked of one atom: the threshold, were it alone to carry an average over all."""
+    """Return the largest evidence that is needed from one atom.
+
+    It is the threshold for an average over all atoms to which this one alone contributes.
+    """
     groups = spec.phi.shape[0]
     if spec.region.kind == RELATIVE:
         return threshold(spec) + math.log(4.0 * groups)

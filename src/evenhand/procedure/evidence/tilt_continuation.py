@@ -1,11 +1,11 @@
-"""The least ln M over a half-space by continuation: for a fraction of the counts first, then for more.
+"""Minimise ln M over a half-space by continuation: first for a fraction of the counts.
 
-At large counts ln M bends sharply at a few places and is straight elsewhere, and Newton's method from afar
-goes to and fro between them. Counts divided by `times` bend it gently; the null found there is a good start
-for counts divided by less.
+At large counts ln M has high curvature at a few places and is nearly linear elsewhere, and Newton's method
+from a distant start oscillates. With counts divided by `times` the curvature is moderate; the null found
+there is a good start for counts divided by less.
 
 M is an average, over tilts fixed before the data, of likelihood ratios. With all counts divided by `times`
-every one of them is raised to the power 1/times, so by Jensen's inequality
+each ratio is raised to the power 1/times, so by Jensen's inequality
 
     M(counts) >= M(counts / times)^times,
 
@@ -27,24 +27,25 @@ from evenhand.procedure.evidence.tilt_mixture import ASIDE, Cells, measure
 
 Array = NDArray[np.float64]
 
-EASY = 4.0  # the first stage has about this likelihood ratio left
+EASY = 4.0  # log likelihood ratio of the first stage, approximately
 STAGE = 4.0  # counts grow by this factor from stage to stage
-STAGES = 64  # of them at most: half as many cover all counts that floating point can tell apart
+STAGES = 64  # maximum; half as many cover all counts that floating point can distinguish
 ROUNDS = 60  # of Newton's method in a stage: three are usual
-NEAR = 1e-2  # bound and value of a stage but the last this near: done
-CLOSE = 1e-9  # and of the last
+NEAR = 1e-2  # convergence of a stage but the last: difference of bound and value
+CLOSE = 1e-9  # convergence of the last stage
 HALVINGS = 30
-DAMPING = 1e-3  # relative curvature added to begin with
+DAMPING = 1e-3  # initial relative curvature that is added
 LEAST_DAMPING, MOST_DAMPING = 1e-14, 1e6
-SETTLED = 3  # steps that change ln M by no more than its rounding error, before the search ends
+SETTLED = 3  # the search ends after so many steps that change ln M by no more than its rounding error
 
 
 @kernel
 def least(cells: Cells, c: float, enough: float, work: Array) -> tuple[float, float]:
-    """The least ln M over {a.lam >= c}: a certified lower bound, and its value where the search ended.
+    """Return a certified lower bound on ln M over {a.lam >= c}, and ln M at the end.
 
-    More than `enough` is never needed. There must be outcomes in every cell, and {a.lam >= c} must hold some
-    means but not the estimates. The null found is left in `work` as `model_of(cells, work)` finds it.
+    Above `enough` the bound need not be tight. There must be outcomes in every cell, and {a.lam >= c} must
+    hold some means but not the estimates. The null found is left in `work` as `model_of(cells, work)` reads
+    it.
     """
     m = cells.a.size
     model, trial, rest = model_of(cells, work)
@@ -54,7 +55,7 @@ def least(cells: Cells, c: float, enough: float, work: Array) -> tuple[float, fl
     eta /= times
     for j in range(m):
         model.scale[j] /= times
-    best, value = m * ASIDE, math.inf  # at the least all cells stand aside
+    best, value = m * ASIDE, math.inf  # lower bound on ln M: every cell contributes at least ASIDE
     for _ in range(STAGES):
         for j in range(m):
             part.n[j], part.s[j] = cells.n[j] / times, cells.s[j] / times
@@ -73,18 +74,18 @@ def least(cells: Cells, c: float, enough: float, work: Array) -> tuple[float, fl
 
 @kernel
 def _first_fraction(cells: Cells, c: float, eta: float) -> float:
-    """By how much to divide the counts so that only an easy problem is left."""
+    """Return the divisor of the counts for the first stage."""
     gap = c
     for j in range(cells.a.size):
         gap -= cells.a[j] * cells.s[j] / cells.n[j]
-    return max(0.5 * eta * gap / EASY, 1.0)  # half of eta gap is the likelihood ratio, were it quadratic
+    return max(0.5 * eta * gap / EASY, 1.0)  # half of eta gap is the log likelihood ratio of a quadratic
 
 
 @kernel
 def _descend(
     cells: Cells, model: Model, c: float, eta: float, close: float, trial: Array, rest: Array
 ) -> tuple[float, float, float]:
-    """Newton's method from model.lam on: value and certified bound where it ends, and the multiplier."""
+    """Run Newton's method from model.lam; return the value, the bound and the multiplier."""
     lam = model.lam
     value = measure(cells, lam, model, rest)
     bound, damping, calm = cells.a.size * ASIDE, DAMPING, 0
@@ -106,14 +107,17 @@ def _descend(
             value = found
             damping = max(min(0.1 * damping if reach == 1.0 else 4.0 * damping, abs(slope)), LEAST_DAMPING)
         else:
-            value = measure(cells, lam, model, rest)  # the slopes here again, not those of the trial
+            value = measure(cells, lam, model, rest)  # recompute the slopes, which are those of the trial
             damping *= 100.0
     return value, bound, eta
 
 
 @kernel
 def _corrected(model: Model, c: float) -> tuple[bool, float]:
-    """Correct the step for its rounding error, so that it ends on {a.lam = c}; does it? And its slope."""
+    """Correct the rounding error of the step, so that it ends on {a.lam = c}.
+
+    Returns whether it does, and the slope along the step.
+    """
     off, ease, slope, size = c, 0.0, 0.0, abs(c)
     for j in range(model.lam.size):
         end = model.a[j] * (model.lam[j] + model.step[j])
@@ -129,7 +133,7 @@ def _corrected(model: Model, c: float) -> tuple[bool, float]:
 
 @kernel
 def _size(cells: Cells, model: Model) -> float:
-    """How large the terms are that make up ln M where it bends."""
+    """Return the size of the terms that make up ln M where its curvature is high."""
     total = 1.0
     for j in range(model.lam.size):
         total += abs(model.grad[j]) * (model.lam[j] + cells.s[j] / cells.n[j])
@@ -140,7 +144,7 @@ def _size(cells: Cells, model: Model) -> float:
 def _search(
     cells: Cells, model: Model, value: float, slope: float, noise: float, trial: Array, rest: Array
 ) -> tuple[float, float]:
-    """Go as far along the step as ln M falls enough: what it is there, and how far that was."""
+    """Search along the step for a sufficient decrease; return ln M there and the step length."""
     found, reach = math.inf, 1.0
     for _ in range(HALVINGS):
         inside = True

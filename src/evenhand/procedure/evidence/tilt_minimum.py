@@ -1,11 +1,11 @@
-"""The least ln M over a half-space {a.lam >= c}: where to start the search, and bounds from below.
+"""Minimise ln M over a half-space {a.lam >= c}: starting points and lower bounds.
 
 At any lam0 and any eta >= 0 the tangent plane certifies
 
     min ln M >= ln M(lam0) + eta (c - a.lam0)
                 + sum over cells of the least of (grad - eta a) (lam - lam0), lam in the domain,
 
-so ending a search early costs evidence, never truth.
+so ending a search early loses evidence but stays valid.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from evenhand.procedure.evidence.tilt_mixture import LIFTS, SIZES, Cells, slack
 
 Array = NDArray[np.float64]
 
-SATURATED = 30.0  # e to minus this, beside the 1/4 of a cell that stands aside, is nothing
+SATURATED = 30.0  # e^-30 is negligible beside the constant term 1/4 of a cell
 ROUNDING = 1e-15  # relative error of a sum of a few dozen terms
 
 
 @kernel
 def model_of(cells: Cells, work: Array) -> tuple[Model, Array, Array]:
-    """Room for the quadratic model, for a trial point, and the rest of the scratch."""
+    """Return views of the scratch: the quadratic model, a trial point, and the rest."""
     m = cells.a.size
     width = max(cells.first, m - cells.first)
     used = (7 + 2 * width) * m
@@ -48,7 +48,7 @@ def model_of(cells: Cells, work: Array) -> tuple[Model, Array, Array]:
 
 @kernel
 def start(cells: Cells, model: Model, c: float) -> float:
-    """Put lam on {a.lam = c}, about where the likelihood ratio is least; the multiplier there.
+    """Put lam on {a.lam = c} near the least likelihood ratio; return the multiplier there.
 
     Not positive where the estimates, or all means, lie in the half-space; infinite where no means do.
     """
@@ -64,7 +64,7 @@ def start(cells: Cells, model: Model, c: float) -> float:
     if gap <= 0.0 or top < c:
         return 0.0 if gap <= 0.0 else math.inf
     eta = 0.0
-    for _ in range(100):  # what is closed grows piecewise linearly with eta: this ends after a few
+    for _ in range(100):  # the closed gap is piecewise linear in eta: a few rounds are enough
         gap, ease = c, 0.0
         for j in range(cells.a.size):
             x = model.step[j] + eta * cells.a[j] / model.scale[j]
@@ -80,7 +80,7 @@ def start(cells: Cells, model: Model, c: float) -> float:
 
 @kernel
 def noise_of(cells: Cells) -> float:
-    """Rounding error of ln M: its terms are as large as the counts."""
+    """Return the rounding error of ln M: its terms are as large as the counts."""
     total = 1.0
     for j in range(cells.n.size):
         total += cells.n[j] + cells.s[j]
@@ -89,7 +89,7 @@ def noise_of(cells: Cells) -> float:
 
 @kernel
 def tangent(cells: Cells, model: Model, c: float, eta: float) -> float:
-    """How far the tangent plane, levelled along a by eta, may fall below its value at lam in the domain."""
+    """Return how far the tangent plane, tilted along a by eta, can fall below its value at lam."""
     total = eta * c
     for j in range(cells.a.size):
         total -= eta * cells.a[j] * model.lam[j]
@@ -104,10 +104,11 @@ def tangent(cells: Cells, model: Model, c: float, eta: float) -> float:
 
 @kernel
 def tangent_in_a_box(cells: Cells, model: Model, c: float, eta: float) -> float:
-    """The same over the means that matter only, less its rounding error: pulls that nearly cancel cost less.
+    """Return the same over the means that matter only, minus its rounding error.
 
-    A cell stands aside beyond `_aside_at` and ln M changes no more, so a null there is no weaker than one
-    with that cell at this end; and no cell with a > 0 has to go farther than closes the whole gap alone.
+    Beyond `_aside_at` a cell contributes a constant and ln M no longer changes, so a null there is no weaker
+    than one with the cell at this end; and no cell with a > 0 has to move farther than closes the whole gap
+    alone.
     """
     m = cells.a.size
     farthest = c
@@ -129,7 +130,7 @@ def tangent_in_a_box(cells: Cells, model: Model, c: float, eta: float) -> float:
 
 @kernel
 def weakest_multiplier(cells: Cells, model: Model) -> float:
-    """The largest eta at which no cell is pulled farther into the half-space than its slope resists."""
+    """Return the largest eta at which no cell moves farther into the half-space."""
     least = math.inf
     for j in range(cells.a.size):
         spare = slack(cells, j) if cells.code == POISSON else 0.0
@@ -139,9 +140,9 @@ def weakest_multiplier(cells: Cells, model: Model) -> float:
 
 @kernel
 def _aside_at(cells: Cells, j: int) -> float:
-    """The mean from which on, away from the half-space, all terms of a cell are e^-30 or less.
+    """Return the mean beyond which all terms of a cell are at most e^-30.
 
-    The smallest tilt is the last to become so small.
+    The direction is away from the half-space. The term of the smallest tilt is the last to reach this size.
     """
     up, family = cells.a[j] < 0.0, 0 if cells.code == BERNOULLI else 1
     lift = LIFTS[1 if up else 0, family, 0]
@@ -152,7 +153,7 @@ def _aside_at(cells: Cells, j: int) -> float:
 
 @kernel
 def distance_off(cells: Cells, model: Model, c: float) -> float:
-    """How far lam is from {a.lam = c}, beside the size of the terms."""
+    """Return the distance of lam from {a.lam = c}, relative to the size of the terms."""
     off, size = c, abs(c)
     for j in range(cells.a.size):
         off -= cells.a[j] * model.lam[j]
@@ -162,7 +163,10 @@ def distance_off(cells: Cells, model: Model, c: float) -> float:
 
 @kernel
 def likelihood_ratio(cells: Cells, lam: Array) -> float:
-    """That of the estimates to the null lam: where lam is in the half-space, no less than the least."""
+    """Return the log likelihood ratio of the estimates to the null lam.
+
+    Where lam is in the half-space, it is an upper bound on the minimum.
+    """
     total = 0.0
     for j in range(cells.a.size):
         total += cells.n[j] * divergence(cells.code, cells.s[j] / cells.n[j], lam[j])

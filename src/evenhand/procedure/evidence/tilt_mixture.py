@@ -9,8 +9,9 @@ twice, or not at all:
     M(lam) = prod over blocks of mean over sizes of prod over cells of
              1/4 + 1/2 exp(tau S - n K(tau, lam)) + 1/4 exp(2 tau S - n K(2 tau, lam)),    |tau| = size
 
-Sizes and weights are fixed before the data. The 1/4 lets a cell stand aside that was sampled far more than
-its weight asks for: without it such a cell's null would swallow the evidence of all the others.
+Sizes and weights are fixed before the data. The constant term 1/4 bounds the loss from a cell that was
+sampled far more than its weight requires: without it the null of such a cell would cancel the evidence of all
+the others.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from evenhand.procedure.evidence.newton_step import Model
 
 Array = NDArray[np.float64]
 
-# shifts of the log-odds; and of the log of the mean, where that has no upper end
+# shifts of the log-odds; and of the log of the mean, where the domain has no upper end
 SIZES = np.array([0.02 * 1.8 ** np.arange(8), 0.01 * 2.0 ** np.arange(8)])
 GRID = SIZES.shape[1]
 LOG_GRID = math.log(GRID)
 LIFTS = np.array([np.expm1(-SIZES), np.expm1(SIZES)])  # (down or up, family, size): e^tau - 1
 ASIDE, ONCE, TWICE = math.log(0.25), math.log(0.5), math.log(0.25)
-SLACK = 1e-8  # how steep a tangent must be, per mean, where the domain has no upper end
-NEGLIGIBLE = -40.0  # a term of a sum whose log is so far below the largest is left out
+SLACK = 1e-8  # least slope of a tangent, per mean, where the domain has no upper end
+NEGLIGIBLE = -40.0  # terms whose log is this far below the largest are left out
 
 
 class Cells(NamedTuple):
-    """The cells of a half-space problem in unit samples, block after block."""
+    """The cells of a half-space problem in unit samples, one block after the other."""
 
     code: int
-    first: int  # how many cells the first block has
+    first: int  # number of cells in the first block
     a: Array
     n: Array
     s: Array
@@ -49,10 +50,10 @@ class Cells(NamedTuple):
 
 @kernel
 def measure(cells: Cells, lam: Array, model: Model, work: Array) -> float:
-    """ln M at lam; its gradient and its Hessian, block by block, go to the model.
+    """Return ln M at lam; write its gradient and its Hessian, block by block, to the model.
 
-    Where the domain has no upper end a tangent must nowhere fall: what is measured there is ln M less a
-    little of lam, so that at its minimum the tangent to ln M climbs by that little.
+    Where the domain has no upper end a tangent must not decrease: a small multiple of lam is subtracted from
+    ln M there, so that at the minimum the tangent to ln M increases at this rate.
     """
     m = lam.size
     slopes = work[: GRID * m].reshape((m, GRID))
@@ -78,7 +79,7 @@ def measure(cells: Cells, lam: Array, model: Model, work: Array) -> float:
 def _mix_cell(
     cells: Cells, j: int, lam: float, slopes: Array, curves: Array, logs: Array, sums: Array
 ) -> None:
-    """Multiply one cell's sum into exp(logs) sums, size by size, and note its log's slope and curvature."""
+    """Multiply one cell's sum into exp(logs), by size; write its log's slope and curvature."""
     side, family = (1 if cells.a[j] < 0.0 else 0), (0 if cells.code == BERNOULLI else 1)
     n, s = cells.n[j], (cells.s[j] if side == 1 else -cells.s[j])
     for g in range(GRID):
@@ -114,7 +115,7 @@ def _share(log: float) -> float:
 def _mix_block(
     begin: int, end: int, slopes: Array, curves: Array, logs: Array, sums: Array, model: Model
 ) -> float:
-    """The log of a block's mean over sizes; its gradient and Hessian go to the model."""
+    """Return the log of a block's mean over sizes; write its gradient and Hessian to the model."""
     peak, total = -math.inf, 0.0
     for g in range(GRID):
         logs[g] += math.log(sums[g])

@@ -1,13 +1,13 @@
-"""Evidence from Bernoulli, binomial, bounded and Poisson outcomes, and from one exponential cell: tilts.
+"""Tilt evidence for Bernoulli, binomial, bounded, Poisson and single exponential cells.
 
 `tilt_mixture` declares the martingale M. Its log is convex in the null lam, so its least over a half-space
-{a.lam >= c} is a convex programme (`tilt_programme`), solved by Newton's method (`quadratic`) and, where that
-fails, which is at large counts, by continuation in the counts (`continuation`).
+{a.lam >= c} is a convex programme (`tilt_minimum`), solved by Newton's method (`newton_step`) and, where that
+fails, at large counts, by continuation in the counts (`tilt_continuation`).
 
-Tilts have a smallest size: from a difference too small for it they learn nothing, however many outcomes there
-are. So a part e^-MIXTURE_COST of the bets is on the mixture over all means (`mixture`), whose evidence grows
-with the data whatever the difference. The rest, 1 - e^-MIXTURE_COST, is 1 in floating point: it is bet on the
-tilts, and the larger of the two parts bounds their sum.
+Tilts have a smallest size: for a smaller difference their evidence does not grow with the data. So the
+mixture over all means (`likelihood_mixture`), whose evidence grows for any difference, has a weight of
+e^-MIXTURE_COST. The weight of the tilts, 1 - e^-MIXTURE_COST, is 1 in floating point, and the larger of the
+two parts bounds their sum.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from evenhand.procedure.state import State
 
 Array = NDArray[np.float64]
 
-ROUNDS = 100  # of Newton's method: five are usual
-CLOSE = 2e-10  # bound and value this near: done
-LOOSE = 1e-5  # bound and value that rounding errors keep from being nearer
-FAR = 0.1  # bound and value farther apart than this part of the value: the bound was not found
-PLENTY = 60.0  # evidence beyond this is never needed, and its last digits cost most
-RIDGE = 1e-3  # relative curvature added while far from the minimum
-OFF = 1e-9  # relative distance from the hyperplane of a null that counts as on it
-MIXTURE_COST = 37.5  # what the mixture over means loses by its small weight
+ROUNDS = 100  # maximum for Newton's method; five are usual
+CLOSE = 2e-10  # convergence: difference of bound and value
+LOOSE = 1e-5  # the same, where rounding errors prevent more
+FAR = 0.1  # relative difference of bound and value beyond which the bound counts as not found
+PLENTY = 60.0  # evidence above this is never needed, and its last digits take most of the time
+RIDGE = 1e-3  # relative curvature added far from the minimum
+OFF = 1e-9  # relative distance from the hyperplane at which a null counts as on it
+MIXTURE_COST = 37.5  # minus the log of the weight of the mixture over means
 
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
-    """ln e-value against {q.mu_k >= q.mu_i + indifference}: i is ahead, or nearly. A lower bound.
+    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i + indifference}.
 
-    More than `enough` is never needed.
+    Above `enough` the bound need not be tight.
     """
     groups = spec.shares.size
     m = _gather(spec, state, i, spec.shares, -1.0, 0, work)
@@ -67,7 +67,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) 
 
 @kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> float:
-    """ln e-value against {a.mu_k >= c}. A lower bound."""
+    """Return a lower bound on the ln e-value against {a.mu_k >= c}."""
     m = _gather(spec, state, k, a, 1.0, 0, work)
     cells = _cells(spec.code, m, m, work, 2 * a.size)
     bound, most = half_space(cells, c, math.inf, spec.evidence, work[6 * a.size :])
@@ -95,7 +95,7 @@ def pair(
 
 @kernel
 def cell(code: int, n: float, s: float, c: float, sign: float) -> float:
-    """ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1), by tilts alone, exactly.
+    """Return the tilt ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (-1).
 
     n and s count unit samples. Exponential outcomes are tilted by shifts t of the log of the mean: those of
     mean c e^t against those of mean c have the likelihood ratio exp((1 - e^-t) s / c - n t).
@@ -119,9 +119,9 @@ def cell(code: int, n: float, s: float, c: float, sign: float) -> float:
 
 @kernel
 def combined(tilted: float, mixed: float, ceiling: float) -> float:
-    """The evidence of both parts of the bets; that of the mixture over means counts from 0 to the ceiling.
+    """Return the evidence of tilts and mixture; the mixture counts from 0 to the ceiling.
 
-    What was not computed of the tilts is missed unless the mixture is all that is ever asked for.
+    NOT_COMPUTED where the tilts were not computed, unless the mixture reaches the ceiling.
     """
     other = min(mixed - MIXTURE_COST, ceiling)
     if other <= 0.0 or (tilted == NOT_COMPUTED and other < ceiling):
@@ -131,10 +131,11 @@ def combined(tilted: float, mixed: float, ceiling: float) -> float:
 
 @kernel
 def half_space(cells: Cells, c: float, enough: float, version: int, work: Array) -> tuple[float, float]:
-    """The least ln M over {a.lam >= c}, a certified lower bound; more than `enough` is never needed.
+    """Return a certified lower bound on ln M over {a.lam >= c}.
 
-    Also a likelihood ratio of the estimates to a null in the half-space, not below the least; nothing in the
-    first version, which went on where Newton's method failed and had no bets beside the tilts.
+    Above `enough` the bound need not be tight. Also returns a log likelihood ratio of the estimates to a null
+    in the half-space, an upper bound on the minimum. The first version of the evidence has no continuation
+    and no mixture, and returns 0 for it.
     """
     model, _, _ = model_of(cells, work)
     eta = start(cells, model, c)
@@ -158,12 +159,12 @@ def half_space(cells: Cells, c: float, enough: float, version: int, work: Array)
 def _descend(
     cells: Cells, c: float, eta: float, enough: float, version: int, work: Array
 ) -> tuple[float, float]:
-    """Newton's method from the start on: the bound, and ln M where it ends, in model.lam."""
+    """Run Newton's method; return the bound, and ln M where it ends, at model.lam."""
     m = cells.a.size
     model, trial, rest = model_of(cells, work)
     lam, step = model.lam, model.step
     value = measure(cells, lam, model, rest)
-    best, noise, calm, ridge = m * ASIDE, noise_of(cells), 0, RIDGE  # at the least all cells stand aside
+    best, noise, calm, ridge = m * ASIDE, noise_of(cells), 0, RIDGE  # every cell contributes at least ASIDE
     for _ in range(ROUNDS):
         eta = newton(model, c, eta, ridge)
         best = max(best, value + tangent(cells, model, c, eta))
@@ -193,7 +194,7 @@ def _descend(
 
 @kernel
 def _gather(spec: Spec, state: State, k: int, a: Array, sign: float, m: int, work: Array) -> int:
-    """Policy k's cells with a weight, from row m of the table in `work` on; how many rows it has then."""
+    """Append policy k's cells with a weight to the table in `work`; return the number of rows."""
     size = 2 * a.size
     for g in range(a.size):
         if a[g] != 0.0:

@@ -1,6 +1,6 @@
-"""What sampling rules share.
+"""Functions shared by sampling rules.
 
-Drawing a cell from a piece, the least-sampled cell, the guard against stalling.
+Drawing a cell from the evidence masses of an alternative, the least-sampled cell, and a minimum of samples.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from evenhand.procedure.state import NONE, State, Work
 
 # a policy's least-sampled cell must have at least this times the root of the count of the cell to be drawn
 GUARD = 0.5
-# beyond so many policies the distribution of a draw is not written out
+# with more policies than this the distribution of a draw is not recorded
 WRITTEN_OUT = 1024
 
 
 @kernel(inlined=True)
 def count(state: State, k: int, g: int) -> float:
-    """Samples of a cell, those still out included."""
+    """Return the samples of a cell, pending ones included."""
     return state.n[g, k] + state.out[g, k]
 
 
 @kernel
 def least_sampled_cell(state: State, k: int) -> int:
-    """The group in which policy k has the fewest samples."""
+    """Return the group in which policy k has the fewest samples."""
     best = 0
     for g in range(1, state.n.shape[0]):
         if count(state, k, g) < count(state, k, best):
@@ -36,7 +36,7 @@ def least_sampled_cell(state: State, k: int) -> int:
 
 @kernel
 def least_sampled_policy(state: State, g: int) -> int:
-    """The policy with the fewest samples in group g (over all groups where g is -1)."""
+    """Return the policy with the fewest samples in group g (over all groups where g is -1)."""
     groups, policies = state.n.shape
     best, fewest = 0, math.inf
     for k in range(policies):
@@ -51,11 +51,11 @@ def least_sampled_policy(state: State, g: int) -> int:
 
 @kernel
 def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) -> tuple[int, int]:
-    """Draw a cell in proportion to the masses in lam_i (policy i) and lam_k (policy k; of i where k is NONE).
+    """Draw a cell in proportion to the masses in lam_i (policy i) and lam_k (policy k).
 
-    Those in lam_0 are of the control, where bounds are relative to one.
-    In proportional mode only the arrived group's column counts; in agnostic mode a policy is drawn by its
-    row's mass. Returns (-1, -1) where no mass is left.
+    The masses in lam_0 are those of the control, where bounds are relative to one.
+    lam_k also belongs to i where k is NONE. In proportional mode only the column of the arrived group counts;
+    in agnostic mode a policy is drawn by the mass of its row. Returns (-1, -1) where there is no mass.
     """
     groups = spec.phi.shape[0]
     second = i if k == NONE else k
@@ -93,7 +93,7 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
                 left -= work.lam_0[g]
                 if left <= 0.0:
                     break
-    return last_k, last_g  # u so close to 1 that rounding left a crumb
+    return last_k, last_g  # u is so close to 1 that the rounded masses end below it
 
 
 @kernel
@@ -139,14 +139,14 @@ def _write_out(spec: Spec, work: Work, i: int, k: int, group: int, total: float)
 
 @kernel
 def least_sampled(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """Where nothing tells cells apart: the least-sampled cell of the policy with the fewest samples."""
+    """Return the least-sampled cell of the policy with the fewest samples."""
     k = least_sampled_policy(state, group)
     return surely(spec, work, k, group if group >= 0 else least_sampled_cell(state, k))
 
 
 @kernel
 def surely(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
-    """A cell chosen without chance."""
+    """Return a cell with probability 1, and record that."""
     if spec.phi.shape[1] <= WRITTEN_OUT:
         work.probability[:, :] = 0.0
         work.probability[g, k] = 1.0
@@ -155,16 +155,16 @@ def surely(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
 
 @kernel
 def guarded(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[int, int]:
-    """Draw policy k's least-sampled cell instead where it lags too far behind, or the control's cell.
+    """Return policy k's least-sampled cell, or the control's, instead of (k, g) if it has too few samples.
 
-    No cell may absorb all sampling, and what bounds are relative to must not starve.
+    This prevents that one cell takes all samples, and that the control has too few.
     """
     if spec.region.kind == RELATIVE and k != spec.region.control:
         control = spec.region.control
         if count(state, control, g) < GUARD * math.sqrt(count(state, k, g)):
             return surely(spec, work, control, g)
     if spec.mode != ACTIVE:
-        return k, g  # groups come by themselves, so no cell of a sampled policy starves
+        return k, g  # groups arrive by themselves, so every cell of a sampled policy gets samples
     low = least_sampled_cell(state, k)
     if count(state, k, low) < GUARD * math.sqrt(count(state, k, g)):
         return surely(spec, work, k, low)
@@ -173,7 +173,7 @@ def guarded(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[int, 
 
 @kernel
 def settle(spec: Spec, k: int, g: int, group: int) -> tuple[int, int]:
-    """The cell as the mode wants it named: the arrived group's, or the policy alone."""
+    """Return the cell as the mode requires: with the arrived group, or the policy alone."""
     if spec.mode == AGNOSTIC:
         return k, -1
     return k, group if spec.mode != ACTIVE else g

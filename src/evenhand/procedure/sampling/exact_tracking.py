@@ -1,10 +1,9 @@
-"""`exact-tracking`: follow the optimal weights at the estimates, solved (nearly) whenever outcomes come in.
+"""`exact-tracking`: track the optimal weights at the estimates, solved at each new outcome.
 
-What the paper's analysis assumes of Algorithm 1. The weights come from the fixed point
-w = sum over pieces j of nu_j w d_j / f_j (Qin and You 2025): each round, the cells of the cheapest piece gain
-in proportion to the evidence they carry. D-tracking (Garivier and Kaufmann 2016), or C-tracking where the
-procedure says so. For those who want the textbook rule at its best; it computes some fifty times as long as
-`ts-ids`.
+This is what the paper's analysis assumes of Algorithm 1. The weights come from the fixed point w = sum over
+alternatives j of nu_j w d_j / f_j (Qin and You 2025): in each round, the cells of the cheapest alternative
+gain in proportion to the evidence they carry. D-tracking (Garivier and Kaufmann 2016), or C-tracking where
+the procedure asks for it. The computation takes about fifty times as long as for `ts-ids`.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, State, Work
 
 ROUNDS = 60
-# round n moves the weights by 1 / (HELD + n), so that the last weights keep about half their say
+# round n moves the weights by 1 / (HELD + n), so that the previous weights keep about half their influence
 HELD = 60
-# weights that fell to nothing must be able to come back
+# weights near 0 must be able to grow again
 REVIVED = 0.01
 
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The next cell: eq:external_opt solved at the present estimates, from the last weights on."""
+    """Return the next cell: eq:external_opt solved at the estimates, from the last weights."""
     begin(spec, state)
     v, c, values = work.spare[0], work.spare[1], work.spare[2][0]
     rounds, leader = 0, NONE

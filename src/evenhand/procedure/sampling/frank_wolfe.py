@@ -1,9 +1,9 @@
-"""`frank-wolfe`: move the weights towards the cells that help the cheapest pieces most.
+"""`frank-wolfe`: move the weights towards cells that raise the cheapest alternatives.
 
-After Wang, Tzeng and Proutiere (2021). Pieces within r_t of the cheapest play a small matrix game against
-the next step, so that the weights do not zigzag between them; the cell furthest behind the weights is
-drawn. Forced rounds at every perfect square keep all cells alive. No step size, one solve per piece and
-pick: the choice where a rule without randomness is wanted.
+After Wang, Tzeng and Proutiere (2021). The step solves a small matrix game against the alternatives within
+r_t of the cheapest, which prevents zigzagging between them; the cell furthest behind the weights is sampled.
+At every perfect square a round of forced exploration samples all cells. It has no step size and no
+randomness, and solves each alternative once per sample.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from evenhand.procedure.state import State, Work
 
 Array = NDArray[np.float64]
 
-PLAYERS = 4  # at most so many pieces play
-PLAYS = 32  # rounds of fictitious play between them
-V, Z, VALUES, FIRST = 0, 1, 2, 3  # which spare table holds what; the players' slopes start at FIRST
+PLAYERS = 4  # maximum number of alternatives in the game
+PLAYS = 32  # rounds of fictitious play
+V, Z, VALUES, FIRST = 0, 1, 2, 3  # contents of the spare tables; slopes of the alternatives from FIRST on
 
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     begin(spec, state)
     t, z = samples(state), work.spare[Z]
     root = math.sqrt(math.floor(t / spec.phi.size))
@@ -68,9 +68,10 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 
 @kernel
 def _play(spec: Spec, work: Work, players: int, values: Array, z: Array) -> None:
-    """z = argmax over allowed weights of the least <z - x, h> over the players' slopes h; values are <x, h>.
+    """Solve z = argmax over allowed weights of the least <z - x, h> over slopes h.
 
-    Fictitious play (Brown 1951): z answers the mixture of pieces so far, the worst-served piece answers z.
+    `values` are <x, h>. Fictitious play (Brown 1951): z is a best response to the mixture of alternatives so
+    far, and the worst alternative is a best response to z.
     """
     mixture = work.spare[FIRST + PLAYERS]
     mixture[:, :] = 0.0
@@ -90,7 +91,7 @@ def _play(spec: Spec, work: Work, players: int, values: Array, z: Array) -> None
 
 @kernel
 def _answer(spec: Spec, c: Array, z: Array) -> None:
-    """Add to z what gains most from slopes c: one cell, one policy in each group, or one policy."""
+    """Add to z a best response to slopes c: one cell, one policy in each group, or one policy."""
     groups, policies = c.shape
     best, most = 0, -1.0
     for g in range(groups):
@@ -110,7 +111,7 @@ def _answer(spec: Spec, c: Array, z: Array) -> None:
 
 @kernel
 def _most_owed(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The candidate whose samples lag most behind its weight, as a ratio: argmax of x / (N / t)."""
+    """Return the candidate furthest behind its weight, as a ratio: argmax of x / (N / t)."""
     best_k, best_g, most = 0, max(group, 0), -1.0
     first, last = span(spec, group)
     for g in range(first, last):

@@ -1,4 +1,4 @@
-"""`ids`: information-directed selection against the leader by the estimates, with forced exploration."""
+"""`ids`: information-directed selection by the estimates, with forced exploration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenhand.procedure.sampling.ts_ids import from_weakest_piece
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import ASKED, State, Work
 
-# no cell may have fewer samples than this times sqrt(t), spread over the cells of a policy
+# no cell may have fewer samples than this times sqrt(t), divided among the cells of a policy
 FORCED = 0.3
 
 
@@ -20,7 +20,7 @@ FORCED = 0.3
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     k, g = forced(spec, state, work, group, FORCED * math.sqrt(float(state.clock[ASKED])))
     if k >= 0:
         return k, g
@@ -34,7 +34,7 @@ def choose(
 
 @kernel
 def forced(spec: Spec, state: State, work: Work, group: int, least: float) -> tuple[int, int]:
-    """The least-sampled cell where it has fewer than `least` samples, else (-1, -1)."""
+    """Return the least-sampled cell if it has fewer than `least` samples, else (-1, -1)."""
     groups, policies = spec.phi.shape
     found_k, found_g, fewest = -1, -1, least
     for g in range(groups):

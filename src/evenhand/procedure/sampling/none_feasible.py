@@ -1,7 +1,7 @@
-"""The optimal weights where no policy is feasible: each in inverse proportion to its cost of entering.
+"""Optimal weights where no policy is feasible: inverse to the cost of entering.
 
-lemma:weight_infeas for boxes; for any other region a policy's split over groups is the one that makes
-entering most expensive, and in agnostic mode it is the arrivals.
+lemma:weight_infeas for boxes; for any other region a policy's split over groups is the one that maximises the
+cost of entering, and in agnostic mode it is the arrival shares.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evenhand.theory import inner
 
 Array = NDArray[np.float64]
 
-# rounds towards a policy's best split over groups where the region is no box
+# rounds for a policy's best split over groups where the region is not a box
 ROUNDS = 30
 
 
@@ -34,7 +34,10 @@ def has_closed_form(spec: Spec) -> bool:
 
 @kernel
 def weigh(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
-    """w_k = split_k / cost_k, normalised; v is scratch. Active and agnostic mode. lemma:weight_infeas."""
+    """lemma:weight_infeas: write w_k = split_k / cost_k, normalised; v is scratch.
+
+    Active and agnostic mode.
+    """
     groups, policies = w.shape
     total = 0.0
     for k in range(policies):
@@ -54,7 +57,7 @@ def weigh(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
 
 @kernel
 def _all_on_the_worst(spec: Spec, state: State, work: Work, k: int, w: Array) -> float:
-    """l(k) = argmax over groups of d(mean, bound): the cell that proves fastest that k fails; returns d_k."""
+    """Put a policy's weight on l(k) = argmax over groups of d(mean, bound); return d_k."""
     w[:, k] = 0.0
     worst, most = 0, 0.0
     for g in range(w.shape[0]):
@@ -78,7 +81,7 @@ def _as_they_arrive(spec: Spec, state: State, work: Work, k: int, w: Array, v: A
 
 @kernel
 def _best_split(spec: Spec, state: State, work: Work, k: int, w: Array, v: Array) -> float:
-    """sup over splits v of inf over the region of v.d, by sharing out the evidence that each cell carries."""
+    """Return sup over splits v of inf over the region of v.d, by evidence-proportional updates."""
     groups = w.shape[0]
     cost = 0.0
     for g in range(groups):

@@ -4,7 +4,7 @@ After OCBA-CO (Lee, Pujowidianto, Li, Chen and Yap 2012) and SCORE (Pasupathy, H
 and Chen 2014): a rival is ruled out either by its overall mean or by its requirement, whichever is
 cheaper; it gets samples in inverse proportion to that rate, and the leader enough to balance the
 comparisons and to secure its own requirement. Overall means are treated as Gaussian with the family's
-variance at the estimates. Plugged in anew at each pick and D-tracked.
+variance at the estimates. The weights are computed at the estimates for each sample and D-tracked.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Array = NDArray[np.float64]
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     leader = refresh(spec, state, work, True)
     policies = spec.phi.shape[1]
     w, v = work.spare[1], work.spare[0]
     for k in range(policies):
         for g in range(spec.phi.shape[0]):
             v[g, k] = 1.0 / dispersion(spec, state, work.pooled[0], g, k)
-    # a rate below one nat in all samples so far is not yet told from 0
+    # a rate below one nat in all samples so far is not distinguishable from 0
     least = 1.0 / max(samples(state), 1.0)
     balance = 0.0
     for k in range(policies):
@@ -62,7 +62,7 @@ def _raise_control(spec: Spec, w: Array) -> None:
 def _rival(
     spec: Spec, state: State, work: Work, leader: int, k: int, v: Array, least: float, w: Array
 ) -> float:
-    """Weights of rival k in inverse proportion to its rate; returns (w_k / sd_k)^2, for the balance."""
+    """Write weights of rival k in inverse proportion to its rate; return (w_k / sd_k)^2."""
     by_mean, sd = 0.0, 0.0
     for g in range(w.shape[0]):
         sd += _pull(spec, state, work, k, g)
@@ -87,7 +87,7 @@ def _rival(
 def _leading(
     spec: Spec, state: State, work: Work, i: int, v: Array, balance: float, least: float, w: Array
 ) -> None:
-    """(w_i / sd_i)^2 = sum (w_k / sd_k)^2 balances the comparisons; its requirement may ask for more."""
+    """Write the leader's weights: (w_i / sd_i)^2 = sum (w_k / sd_k)^2; its requirement may add."""
     total, cost = 0.0, math.inf
     if spec.region.kind != PENALTY:
         cost, _, _ = inner.leave(spec.code, spec.kept, i, v, work.mean, work.lam_k, work.lam_0, work.scratch)
@@ -96,9 +96,9 @@ def _leading(
         for g in range(w.shape[0]):
             w[g, i] /= rate
     else:
-        w[:, i] = 0.0  # there is nothing to miss
+        w[:, i] = 0.0  # it cannot violate its requirement
     for g in range(w.shape[0]):
-        # split as Neyman would: w_il = sqrt(balance) sd_i pull_l / sd_i
+        # Neyman allocation: w_il = sqrt(balance) sd_i pull_l / sd_i
         w[g, i] = max(w[g, i], math.sqrt(balance) * _pull(spec, state, work, i, g))
         total += w[g, i]
     if not total > 0.0:
@@ -107,7 +107,7 @@ def _leading(
 
 @kernel
 def _split(spec: Spec, work: Work, k: int, v: Array, w: Array) -> float:
-    """Split k's weight by the evidence a sample of each group carries against lam_k; returns its rate."""
+    """Split k's weight by the evidence per sample of each group against lam_k; return its rate."""
     total, squares = 0.0, 0.0
     for g in range(w.shape[0]):
         mass = v[g, k] * divergence(spec.code, work.mean[g, k], work.lam_k[g])
@@ -121,12 +121,12 @@ def _split(spec: Spec, work: Work, k: int, v: Array, w: Array) -> float:
 
 @kernel
 def _pull(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
-    """q_l sd_kl: how much a cell's noise moves its policy's score; steeper where falling short costs."""
+    """Return q_l sd_kl, a cell's noise in its policy's score; larger below a penalised floor."""
     weight = spec.shares[g]
     if spec.region.kind == PENALTY and work.mean[g, k] < spec.region.lo[g, k]:
         weight *= 1.0 + spec.region.gamma[g]
     noise = variance(spec.code, work.mean[g, k]) * dispersion(spec, state, work.pooled[0], g, k)
     if spec.code in (BERNOULLI, POISSON):
-        # an estimate on the edge of its domain has no variance, which nobody believes
+        # an estimate on the boundary of its domain has variance 0, which is implausible
         noise = max(noise, 1e-6)
     return (weight + 1e-9) * math.sqrt(noise)

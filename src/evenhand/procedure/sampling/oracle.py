@@ -1,8 +1,7 @@
 """`oracle`: D-tracking of given weights, usually the optimal ones at the truth.
 
-What a procedure could do that knew the answer's price beforehand but not the answer: a yardstick for
-simulations, never a procedure for an experiment. It does not react to bad luck, so adaptive rules beat it
-at moderate risks.
+A benchmark for simulations only: its weights need the true means. It does not adapt to the outcomes, so
+adaptive rules do better at moderate risks.
 """
 
 from __future__ import annotations
@@ -15,5 +14,5 @@ from evenhand.procedure.state import State, Work
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     return d_track(spec, state, work, spec.weights, group)

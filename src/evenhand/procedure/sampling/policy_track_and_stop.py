@@ -1,8 +1,8 @@
-"""`policy-track-and-stop`: the paper's baseline, which looks at policies only and not at groups.
+"""`policy-track-and-stop`: the paper's baseline, which ignores groups.
 
 Track-and-stop for arms (Garivier and Kaufmann 2016): weights from the gaps in overall mean alone, with one
-variance for all policies, solved at each pick; D- or C-tracking of policies; the group is drawn evenly at
-random. It knows nothing of requirements and shows what looking at groups is worth.
+variance for all policies, solved for each sample; D- or C-tracking of policies; the group is drawn uniformly
+at random. It ignores requirements, and shows the gain from sampling by group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evenhand.procedure.state import State, Work
 
 Array = NDArray[np.float64]
 
-ROUNDS = 60  # of Newton's method: five are usual
+ROUNDS = 60  # maximum for Newton's method; five are usual
 CLOSE = 1e-14
 TIED = 1e-9
 
@@ -31,7 +31,7 @@ TIED = 1e-9
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     groups, policies = spec.phi.shape
     begin(spec, state)
     refresh(spec, state, work, True)
@@ -50,7 +50,7 @@ def choose(
 
 @kernel
 def weights_from_gaps(means: Array, w: Array) -> None:
-    """The optimal weights of Gaussian arms with one variance, into w.
+    """Write the optimal weights of Gaussian arms with one variance to w.
 
     Garivier and Kaufmann 2016, Theorem 5: x_k, the weight over the best arm's, is y / (gap_k^2 - y), where
     the common cost y makes sum x_k^2 = 1.
@@ -61,7 +61,7 @@ def weights_from_gaps(means: Array, w: Array) -> None:
             best = k
     for k in range(means.size):
         widest, size = max(widest, means[best] - means[k]), max(size, abs(means[k]))
-    # ties are very small gaps, beside the other gaps or, where all are tied, beside the means themselves
+    # ties are very small gaps, relative to the other gaps or, where all are tied, to the means
     least = TIED * (widest if widest > 0.0 else size if size > 0.0 else 1.0)
     for k in range(means.size):
         gap = max(means[best] - means[k], least)
@@ -80,10 +80,10 @@ def weights_from_gaps(means: Array, w: Array) -> None:
 
 @kernel
 def _inverse_cost(squares: Array, nearest: float) -> float:
-    """z = 1/y of sum 1 / (gap_k^2 z - 1)^2 = 1.
+    """Return z = 1/y, the root of sum 1 / (gap_k^2 z - 1)^2 = 1.
 
-    That sum to the power -1/2 is concave and nearly straight in z, so Newton's method climbs to where it is
-    1 from the left, in a few rounds; at the start the nearest arm alone makes the sum 1.
+    That sum to the power -1/2 is concave and nearly linear in z, so Newton's method converges to 1 from the
+    left in a few rounds; at the start the term of the nearest arm alone is 1.
     """
     z = 2.0 / nearest
     for _ in range(ROUNDS):
@@ -101,7 +101,10 @@ def _inverse_cost(squares: Array, nearest: float) -> float:
 
 @kernel
 def _followed(spec: Spec, state: State, w: Array) -> int:
-    """The policy furthest behind its weight; D-tracking first serves one with fewer than sqrt(t) - K/2."""
+    """Return the policy furthest behind its weight.
+
+    D-tracking first returns one with fewer than sqrt(t) - K/2 samples.
+    """
     policies = w.size
     t = samples(state)
     if spec.c_tracking:

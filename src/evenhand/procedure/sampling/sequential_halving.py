@@ -1,9 +1,9 @@
-"""`sequential-halving`: spend the budget in rounds; each keeps the half with the least evidence against it.
+"""`sequential-halving`: each round keeps the half with the least evidence against it.
 
 Sequential halving (Karnin, Koren and Somekh 2013) over policies, with equal samples for all cells of the
-survivors. Policies are ranked by the evidence against "this one is feasible and at least as good as the
-leader", which weighs requirement and mean on one scale. For a `budget` only: the budget fixes the rounds,
-and what has been dropped is never looked at again.
+remaining policies. Policies are ranked by the evidence against "this one is feasible and at least as good as
+the leader", which combines requirement and mean on one scale. For a `budget` only: the budget fixes the
+rounds, and an eliminated policy is never sampled again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from evenhand.procedure.sampling.tracking import drawn, samples, span
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import STAGE, State, Work
 
-# bisections to find the evidence that parts the survivors; what is closer than this is a tie, kept by index
+# bisections to find the evidence that separates the halves; closer values are ties, resolved by index
 PARTINGS = 80
 
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The next cell: the least-sampled one of the surviving policies (state.w is positive for survivors)."""
+    """Return the least-sampled cell of the remaining policies (those with state.w > 0)."""
     rounds = _rounds(spec.phi.shape[1])
     while state.clock[STAGE] + 1 < rounds and samples(state) * rounds >= spec.cap * (
         state.clock[STAGE] + 1.0
@@ -38,7 +38,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 
 @kernel
 def _rounds(policies: int) -> int:
-    """ceil(log2 K)."""
+    """Return ceil(log2 K)."""
     rounds = 0
     while (1 << rounds) < policies:
         rounds += 1
@@ -47,14 +47,14 @@ def _rounds(policies: int) -> int:
 
 @kernel
 def _halve(state: State, work: Work, leader: int, control: int) -> None:
-    """Keep the half of the survivors with the least evidence against them, and the control."""
+    """Keep the control and the half of the remaining policies with the least evidence against them."""
     alive, highest = 0, 0.0
     for k in range(state.w.shape[1]):
         if state.w[0, k] > 0.0:
             alive += 1
             highest = max(highest, _against(work, leader, control, k))
     keep = (alive + 1) // 2
-    low, high = 0.0, highest  # at least `keep` survivors lie at or below high
+    low, high = 0.0, highest  # at least `keep` policies lie at or below high
     for _ in range(PARTINGS):
         middle = 0.5 * (low + high)
         if _up_to(state, work, leader, control, middle) >= keep:
@@ -71,7 +71,7 @@ def _halve(state: State, work: Work, leader: int, control: int) -> None:
 
 @kernel
 def _against(work: Work, leader: int, control: int, k: int) -> float:
-    """Evidence against k being the answer; a policy that cannot be it has the largest finite number."""
+    """Return the evidence that k is not the answer; the largest finite number if it cannot be."""
     return 0.0 if k in (leader, control) else min(work.glr[k], 1e300)
 
 

@@ -1,9 +1,9 @@
-"""`top-two`: a leader drawn from the posterior, its nearest challenger, half of the samples for each.
+"""`top-two`: half of the samples for a posterior-drawn leader, half for a challenger.
 
 Top-two Thompson sampling with a transport-cost challenger (Russo 2020; Shang, de Heide, Menard, Kaufmann and
 Valko 2020), policies in place of arms. Within a policy the cell is drawn in proportion to the evidence it
-carries, which is its share of the comparison's variance where no bound is in the way. A robust baseline;
-`ts-ids` also shares by evidence between the two policies.
+carries, which is its share of the comparison's variance where no bound is active. A robust baseline; `ts-ids`
+also divides samples between the two policies by evidence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     leader = refresh(spec, state, work, True)
     coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     if coin < spec.leader:
@@ -51,7 +51,7 @@ def choose(
 
 @kernel
 def _share_out(spec: Spec, state: State, work: Work, k: int, group: int, masses: Array) -> None:
-    """Scale a policy's masses to the sum 1; where there are none, its cells share by their variances."""
+    """Scale a policy's masses to the sum 1; where there are none, use its variances."""
     groups = spec.phi.shape[0]
     total = _total(spec, group, masses)
     if not total > 0.0:

@@ -1,9 +1,9 @@
-"""`track-and-stop`: the paper's Algorithm 1, to the letter; for replication.
+"""`track-and-stop`: the paper's Algorithm 1 without changes; for replication.
 
-Whenever outcomes came in, `steps` projected subgradient steps from the last weights (the closed form where
-nobody is feasible), then C-tracking of the weights mixed with a floor. With a constant step the weights
-never settle, which costs a good part of the samples; `diminishing` divides the step by |c| sqrt(n), n
-counting all steps so far, and converges.
+After new outcomes, `steps` projected subgradient steps from the last weights (the closed form where no policy
+is feasible), then C-tracking of the weights mixed with a floor. With a constant step the weights do not
+converge, which wastes a large part of the samples; `diminishing` divides the step by |c| sqrt(n), n counting
+all steps so far, and converges.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from evenhand.procedure.state import NONE, SEEN, TOLD, UPDATES, State, Work
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The next cell. alg:TaSCS."""
+    """alg:TaSCS: return the next cell to sample."""
     begin(spec, state)
     v, c, values, mixed = work.spare[0], work.spare[1], work.spare[2][0], work.spare[3]
     rounds, leader = 0, NONE
     if state.clock[SEEN] != state.clock[TOLD]:
-        # once per batch: between two outcomes nothing is learned
+        # once per batch: the estimates change only with new outcomes
         state.clock[SEEN] = state.clock[TOLD]
         leader = refresh(spec, state, work, True)
         rounds = spec.steps
@@ -49,7 +49,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 
 @kernel
 def _epsilon(spec: Spec, state: State) -> float:
-    """epsilon_t = (K^2 L^2 + t)^(-1/2) / 2, t counted from the end of the initial samples."""
+    """Return epsilon_t = (K^2 L^2 + t)^(-1/2) / 2, t counted after the initial samples."""
     cells = float(spec.phi.size)
     t = max(samples(state) - spec.initial * cells, 0.0)
     return 0.5 / math.sqrt(cells * cells + t)

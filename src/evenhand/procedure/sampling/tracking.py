@@ -1,6 +1,6 @@
-"""Following weights: C- and D-tracking (Garivier and Kaufmann 2016), with a floor under every cell.
+"""C- and D-tracking of weights (Garivier and Kaufmann 2016), with a minimum for every cell.
 
-What is followed depends on the mode. Active: cells. Proportional: the policies within the group that
+The candidates depend on the mode. Active: cells. Proportional: the policies within the group that
 arrived, whose weights sum to its arrival share. Agnostic: policies, whose weights are split as groups
 arrive. Weights w (L, K) sum to 1 in all three.
 """
@@ -21,19 +21,19 @@ Array = NDArray[np.float64]
 
 # no candidate may have fewer samples than this times sqrt(t / candidates)
 FLOOR = 0.5
-# at most this share of the samples is spread evenly for the floor's sake when C-tracking
+# at most this share of the samples is spread evenly for the minimum when C-tracking
 MOST_SPREAD = 0.5
 
 
 @kernel
 def samples(state: State) -> float:
-    """t: all samples, those still out included."""
+    """Return t: all samples, pending ones included."""
     return float(state.clock[TOLD] + state.clock[PENDING])
 
 
 @kernel
 def span(spec: Spec, group: int) -> tuple[int, int]:
-    """The groups to look through: all, the arrived one, or one that stands for the whole policy."""
+    """Return the range of groups to compare: all, the arrived one, or one for the whole policy."""
     if spec.mode == ACTIVE:
         return 0, spec.phi.shape[0]
     return (group, group + 1) if spec.mode == PROPORTIONAL else (0, 1)
@@ -41,7 +41,7 @@ def span(spec: Spec, group: int) -> tuple[int, int]:
 
 @kernel(inlined=True)
 def amount(spec: Spec, table: Array, k: int, g: int) -> float:
-    """A cell's entry, or its policy's total where groups are met afterwards."""
+    """Return a cell's entry, or its policy's total in agnostic mode."""
     if spec.mode != AGNOSTIC:
         return table[g, k]
     total = 0.0
@@ -52,20 +52,20 @@ def amount(spec: Spec, table: Array, k: int, g: int) -> float:
 
 @kernel(inlined=True)
 def drawn(spec: Spec, state: State, k: int, g: int) -> float:
-    """Samples of a cell, or of its policy where groups are met afterwards; those still out included."""
+    """Return the samples of a cell, or of its policy in agnostic mode; pending ones included."""
     return amount(spec, state.n, k, g) + amount(spec, state.out, k, g)
 
 
 @kernel(inlined=True)
 def even(spec: Spec, g: int) -> float:
-    """The weight of a cell of group g when samples are spread as evenly as the mode allows."""
+    """Return the weight of a cell of group g for samples spread as evenly as the mode allows."""
     groups, policies = spec.phi.shape
     return 1.0 / (groups * policies) if spec.mode == ACTIVE else spec.arrivals[g] / policies
 
 
 @kernel
 def spread(spec: Spec, w: Array, share: float, mixed: Array) -> None:
-    """mixed = (1 - share) w + share even: every cell keeps a little weight."""
+    """Write mixed = (1 - share) w + share even."""
     groups, policies = spec.phi.shape
     for g in range(groups):
         for k in range(policies):
@@ -74,7 +74,7 @@ def spread(spec: Spec, w: Array, share: float, mixed: Array) -> None:
 
 @kernel
 def begin(spec: Spec, state: State) -> None:
-    """Before a tracking rule's first pick: weights are even, and what was drawn was drawn at its wish."""
+    """Initialise a tracking rule: even weights, and past samples count as tracked."""
     if state.clock[STAGE] > 0:
         return
     state.clock[STAGE] = 1
@@ -87,11 +87,11 @@ def begin(spec: Spec, state: State) -> None:
 
 @kernel
 def follow(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
-    """The next cell towards weights w, by the tracking the procedure asks for, nobody left behind."""
+    """Return the next cell by tracking of weights w, with a minimum for all cells."""
     candidates, t = _reach(spec, state, group)
     if spec.c_tracking:
         mixed = work.spare[7]
-        # its sum over time is FLOOR sqrt(t / candidates) for each candidate
+        # summed over time this is FLOOR sqrt(t / candidates) for each candidate
         spread(spec, w, min(MOST_SPREAD, 0.5 * FLOOR * math.sqrt(candidates / t)), mixed)
         return c_track(spec, state, work, mixed, group)
     k, g = _laggard(spec, state, group, FLOOR * math.sqrt(t / candidates))
@@ -102,7 +102,7 @@ def follow(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[
 
 @kernel
 def _reach(spec: Spec, state: State, group: int) -> tuple[float, float]:
-    """How many candidates there are, and how many samples they have had together, this one included."""
+    """Return the number of candidates and their total samples, this one included."""
     groups, policies = spec.phi.shape
     if spec.mode == PROPORTIONAL:
         arrived = 1.0
@@ -114,14 +114,14 @@ def _reach(spec: Spec, state: State, group: int) -> tuple[float, float]:
 
 @kernel
 def c_track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
-    """The candidate furthest behind the sum of all weights so far. eq:c_tracking."""
+    """eq:c_tracking: return the candidate furthest behind the sum of all weights so far."""
     owe(spec, state, w, group)
     return _furthest_behind(spec, state, work, state.track, 1.0, group)
 
 
 @kernel
 def owe(spec: Spec, state: State, w: Array, group: int) -> None:
-    """S(t) = S(t-1) + w: one pick's weights are owed from now on (only the arrived column's)."""
+    """Add the weights of one sample: S(t) = S(t-1) + w (only the arrived column)."""
     groups, policies = spec.phi.shape
     column = 1.0
     first, last = (group, group + 1) if spec.mode == PROPORTIONAL else (0, groups)
@@ -134,7 +134,7 @@ def owe(spec: Spec, state: State, w: Array, group: int) -> None:
 
 @kernel
 def d_track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
-    """The candidate furthest behind its present weight times the number of samples."""
+    """Return the candidate furthest behind its current weight times the number of samples."""
     _, t = _reach(spec, state, group)
     if spec.mode == PROPORTIONAL:
         column = _column(w, group)
@@ -146,7 +146,7 @@ def d_track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple
 def _furthest_behind(
     spec: Spec, state: State, work: Work, owed: Array, scale: float, group: int
 ) -> tuple[int, int]:
-    """argmax over the candidates of scale owed - N; the first on ties."""
+    """Return argmax over the candidates of scale owed - N; the first on ties."""
     best_k, best_g, most = 0, max(group, 0), -math.inf
     first, last = span(spec, group)
     for g in range(first, last):
@@ -159,7 +159,7 @@ def _furthest_behind(
 
 @kernel
 def _laggard(spec: Spec, state: State, group: int, least: float) -> tuple[int, int]:
-    """The candidate with the fewest samples if it has fewer than `least`, else (-1, -1)."""
+    """Return the candidate with the fewest samples if it has fewer than `least`, else (-1, -1)."""
     found_k, found_g, fewest = -1, -1, least
     first, last = span(spec, group)
     for g in range(first, last):

@@ -1,10 +1,10 @@
-"""`ts-ids`, the default: a leader drawn from the posterior, and information-directed selection against it.
+"""`ts-ids`, the default: posterior-drawn leader and information-directed selection.
 
-With chance `leader` the policy that leads by a posterior draw challenges the one that leads by the estimates;
-otherwise, or when they agree, the weakest piece of evidence is opened and one of its cells is drawn in
-proportion to the evidence it carries, which makes the piece's own cells share samples as the optimal
-allocation does (Qin and You 2025 for best-arm identification). No step size, no scale. The guard keeps every
-cell of a sampled policy alive, and the posterior draw keeps every policy alive.
+With probability `leader` the leader by a posterior draw is the challenger of the leader by the estimates.
+Otherwise, or when they agree, a cell of the weakest alternative is drawn in proportion to the evidence it
+carries, so that the cells of an alternative share samples as in the optimal allocation (Qin and You 2025 for
+best-arm identification). There is no step size and no scale. A minimum keeps sampling every cell of a sampled
+policy, and the posterior draw keeps sampling every policy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLAUSIBLE = 4.0  # standard errors by which a policy's score may be misjudged
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     leader = refresh(spec, state, work, True)
     coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     challenger = leader
@@ -64,7 +64,7 @@ def choose(
 def from_weakest_piece(
     spec: Spec, state: State, work: Work, leader: int, group: int, u: float
 ) -> tuple[int, int]:
-    """A cell of the weakest piece, in proportion to the evidence it carries."""
+    """Draw a cell of the weakest alternative in proportion to the evidence it carries."""
     piece = _weakest(spec, state, work, leader)
     if spec.several and leader != NONE and piece >= spec.phi.shape[1]:
         k, g = _neglected(spec, state, work, leader, group)
@@ -74,7 +74,7 @@ def from_weakest_piece(
     cell = from_masses(spec, work, i, k, group, u)
     if cell[0] >= 0 or spec.mode != ACTIVE:
         return cell
-    # no evidence at all: start with the least-sampled cell of the piece
+    # no evidence: start with the least-sampled cell of the alternative
     if k != NONE:
         a, b = least_sampled_cell(state, i), least_sampled_cell(state, k)
         if count(state, k, b) <= count(state, i, a):
@@ -146,19 +146,19 @@ def _variation_of_score(spec: Spec, state: State, work: Work, k: int) -> float:
 def from_disagreement(
     spec: Spec, state: State, work: Work, leader: int, challenger: int, group: int, u: float
 ) -> tuple[int, int]:
-    """A cell that can settle whether the challenger or the leader is right."""
+    """Draw a cell that can show whether the challenger or the leader is right."""
     own_bounds = spec.several or spec.region.kind == RELATIVE
     if own_bounds and leader != NONE and not inside(spec.kept, leader, state.theta):
         return from_broken_bounds(spec, state, work, leader, group, u)
     if challenger == NONE:
-        # the draw found nobody feasible: look at where the leader is nearest to failing
+        # no policy is feasible in the draw: sample where the leader is nearest to failing
         inner.leave(spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _displaced(spec, state, work, leader, work.lam_k)
         _displaced_control(spec, state, work)
         return from_masses(spec, work, leader, NONE, group, u)
     if work.margin[challenger] < 0.0 and spec.region.kind != PENALTY:
         return from_doubtful_failure(spec, state, work, challenger, group, u)
-    # both feasible: where does their difference vary most?
+    # both are feasible: sample where their difference varies most
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] = _variation(spec, state, work, challenger, g)
         work.lam_i[g] = _variation(spec, state, work, leader, g) if leader != NONE else 0.0
@@ -215,14 +215,14 @@ def _variation(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
 
 @kernel
 def _displaced_control(spec: Spec, state: State, work: Work) -> None:
-    """The same for the control, where bounds are relative to one."""
+    """Write the control's masses to lam_0, where bounds are relative to one."""
     if spec.region.kind == RELATIVE:
         _displaced(spec, state, work, spec.region.control, work.lam_0)
 
 
 @kernel
 def _displaced(spec: Spec, state: State, work: Work, k: int, lam: Array) -> None:
-    """Mass 1 for every cell of policy k that the alternative in `lam` moves, 0 for the others."""
+    """Write mass 1 for every cell of policy k that the alternative in `lam` moves, 0 for the others."""
     for g in range(spec.phi.shape[0]):
         moved = abs(lam[g] - work.mean[g, k])
         lam[g] = 1.0 if moved > ROUNDING * _scale(spec, state, work, k, g) else 0.0
@@ -230,7 +230,7 @@ def _displaced(spec: Spec, state: State, work: Work, k: int, lam: Array) -> None
 
 @kernel
 def _scale(spec: Spec, state: State, work: Work, k: int, g: int) -> float:
-    """The size of a step in a cell's mean that matters: its noise, its mean, or 1 in a domain of its own."""
+    """Return the size of a relevant change of a cell's mean: its noise, its mean, or 1."""
     if spec.code == GAUSSIAN:
         return math.sqrt(dispersion(spec, state, work.pooled[0], g, k))
     return work.mean[g, k] if spec.code == EXPONENTIAL else 1.0

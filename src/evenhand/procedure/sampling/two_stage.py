@@ -1,9 +1,10 @@
-"""`two-stage`: first who meets the requirement, then who is best among them: the plan people make by hand.
+"""`two-stage`: decide which policies meet the requirement, then compare those.
 
-After Andradottir and Kim (2010): policies whose feasibility is open are sampled in turn, where each is
-nearest to tipping, until the evidence passes the bar one way or the other; then the rest is a comparison.
-A policy that has already lost to one that clearly meets the requirement is not looked at further, so that
-one exactly on its bound cannot hold up everything. A baseline: it pays for feasibility it does not need.
+After Andradottir and Kim (2010): policies whose feasibility is undecided are sampled in turn, where each is
+nearest to its bounds, until the evidence passes the threshold either way; then the feasible ones are
+compared. A policy that has already lost to one that clearly meets the requirement is not sampled further, so
+that one exactly on its bound cannot delay the procedure indefinitely. A baseline: it also decides feasibility
+where the answer does not depend on it.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ from evenhand.theory import inner
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     leader = refresh(spec, state, work, True)
     _, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     if spec.stopping == CERTIFIED:
         _, piece = weakest_by_evidence(spec, state, work, leader)
     else:
-        solve_rivals(spec, work, leader)  # what has lost already is told by each rival's own piece
+        solve_rivals(spec, work, leader)  # each rival's own ratio shows whether it has already lost
         _, piece = weakest_by_likelihood(spec, work, leader)
     first = _unsettled(spec, state, work, leader) if spec.region.kind != PENALTY else NONE
     if first != NONE:
-        leader, piece = _own_piece(spec, work, first)
+        leader, piece = _own_alternative(spec, work, first)
     i, k = open_up(spec, work, leader, piece)
     k, g = from_masses(spec, work, i, k, group, u)
     if k == NONE and first != NONE:
@@ -64,7 +65,7 @@ def choose(
 
 @kernel
 def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
-    """Of the policies whose feasibility is open and still matters, the one with the fewest samples.
+    """Return the least-sampled policy whose feasibility is undecided and still matters.
 
     NONE when there is no such policy: the second stage.
     """
@@ -78,7 +79,7 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
             drawn += count(state, k, g)
             out += state.out[g, k]
         if 2.0 * out > drawn:
-            continue  # more is under way than known: wait for it
+            continue  # more samples are pending than observed: wait for them
         if drawn >= fewest or _feasibility(spec, state, work, k) >= bar:
             continue
         if standing and k != leader and _against(spec, state, work, leader, k, bar) >= bar:
@@ -88,8 +89,8 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
 
 
 @kernel
-def _own_piece(spec: Spec, work: Work, k: int) -> tuple[int, int]:
-    """Leader and piece, as `open_up` names them, of policy k alone tipping over its requirement."""
+def _own_alternative(spec: Spec, work: Work, k: int) -> tuple[int, int]:
+    """Return the leader and code, as for `open_up`, of "policy k crosses its requirement"."""
     if work.margin[k] < 0.0:
         return NONE, k
     _, _, which = inner.leave(
@@ -100,7 +101,7 @@ def _own_piece(spec: Spec, work: Work, k: int) -> tuple[int, int]:
 
 @kernel
 def _bar(spec: Spec, state: State) -> float:
-    """The line of the stopping rule, or the stylised one where the rule has none of its own."""
+    """Return the threshold of the stopping rule, or the stylised one where the rule has none."""
     if spec.stopping == CERTIFIED:
         return threshold(spec)
     return stylised.threshold(state.clock[TOLD], spec.delta)
@@ -108,7 +109,7 @@ def _bar(spec: Spec, state: State) -> float:
 
 @kernel
 def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
-    """Evidence that policy k stands on the side of its requirement where its estimates put it."""
+    """Return the evidence for the side of its requirement on which policy k's estimates lie."""
     inside = work.margin[k] >= 0.0
     if spec.stopping == CERTIFIED:
         return certified.meets(spec, state, work, k)[0] if inside else certified.fails(spec, state, work, k)
@@ -121,7 +122,7 @@ def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
 
 @kernel
 def _against(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
-    """Evidence that k is not a better answer than the leader, from either side; up to `enough`."""
+    """Return the evidence that k is not a better answer than the leader; up to `enough`."""
     if spec.stopping == CERTIFIED:
         return max(ahead_of(spec, state, work, leader, k, enough), failing(spec, state, work, k))
     return work.glr[k]

@@ -1,4 +1,4 @@
-"""`uniform`: the least-sampled cell, so that all cells grow together."""
+"""`uniform`: sample the least-sampled cell, so that all counts stay equal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from evenhand.procedure.state import ASKED, State, Work
 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell to sample."""
     groups, policies = spec.phi.shape
     if spec.mode == ACTIVE and state.clock[ASKED] >= groups * policies:
-        # all cells are level whenever their number divides what was asked: walk them in order
+        # all cells have equal counts whenever their number divides the requests: take them in order
         cell = state.clock[ASKED] % (groups * policies)
         return surely(spec, work, cell % policies, cell // policies)
     return least_sampled(spec, state, work, group)

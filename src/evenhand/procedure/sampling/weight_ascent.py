@@ -1,8 +1,8 @@
-"""Weights from estimates: the pieces at weights w, a supergradient there, and the steps that climb with it.
+"""Optimisation of weights at the estimates: costs, supergradients and steps.
 
-The external problem, eq:external_opt: maximise over w the cost of the cheapest piece, the means replaced by
-their estimates. A piece is named by a policy: rival k against the leader; the leader itself for "the leader
-violates its requirement"; any policy k entering, where nobody is feasible.
+The external problem, eq:external_opt: maximise over w the cost of the cheapest alternative, the means
+replaced by their estimates. An alternative is identified by a policy: rival k against the leader; the leader
+itself for "the leader violates its requirement"; any policy k entering, where no policy is feasible.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from evenhand.theory.regions import penalty
 
 Array = NDArray[np.float64]
 
-# a bound that ended early may differ from the same one solved to the end by rounding: so ties are solved
+# a bound from a search that ended early may differ by rounding from the full solution: so ties are solved
 TIED = 1e-9
 
-# a cell without weight is free, so where it goes is not determined; a crumb of weight determines it
-CRUMB = 1e-9
+# a cell without weight has no cost, so its mean is not determined; this small weight determines it
+LEAST_WEIGHT = 1e-9
 
 
 @kernel
 def effective(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
-    """v = w / phi, with a crumb of weight in every cell."""
+    """Write v = w / phi, with a small minimum weight in every cell."""
     groups, policies = spec.phi.shape
     for g in range(groups):
         for k in range(policies):
-            v[g, k] = max(w[g, k], CRUMB) / dispersion(spec, state, work.pooled[0], g, k)
+            v[g, k] = max(w[g, k], LEAST_WEIGHT) / dispersion(spec, state, work.pooled[0], g, k)
 
 
 @kernel
 def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> int:
-    """The cost of every piece at weights v, into values (K,); returns the cheapest. alg:internal.
+    """alg:internal: write the costs of alternatives at weights v; return the cheapest.
 
-    Of pieces that cost more than the cheapest and `slack` it is enough to know that they do.
+    The costs go to values (K,). Of alternatives that cost more than the cheapest plus `slack` only a lower
+    bound is computed.
     """
     policies = spec.phi.shape[1]
     r, mean = spec.region, work.mean
@@ -67,7 +68,7 @@ def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, value
 
 @kernel
 def _penalised_rivals(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> None:
-    """Every rival's cost; the one that was cheapest last time goes first and shortens the others' search."""
+    """Write every rival's cost; the last cheapest is first, which shortens the other searches."""
     values[leader] = math.inf
     first, least = _cheapest(values), math.inf
     for turn in range(values.size):
@@ -91,9 +92,9 @@ def _cheapest(values: Array) -> int:
 
 @kernel
 def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Array, c: Array) -> None:
-    """lemma:subgradient: c = d(mean, lam) per sample at the nearest means lam of one alternative.
+    """lemma:subgradient: write c = d(mean, lam) at the nearest lam of one alternative.
 
-    A supergradient of its cost at w; 0 in the cells it does not touch.
+    A supergradient of its cost at w; 0 in the cells that are not part of it.
     """
     r, mean = spec.region, work.mean
     c[:, :] = 0.0
@@ -114,9 +115,9 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Arr
 
 @kernel
 def need_where_no_slope(spec: Spec, state: State, leader: int, piece: int, c: Array) -> None:
-    """Where the piece's alternative costs nothing: slopes 1/N in the cells of its policies.
+    """Write slopes 1/N in the cells of an alternative that costs nothing.
 
-    A tie, or an estimate exactly on its bound, has no slope to climb, and only more samples resolve it.
+    A tie, or an estimate exactly on its bound, has slope 0, and only more samples resolve it.
     """
     if dot(c, c) > 0.0:
         return
@@ -136,7 +137,10 @@ def _fill(spec: Spec, state: State, work: Work, k: int, lam: Array, c: Array) ->
 
 @kernel
 def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
-    """lemma:optimization_convergence: w <- P(w + alpha c), P projects onto the weights of the mode."""
+    """lemma:optimization_convergence: w <- P(w + alpha c), P a projection.
+
+    P projects onto the weights of the mode.
+    """
     groups, policies = w.shape
     if spec.mode == ACTIVE or spec.mode == PROPORTIONAL:
         for g in range(groups):
@@ -147,7 +151,7 @@ def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
         if spec.mode == ACTIVE:
             project(w.reshape(groups * policies), 1.0)
         return
-    # agnostic: policies climb by their mean slope; c is no longer needed, so its first row holds them
+    # agnostic: policies move by their mean slope; c is no longer needed, so its first row holds the slopes
     rows = c[0]
     for k in range(policies):
         slope, weight = row_slope(spec, c, k), 0.0
@@ -162,7 +166,7 @@ def climb_projected(spec: Spec, w: Array, c: Array, alpha: float) -> None:
 
 @kernel
 def project(x: Array, total: float) -> None:
-    """The nearest point of {x >= 0, sum x = total}, in place (Michelot 1986; at most x.size rounds)."""
+    """Project x onto {x >= 0, sum x = total}, in place (Michelot 1986; at most x.size rounds)."""
     cut, kept = -math.inf, x.size + 1
     while True:
         inside, above = 0, 0.0
@@ -170,7 +174,7 @@ def project(x: Array, total: float) -> None:
             if x[j] > cut:
                 inside += 1
                 above += x[j]
-        if inside >= kept:  # rounding may lower the cut by a hair: without ">" two sets could take turns
+        if inside >= kept:  # rounding may lower the cut slightly: with ">" two sets could alternate
             break
         kept, cut = inside, (above - total) / inside
     for j in range(x.size):
@@ -179,10 +183,10 @@ def project(x: Array, total: float) -> None:
 
 @kernel
 def climb_directed(spec: Spec, w: Array, c: Array, share: float) -> None:
-    """w <- (1 - share) w + share h, h = w c / w.c: cells gain in proportion to the evidence they carry.
+    """Update w <- (1 - share) w + share h, h = w c / w.c (evidence of the cells).
 
     The fixed point is the optimal weights. In the other modes a column (a policy) gains by its slope less the
-    column's (the table's) mean slope, so that w stays a weight the mode allows.
+    column's (the table's) mean slope, so that w stays valid in the mode.
     """
     groups, policies = w.shape
     worth = dot(w, c)
@@ -194,7 +198,7 @@ def climb_directed(spec: Spec, w: Array, c: Array, share: float) -> None:
             mean = 0.0
             for k in range(policies):
                 mean += w[g, k] * c[g, k] / (worth * spec.arrivals[g])
-            step = min(share, 0.5 * spec.arrivals[g])  # mean <= 1 / arrivals, and no weight may turn negative
+            step = min(share, 0.5 * spec.arrivals[g])  # mean <= 1 / arrivals, and weights stay nonnegative
         for k in range(policies):
             slope = c[g, k] if spec.mode == ACTIVE or spec.mode == PROPORTIONAL else row_slope(spec, c, k)
             w[g, k] *= 1.0 + step * (slope / worth - mean)
@@ -202,7 +206,7 @@ def climb_directed(spec: Spec, w: Array, c: Array, share: float) -> None:
 
 @kernel
 def row_slope(spec: Spec, c: Array, k: int) -> float:
-    """Agnostic mode: what one more sample of policy k is worth, its group still unknown."""
+    """Return the value of one more sample of policy k, group unknown (agnostic mode)."""
     total = 0.0
     for g in range(spec.phi.shape[0]):
         total += spec.arrivals[g] * c[g, k]
@@ -211,7 +215,7 @@ def row_slope(spec: Spec, c: Array, k: int) -> float:
 
 @kernel
 def dot(a: Array, b: Array) -> float:
-    """Sum of the products of two tables."""
+    """Return the sum of the products of two tables."""
     total = 0.0
     for g in range(a.shape[0]):
         for k in range(a.shape[1]):
@@ -221,7 +225,7 @@ def dot(a: Array, b: Array) -> float:
 
 @kernel
 def add(total: Array, part: Array) -> None:
-    """Add a table to another."""
+    """Add one table to another."""
     for g in range(total.shape[0]):
         for k in range(total.shape[1]):
             total[g, k] += part[g, k]

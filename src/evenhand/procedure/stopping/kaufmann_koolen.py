@@ -1,8 +1,8 @@
-"""`kaufmann-koolen`: a threshold for the likelihood ratio of each piece, from the piece's own cells.
+"""`kaufmann-koolen`: thresholds for likelihood ratios, from the cells of each alternative.
 
-Kaufmann and Koolen (2021, "Mixture martingales revisited") bound the sum over a set S of cells of
-n d(mean, truth) - growth(n) uniformly in time: it reaches |S| C(x / |S|) with probability at most e^-x. A
-wrong answer has a piece that contains the truth, so x = ln(wrong answers / delta).
+Kaufmann and Koolen (2021, "Mixture martingales revisited") bound the sum over a set S of cells of n d(mean,
+truth) - growth(n) uniformly in time: it reaches |S| C(x / |S|) with probability at most e^-x. For a wrong
+answer some alternative contains the truth, so x = ln(wrong answers / delta).
 
     outcomes               growth(n)            C
     gaussian, known sd     2 ln(4 + ln n)       C_gG(x) = min over 1/2 < lam <= 1 of (g_G(lam) + x) / lam
@@ -35,7 +35,7 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 @kernel
 def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
-    """What the likelihood ratio of a piece that touches policy k (and `other`, unless NONE) must reach.
+    """Return the threshold of an alternative on policy k (and `other`, unless NONE).
 
     The control's cells count too where bounds are relative to it.
     """
@@ -56,9 +56,10 @@ def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
 
 @kernel
 def leave_threshold(spec: Spec, state: State, k: int) -> float:
-    """What the likelihood ratio of "policy k violates its requirement" must reach, whichever atom is nearest.
+    """Return the threshold of "policy k violates its requirement", for any nearest atom.
 
-    An atom touches one cell (floors, caps), two (gap, ratio) or any; the most sampled ones ask for most.
+    An atom concerns one cell (floors, caps), two (gap, ratio) or any; the most sampled ones have the largest
+    threshold.
     """
     groups = spec.phi.shape[0]
     if spec.region.kind not in (BOX, SPREAD):
@@ -77,13 +78,13 @@ def leave_threshold(spec: Spec, state: State, k: int) -> float:
 
 @kernel
 def cell_threshold(spec: Spec, state: State, g: int, k: int) -> float:
-    """What the likelihood ratio of one cell against a bound must reach."""
+    """Return the threshold of one cell against a bound."""
     return growth(spec, state.n[g, k]) + constant(spec, threshold(spec))
 
 
 @kernel
 def growth(spec: Spec, n: float) -> float:
-    """What looking at a cell again and again costs."""
+    """Return growth(n), the cost of repeated checks of a cell."""
     if spec.code == GAUSSIAN:
         return 2.0 * math.log(4.0 + math.log(max(n, 1.0)))
     return 3.0 * math.log1p(math.log(max(n, 1.0)))
@@ -91,19 +92,19 @@ def growth(spec: Spec, n: float) -> float:
 
 @kernel
 def constant(spec: Spec, x: float) -> float:
-    """C_gG or C_exp."""
+    """Return C_gG or C_exp."""
     return c_gaussian(x) if spec.code == GAUSSIAN else c_exp(x)
 
 
 @kernel
 def c_exp(x: float) -> float:
-    """C_exp(x) = 2 h~_{3/2}((h^-1(1 + x) + ln(2 zeta(2))) / 2)."""
+    """Return C_exp(x) = 2 h~_{3/2}((h^-1(1 + x) + ln(2 zeta(2))) / 2)."""
     return 2.0 * h_tilde(0.5 * (h_inverse(1.0 + x) + LOG_TWICE_ZETA_2), BASE)
 
 
 @kernel
 def c_gaussian(x: float) -> float:
-    """C_gG(x): the least (g_G(lam) + x) / lam, by golden section; every lam gives a valid, larger value."""
+    """Return C_gG(x), the least (g_G(lam) + x) / lam, by golden section; any lam is valid."""
     low, high = 0.5, 1.0
     a, b = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_a, at_b = (g_gaussian(a) + x) / a, (g_gaussian(b) + x) / b
@@ -121,18 +122,18 @@ def c_gaussian(x: float) -> float:
 
 @kernel
 def g_gaussian(lam: float) -> float:
-    """g_G(lam) = 2 lam - 2 lam ln(4 lam) + ln zeta(2 lam) - 1/2 ln(1 - lam)."""
+    """Return g_G(lam) = 2 lam - 2 lam ln(4 lam) + ln zeta(2 lam) - 1/2 ln(1 - lam)."""
     zeta = math.log(_zeta(2.0 * lam))
     return 2.0 * lam * (1.0 - math.log(4.0 * lam)) + zeta - 0.5 * math.log1p(-lam)
 
 
 @kernel
 def h_inverse(x: float) -> float:
-    """The u >= 1 with u - ln u = x, for x >= 1."""
+    """Return the u >= 1 with u - ln u = x, for x >= 1."""
     if x <= 1.0:
         return 1.0
     root = math.sqrt(2.0 * (x - 1.0))
-    u = x + math.log(x + root)  # below the root, and near it
+    u = x + math.log(x + root)  # below the root, and close to it
     for _ in range(30):
         step = (u - math.log(u) - x) * u / (u - 1.0)
         u -= step
@@ -143,7 +144,7 @@ def h_inverse(x: float) -> float:
 
 @kernel
 def h_tilde(x: float, z: float) -> float:
-    """The least y (x - ln ln y) over 1 < y <= z: e^(1/u) u at u = h^-1(x), or its value at z."""
+    """Return min over 1 < y <= z of y (x - ln ln y): e^(1/u) u at u = h^-1(x), or at y = z."""
     inner = 1.0 / math.log(z)
     if x >= inner - math.log(inner):
         u = h_inverse(x)
@@ -153,7 +154,7 @@ def h_tilde(x: float, z: float) -> float:
 
 @kernel
 def _zeta(s: float) -> float:
-    """Riemann's zeta function for 1 < s <= 2."""
+    """Return Riemann's zeta function for 1 < s <= 2."""
     y, total = s - 1.0, 0.0
     for j in range(ZETA.size - 1, -1, -1):
         total = total * y + ZETA[j]

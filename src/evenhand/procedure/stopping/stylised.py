@@ -1,4 +1,4 @@
-"""`stylised`: the threshold of Garivier and Kaufmann (2016) as used in practice. A heuristic: no proof."""
+"""`stylised`: the threshold of Garivier and Kaufmann (2016) as used in practice (no proof)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from evenhand.compile import kernel
 
 @kernel
 def patience(told: int) -> float:
-    """ln(1 + ln t): what looking again and again costs."""
+    """Return ln(1 + ln t), the cost of repeated checks."""
     return math.log1p(math.log(float(max(told, 1))))
 
 
 @kernel
 def threshold(told: int, delta: float) -> float:
-    """ln((1 + ln t) / delta) for the likelihood ratio after t outcomes."""
+    """Return the threshold ln((1 + ln t) / delta) of the likelihood ratio after t outcomes."""
     return patience(told) - math.log(delta)

@@ -1,1 +1,1 @@
-"""Pictures: pure functions of rows. Each draws on a canvas of the width it is given."""
+"""Figures: pure functions of rows, each drawn on a canvas of a given width."""

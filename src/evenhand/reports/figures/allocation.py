@@ -1,4 +1,4 @@
-"""Where samples go: a heat map of shares, with the share each cell should have had."""
+"""The heat map of shares of samples, with the intended share of every cell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
+from evenhand.model.rows import PolicyRow
 from evenhand.reports.figures.style import (  # fmt: skip
     GREY,
     SMALL,
@@ -17,18 +18,18 @@ from evenhand.reports.figures.style import (  # fmt: skip
     shortened,
     text_width,
 )
-from evenhand.reports.rows import Share, Standing, in_order
+from evenhand.reports.rows import Share, in_order
 
 TOP, ROW, FOOT = 40.0, 48.0, 34.0
 
 
 def allocation(
     shares: Sequence[Share],
-    standings: Sequence[Standing] = (),
+    standings: Sequence[PolicyRow] = (),
     width: int = WIDE,
     aim: str = "the share intended",
 ) -> Canvas:
-    """A row per policy, ordered as in the floors picture, a column per group; below, what `aim` says."""
+    """Draw a row per policy, in the order of the floors figure, and a column per group."""
     shares = in_order(shares, standings)
     policies = list(dict.fromkeys(share.policy for share in shares))
     groups = list(dict.fromkeys(share.group for share in shares))
@@ -62,10 +63,10 @@ def _cell(canvas: Canvas, share: Share, x: float, y: float, width: float, most: 
     # from dark blue (little) to yellow (much); the darkest end stays visible on a dark page
     red, green, blue, _ = colormaps["cividis"](0.06 + 0.94 * share.share / most)
     canvas.box(x + 1.5, y + 1.5, width - 3, ROW - 3, to_hex((red, green, blue)))
-    ink = _standing_out(red, green, blue)
+    ink = _black_or_white(red, green, blue)
     middle = y + ROW / 2
     if width < 30:
-        return  # too many groups for words; the table has the numbers
+        return  # too narrow for text; the table has the numbers
     if share.intended is None:
         canvas.text(x + width / 2, middle, percent(share.share), colour=ink, anchor="center", bold=True)
         return
@@ -74,7 +75,7 @@ def _cell(canvas: Canvas, share: Share, x: float, y: float, width: float, most: 
     canvas.text(x + width / 2, middle + 11, aim, colour=ink, size=SMALL, anchor="center")
 
 
-def _standing_out(*colour: float) -> str:
-    """White or black, whichever has the higher contrast to this colour: 4.5 to 1 or more, whatever it is."""
+def _black_or_white(*colour: float) -> str:
+    """Return white or black, whichever has the higher contrast to this colour (at least 4.5 to 1)."""
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
     return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179 else "#000000"

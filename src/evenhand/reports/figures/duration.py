@@ -1,4 +1,4 @@
-"""How long: the simulated distribution of samples to a decision, alternatives one below the other."""
+"""The simulated distribution of samples to a decision, one procedure below the other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOP, ROW, FOOT, PEAK = 8.0, 132.0, 62.0, 66.0
 
 
 def duration(rows: Sequence[Duration], width: int = WIDE) -> Canvas:
-    """A hill per procedure, marks where 50, 70, 80, 90% of runs are done; dotted, what nobody can beat."""
+    """Draw a histogram per procedure, marks at 50, 70, 80 and 90% of the runs, and the lower bound."""
     canvas = Canvas(width, TOP + ROW * len(rows) + FOOT)
     bottom = canvas.height - FOOT
     across = Scale(0.0, max(_farthest(row) for row in rows) * 1.02, 12, width - 14)
@@ -36,7 +36,7 @@ def duration(rows: Sequence[Duration], width: int = WIDE) -> Canvas:
         width / 2, bottom + 24, "samples until the decision", colour=GREY, size=SMALL, anchor="center"
     )
     for place, row in enumerate(rows):
-        _hill(canvas, across, row, TOP + place * ROW, SERIES[place % len(SERIES)])
+        _histogram(canvas, across, row, TOP + place * ROW, SERIES[place % len(SERIES)])
     bounds = sorted({row.bound for row in rows if row.bound is not None})
     if bounds:
         words = f"dotted: at least {number(bounds[0])} on average by any procedure"
@@ -44,8 +44,8 @@ def duration(rows: Sequence[Duration], width: int = WIDE) -> Canvas:
     return canvas
 
 
-def _hill(canvas: Canvas, across: Scale, row: Duration, top: float, colour: str) -> None:
-    """One procedure's distribution and its marks."""
+def _histogram(canvas: Canvas, across: Scale, row: Duration, top: float, colour: str) -> None:
+    """Draw the histogram of one procedure and its marks."""
     name = row.name if row.unfinished <= 0 else f"{row.name} ({percent(row.unfinished)} reached the cap)"
     canvas.text(12, top + 10, name, bold=True, room=canvas.width - 26)
     by = " by " if canvas.width >= 560 else " "
@@ -67,7 +67,7 @@ def _hill(canvas: Canvas, across: Scale, row: Duration, top: float, colour: str)
 
 
 def _farthest(row: Duration) -> float:
-    """How far the axis must reach for this row: every mark, and its tail unless that is very long."""
+    """Return the largest number on the axis for this row: every mark, and a tail that is not very long."""
     marks = [samples for _, samples in row.quantiles] + [row.bound or 0.0]
     tail = max((bar.high for bar in row.bars), default=0.0)
     return max(*marks, min(tail, 1.5 * max(marks)))

@@ -1,4 +1,4 @@
-"""Evidence over time: the weakest comparison's evidence against the line it must reach, and its name."""
+"""The evidence of the weakest comparison over time, against its threshold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEIGHT, TOP, FOOT, LEFT, RIGHT = 330.0, 56.0, 46.0, 46.0, 24.0
 
 
 def evidence(rows: Sequence[Evidence], width: int = WIDE) -> Canvas:
-    """Samples to the right, evidence upwards; the strip on top names what held the decision back."""
+    """Draw evidence over samples; the strip at the top names the weakest comparison."""
     canvas = Canvas(width, HEIGHT)
     bottom = HEIGHT - FOOT
     across = Scale(rows[0].samples, max(rows[-1].samples, rows[0].samples + 1), LEFT, width - RIGHT)
@@ -33,7 +33,7 @@ def evidence(rows: Sequence[Evidence], width: int = WIDE) -> Canvas:
     most = max(needed, max(row.evidence for row in rows))
     least = max(
         min(0.0, min(row.evidence for row in rows)), -0.5 * needed
-    )  # far below 0 all is the same: nothing yet
+    )  # evidence far below 0 means no more than evidence a little below it
     up = Scale(least, most * 1.12, bottom, TOP)
     for value, label in up.ticks(6):
         canvas.line([LEFT, width - RIGHT], [up.at(value)] * 2, RULE, 0.8)
@@ -55,7 +55,7 @@ def evidence(rows: Sequence[Evidence], width: int = WIDE) -> Canvas:
 
 
 def _free_above(rows: Sequence[Evidence], xs: Sequence[float], up: Scale, said: str) -> float:
-    """As near to the last point as words can stand without the curve or the line running through them."""
+    """Return the y nearest to the last point at which the text overlaps neither curve nor threshold."""
     from_here = xs[-1] - text_width(said, SMALL) - 4
     tops = [up.clipped(row.evidence) for row, x in zip(rows, xs, strict=True) if x >= from_here]
     above = min(tops) - 12
@@ -64,7 +64,7 @@ def _free_above(rows: Sequence[Evidence], xs: Sequence[float], up: Scale, said: 
 
 
 def _strip(canvas: Canvas, rows: Sequence[Evidence], across: Scale) -> None:
-    """Which comparison was the weakest, and when; named where there is room, the last one always."""
+    """Draw which comparison was the weakest and when; named where it fits, the last one always."""
     spans = _spans(rows, shortest=0.02 * (rows[-1].samples - rows[0].samples))
     for place, (start, end, name) in enumerate(spans):
         x0, x1 = across.at(start), across.at(end)
@@ -78,7 +78,7 @@ def _strip(canvas: Canvas, rows: Sequence[Evidence], across: Scale) -> None:
 
 
 def _spans(rows: Sequence[Evidence], shortest: float) -> list[tuple[int, int, str]]:
-    """Stretches with one weakest comparison; a flicker shorter than this belongs to the stretch before it."""
+    """Return spans with one weakest comparison; a shorter one is joined with the span before it."""
     starts = [next(run) for _, run in groupby(rows, key=lambda row: row.weakest)]
     ends = [row.samples for row in starts[1:]] + [rows[-1].samples]
     spans: list[tuple[int, int, str]] = []

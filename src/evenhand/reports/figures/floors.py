@@ -1,10 +1,11 @@
-"""The main picture: every policy in every group against the floor, with its verdict."""
+"""The main figure: every policy in every group against its bounds, with its verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from evenhand.model.rows import CellRow, PolicyRow
 from evenhand.reports.figures.style import (  # fmt: skip
     BAND,
     BLUE,
@@ -21,39 +22,39 @@ from evenhand.reports.figures.style import (  # fmt: skip
     number,
     text_width,
 )
-from evenhand.reports.rows import FAILED, MET, Estimate, Standing, in_order
+from evenhand.reports.rows import FAILED, MET, in_order
 
 ROW, GAP, TOP, FOOT = 24.0, 14.0, 58.0, 44.0
 POLICY_WORDS = {MET: "meets", FAILED: "fails", "undecided": "undecided"}
 
 
-class _Page(NamedTuple):
-    """Where things stand: the gutters left and right of the plot, and what there is room for."""
+class _Margins(NamedTuple):
+    """The margins left and right of the plot, and whether it is wide."""
 
     left: float
     right: float
-    roomy: bool  # names beside the plot, verdicts in words; otherwise names above, symbols alone
+    wide: bool  # names beside the plot, verdicts in words; otherwise names above, symbols alone
 
 
-def floors(estimates: Sequence[Estimate], standings: Sequence[Standing], width: int = WIDE) -> Canvas:
-    """A block per policy, best first: its overall mean as a diamond, a dot and interval per group."""
+def floors(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], width: int = WIDE) -> Canvas:
+    """Draw a block per policy, best first: a diamond for its overall mean, a dot and interval per group."""
     standings = sorted(standings, key=lambda s: s.place)
     estimates = in_order(estimates, standings)
-    roomy = width >= 560
-    page = _Page(
-        left=_gutter(estimates, standings, roomy), right=width - (164.0 if roomy else 34.0), roomy=roomy
+    wide = width >= 560
+    page = _Margins(
+        left=_names_width(estimates, standings, wide), right=width - (164.0 if wide else 34.0), wide=wide
     )
     blocks = [[e for e in estimates if e.policy == s.policy] for s in standings]
-    lines = sum(len(block) + (1 if roomy else 2) for block in blocks)
+    lines = sum(len(block) + (1 if wide else 2) for block in blocks)
     canvas = Canvas(width, TOP + lines * ROW + len(blocks) * GAP + FOOT)
     scale = _scale(estimates, standings, page)
     bottom = canvas.height - FOOT
-    _axis(canvas, scale, bottom, 7 if roomy else 4)
+    _axis(canvas, scale, bottom, 7 if wide else 4)
     common = _common_bounds(estimates)
     y = TOP
     bands = []
     for standing, block in zip(standings, blocks, strict=True):
-        height = (len(block) + (1 if roomy else 2)) * ROW + GAP
+        height = (len(block) + (1 if wide else 2)) * ROW + GAP
         if standing.leads:
             canvas.box(0, y, width, height, BAND)
         bands.append((y + GAP / 2, standing, block))
@@ -71,20 +72,20 @@ def floors(estimates: Sequence[Estimate], standings: Sequence[Standing], width: 
 def _block(
     canvas: Canvas,
     scale: Scale,
-    page: _Page,
+    page: _Margins,
     y: float,
-    standing: Standing,
-    block: Sequence[Estimate],
+    standing: PolicyRow,
+    block: Sequence[CellRow],
     bounds_differ: bool,
 ) -> None:
-    """One policy: its name and overall mean, then its groups."""
+    """Draw one policy: its name and overall mean, then its groups."""
     faded = standing.verdict == FAILED
     ink, alpha = (GREY, 0.6) if faded else (INK, 1.0)
     middle = y + ROW / 2
-    room = page.left - 14 if page.roomy else canvas.width - 120
+    room = page.left - 14 if page.wide else canvas.width - 120
     canvas.text(8, middle, standing.policy, colour=ink, bold=standing.leads, room=room)
     words = POLICY_WORDS[standing.verdict]
-    if page.roomy:
+    if page.wide:
         canvas.text(page.right + 40, middle, words, colour=ink, bold=standing.leads, size=SMALL)
     else:
         canvas.text(canvas.width - 8, middle, words, colour=ink, size=SMALL, anchor="right")
@@ -98,12 +99,12 @@ def _block(
 
 
 def _cell(
-    canvas: Canvas, scale: Scale, page: _Page, y: float, cell: Estimate, alpha: float, bounds_differ: bool
+    canvas: Canvas, scale: Scale, page: _Margins, y: float, cell: CellRow, alpha: float, bounds_differ: bool
 ) -> None:
-    """One group: its interval, dot, verdict, and how many samples stand behind them."""
+    """Draw one group: its interval, dot, verdict and number of samples."""
     canvas.text(16, y, cell.group, colour=GREY, size=SMALL, room=page.left - 24)
     colour = VERDICT_COLOUR[cell.verdict]
-    alpha = 1.0 if cell.verdict == FAILED else alpha  # why the policy is faded stays plain to see
+    alpha = 1.0 if cell.verdict == FAILED else alpha  # the cell that makes the policy fail is not faded
     low = scale.low if cell.low is None else cell.low
     high = scale.high if cell.high is None else cell.high
     if cell.mean is not None and low < high and low <= scale.high and high >= scale.low:
@@ -117,23 +118,23 @@ def _cell(
     if cell.mean is not None:
         canvas.verdict(scale.clipped(cell.mean), y, cell.verdict, alpha=alpha)
     canvas.verdict(page.right + 22, y, cell.verdict, alpha=alpha)
-    if page.roomy:
+    if page.wide:
         canvas.text(page.right + 40, y, cell.verdict, colour=GREY if alpha < 1 else INK, size=SMALL)
         if not cell.known:
             canvas.text(canvas.width - 8, y, f"{cell.n:,}", colour=GREY, size=SMALL, anchor="right")
 
 
-def _gutter(estimates: Sequence[Estimate], standings: Sequence[Standing], roomy: bool) -> float:
-    """Room for the names at the left, within reason."""
+def _names_width(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], wide: bool) -> float:
+    """Return the width of the names at the left, within limits."""
     groups = max((text_width(e.group, SMALL) + 16 for e in estimates), default=0.0)
-    if not roomy:
+    if not wide:
         return min(max(groups, 60.0), 120.0) + 12
     names = max(text_width(s.policy, TEXT, s.leads) for s in standings)
     return min(max(groups, names + 8, 90.0), 220.0) + 16
 
 
-def _scale(estimates: Sequence[Estimate], standings: Sequence[Standing], page: _Page) -> Scale:
-    """Wide enough for every mean and bound; a hopelessly wide interval runs off the edge."""
+def _scale(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], page: _Margins) -> Scale:
+    """Return a scale for every mean and bound; very wide intervals are cut at the edge."""
     core = [x for e in estimates for x in (e.mean, e.floor, e.cap) if x is not None]
     core += [s.mean for s in standings if s.mean is not None]
     ends = [x for e in estimates for x in (e.low, e.high) if x is not None]
@@ -146,8 +147,8 @@ def _scale(estimates: Sequence[Estimate], standings: Sequence[Standing], page: _
     return Scale(low - edge, high + edge, page.left, page.right)
 
 
-def _common_bounds(estimates: Sequence[Estimate]) -> list[tuple[str, float]]:
-    """The floor and cap that all cells share, if they share one."""
+def _common_bounds(estimates: Sequence[CellRow]) -> list[tuple[str, float]]:
+    """Return the floor and the cap that all cells have in common."""
     found = []
     for label, values in (("floor", {e.floor for e in estimates}), ("cap", {e.cap for e in estimates})):
         if len(values) == 1 and (bound := values.pop()) is not None:

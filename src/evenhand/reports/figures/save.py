@@ -1,4 +1,4 @@
-"""A drawn canvas as SVG text or PNG bytes; the same rows give the same bytes."""
+"""Write a canvas as SVG text or PNG bytes; the same rows give the same bytes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _COLOUR = re.compile("|".join(map(re.escape, _TOKEN_OF)), re.IGNORECASE)
 
 
 def svg(canvas: Canvas, name: str, themed: bool = False) -> str:
-    """The picture as SVG text, on white. Themed: on its page, in colours that the page defines."""
+    """Return the figure as SVG text on white; themed: transparent, in colours that the page defines."""
     target = io.StringIO()
     with rc_context(SETTINGS | {"svg.hashsalt": name}), warnings.catch_warnings():
-        # a name in a script the measuring font lacks is still written as text, in the reader's font
+        # a glyph that the measuring font lacks is still written as text, in the font of the reader
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         paper = "none" if themed else "white"
         canvas.figure.savefig(target, format="svg", facecolor=paper, metadata={"Date": None, "Creator": None})
@@ -33,13 +33,13 @@ def svg(canvas: Canvas, name: str, themed: bool = False) -> str:
         flags=re.DOTALL,
     )
     body = re.sub(r"<svg [^>]*>", _opening(canvas, themed), body, count=1)
-    # only tags are touched: a policy may well be named like a colour or an attribute
-    body = re.sub(r"<[^>]+>", lambda tag: _dressed(tag.group(0), name, themed), body)
+    # only tags are changed: a policy may have the name of a colour or an attribute
+    body = re.sub(r"<[^>]+>", lambda tag: _restyled(tag.group(0), name, themed), body)
     return body if themed else '<?xml version="1.0" encoding="utf-8"?>\n' + body
 
 
 def png(canvas: Canvas, scale: float = 2.0) -> bytes:
-    """The picture as PNG bytes, on white, at twice the layout's pixels."""
+    """Return the figure as PNG bytes on white, at twice the pixels of the layout."""
     target = io.BytesIO()
     with rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
@@ -51,7 +51,7 @@ def png(canvas: Canvas, scale: float = 2.0) -> bytes:
 
 def _opening(canvas: Canvas, themed: bool) -> str:
     size = "" if themed else f'width="{canvas.width:g}" height="{canvas.height:g}" '
-    # inside a page the figure's own text alternative speaks; the drawing itself stays silent
+    # inside a page the figure element has the text alternative, so the drawing is hidden from readers
     spoken = 'aria-hidden="true" focusable="false" ' if themed else 'role="img" '
     box = f"0 0 {canvas.width:g} {canvas.height:g}"
     return (
@@ -60,8 +60,8 @@ def _opening(canvas: Canvas, themed: bool) -> str:
     )
 
 
-def _dressed(tag: str, name: str, themed: bool) -> str:
-    """A tag with the reader's fonts, ids that only this picture uses, and colours by their tokens."""
+def _restyled(tag: str, name: str, themed: bool) -> str:
+    """Return a tag with system fonts, ids that only this figure uses, and colours as variables."""
     tag = re.sub(r"font: ((?:bold |700 )?[\d.]+px) [^;\"]*", rf"font: \1 {SYSTEM_FONTS}", tag)
     tag = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\g<1>"', tag)
     tag = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", tag)

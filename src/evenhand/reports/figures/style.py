@@ -1,4 +1,4 @@
-"""Colours, type and a small pen: everything the pictures share.
+"""Colours, fonts and a canvas, which all figures use.
 
 Pictures are drawn in pixels on one full-size axes, the origin at the top left, so that a layout reads as it
 looks. Every colour is a token with a light and a dark value; a themed SVG names the token, and the page's
@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
@@ -48,18 +51,46 @@ TEXT, SMALL = 13.0, 11.5
 FONT = "DejaVu Sans"
 SETTINGS: Final[Any] = {
     "font.family": FONT,
-    "svg.fonttype": "none",  # words stay words: selectable, searchable, set in the reader's own font
+    "svg.fonttype": "none",  # text stays text: selectable, searchable, in the font of the reader
     "path.simplify": False,
 }
 
 Anchor = Literal["left", "center", "right"]
 
 
+_AXES: ContextVar[Axes | None] = ContextVar("axes", default=None)
+
+
+@contextmanager
+def drawing_on(axes: Axes) -> Iterator[None]:
+    """Let canvases made inside the block draw on these axes instead of figures of their own."""
+    token = _AXES.set(axes)
+    try:
+        yield
+    finally:
+        _AXES.reset(token)
+
+
+def layout_width(axes: Axes) -> int:
+    """Return the width in pixels of a layout that fits these axes, between narrow and wide."""
+    return round(min(max(_size_in_points(axes)[0], NARROW), WIDE))
+
+
+def _size_in_points(axes: Axes) -> tuple[float, float]:
+    box, dpi = axes.get_window_extent(), axes.figure.dpi
+    return 72 * box.width / dpi, 72 * box.height / dpi
+
+
 class Canvas:
-    """A sheet of so many pixels to draw on."""
+    """A drawing area in pixels: a figure of its own, or the axes of `drawing_on`."""
 
     def __init__(self, width: float, height: float) -> None:
         self.width, self.height = float(width), float(height)
+        self.points = 1.0  # in a pixel of the layout
+        given = _AXES.get()
+        if given is not None:
+            self._fit_into(given)
+            return
         with rc_context(SETTINGS):
             # 72 units an inch: one pixel of the layout is one unit of the SVG
             self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
@@ -68,23 +99,35 @@ class Canvas:
             self.axes.set_ylim(height, 0)
             self.axes.set_axis_off()
 
+    def _fit_into(self, axes: Axes) -> None:
+        """Map the pixels to these axes from the top left, all scaled by one factor."""
+        self.axes, self.figure = axes, axes.figure  # type: ignore[assignment]
+        width, height = _size_in_points(axes)
+        self.points = min(width / self.width, height / self.height)
+        axes.set_xlim(0, width / self.points)
+        axes.set_ylim(height / self.points, 0)
+        axes.set_autoscale_on(False)
+        axes.set_axis_off()
+
     def text(
         self, x: float, y: float, words: str, *, colour: str = INK, size: float = TEXT, bold: bool = False,
         anchor: Anchor = "left", room: float | None = None, rotation: float = 0.0,
     ) -> None:  # fmt: skip
-        """Words centred vertically on y; shortened with an ellipsis where they do not fit the room."""
+        """Draw text centred vertically on y, shortened with an ellipsis to fit into `room`."""
         shown = printable(words) if room is None else shortened(printable(words), room, size, bold)
         self.axes.text(
-            x, y, shown, color=colour, fontsize=size, fontweight="bold" if bold else "normal", ha=anchor,
-            va="center_baseline", rotation=rotation, fontfamily=FONT,
-            parse_math=False,  # a name with two dollar signs is a name
+            x, y, shown, color=colour, fontsize=size * self.points, fontweight="bold" if bold else "normal",
+            ha=anchor, va="center_baseline", rotation=rotation, fontfamily=FONT,
+            parse_math=False,  # a name may contain two dollar signs
         )  # fmt: skip
 
     def line(
         self, xs: Sequence[float], ys: Sequence[float], colour: str, width: float = 1.0,
         dashes: tuple[float, ...] | None = None, alpha: float = 1.0,
     ) -> None:  # fmt: skip
-        (drawn,) = self.axes.plot(xs, ys, color=colour, lw=width, alpha=alpha, solid_capstyle="round")
+        (drawn,) = self.axes.plot(
+            xs, ys, color=colour, lw=width * self.points, alpha=alpha, solid_capstyle="round"
+        )
         if dashes is not None:
             drawn.set_dashes(dashes)
 
@@ -107,13 +150,15 @@ class Canvas:
         self._mark("o", x, y, colour, size, hollow, alpha)
 
     def cross(self, x: float, y: float, colour: str, size: float = 7.0, alpha: float = 1.0) -> None:
-        self.axes.plot([x], [y], marker="x", ms=size, mew=2.2, mec=colour, ls="", alpha=alpha)
+        self.axes.plot(
+            [x], [y], marker="x", ms=size * self.points, mew=2.2 * self.points, mec=colour, ls="", alpha=alpha
+        )
 
     def diamond(self, x: float, y: float, colour: str, size: float = 8.0, alpha: float = 1.0) -> None:
         self._mark("D", x, y, colour, size * 0.8, False, alpha)
 
     def verdict(self, x: float, y: float, verdict: str, size: float = 8.0, alpha: float = 1.0) -> None:
-        """The verdict's symbol in its colour: a full dot, a cross, an empty dot."""
+        """Draw the symbol of a verdict in its colour: a full dot, a cross, an empty dot."""
         colour = VERDICT_COLOUR[verdict]
         if verdict == "failed":
             self.cross(x, y, colour, size - 1.0, alpha)
@@ -124,11 +169,12 @@ class Canvas:
         self, marker: str, x: float, y: float, colour: str, size: float, hollow: bool, alpha: float
     ) -> None:
         face = PAPER if hollow else colour
-        self.axes.plot([x], [y], marker=marker, ms=size, mfc=face, mec=colour, mew=1.8, ls="", alpha=alpha)
+        ms, mew = size * self.points, 1.8 * self.points
+        self.axes.plot([x], [y], marker=marker, ms=ms, mfc=face, mec=colour, mew=mew, ls="", alpha=alpha)
 
 
 class Scale:
-    """Numbers from low to high, laid along pixels from start to end."""
+    """A linear map from numbers between low and high to pixels between start and end."""
 
     def __init__(self, low: float, high: float, start: float, end: float) -> None:
         if high <= low:
@@ -142,7 +188,7 @@ class Scale:
         return self.at(min(max(value, self.low), self.high))
 
     def ticks(self, at_most: int) -> list[tuple[float, str]]:
-        """Round numbers inside the scale, each with its label."""
+        """Return round numbers inside the scale, each with its label."""
         found = MaxNLocator(nbins=at_most, steps=[1, 2, 2.5, 5, 10]).tick_values(self.low, self.high)
         slack = (self.high - self.low) * 1e-9
         values = [float(v) for v in found if self.low - slack <= v <= self.high + slack]
@@ -151,7 +197,7 @@ class Scale:
 
 
 def tick_label(value: float, step: float) -> str:
-    """As many decimals as the step needs; thousands set apart; powers of ten where decimals would be many."""
+    """Return a label with as many decimals as the step needs, thousands separated."""
     if step < 1e-6:
         return f"{value + 0.0:.4g}"
     decimals = max(0, min(6, next(d for d in range(8) if d == 7 or abs(round(step, d) - step) < step * 1e-6)))
@@ -159,7 +205,7 @@ def tick_label(value: float, step: float) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number as a person reads it: thousands set apart, a few digits, a dash where there is none."""
+    """Return a number as text: thousands separated, a few digits, a dash for none."""
     if value is None or not math.isfinite(value):
         return "–"
     if abs(value) >= 1000:
@@ -172,7 +218,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage: whole from 10% on, one decimal below, never a bare 0% for something."""
+    """Return a share as a percentage: whole from 10% on, one decimal below, <0.1% for less."""
     if share <= 0:
         return "0%"
     if share < 0.0005:
@@ -181,7 +227,7 @@ def percent(share: float) -> str:
 
 
 def printable(words: str) -> str:
-    """One line without control characters: those cannot stand in an SVG."""
+    """Return text on one line without control characters, which SVG does not allow."""
     kept = (
         " " if c in "\n\r\t" else "\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in words
     )
@@ -189,11 +235,11 @@ def printable(words: str) -> str:
 
 
 def shortened(words: str, room: float, size: float, bold: bool = False) -> str:
-    """The words, or as much of them as fits the room, with an ellipsis."""
+    """Return the text, or as much of it as fits into `room`, with an ellipsis."""
     if text_width(words, size, bold) <= room:
         return words
     low, high = 0, len(words)
-    while low < high:  # the longest prefix that fits, by halving
+    while low < high:  # bisection for the longest prefix that fits
         middle = (low + high + 1) // 2
         fits = text_width(words[:middle].rstrip() + "…", size, bold) <= room
         low, high = (middle, high) if fits else (low, middle - 1)
@@ -202,12 +248,12 @@ def shortened(words: str, room: float, size: float, bold: bool = False) -> str:
 
 @lru_cache(maxsize=4096)
 def text_width(words: str, size: float, bold: bool = False) -> float:
-    """How wide the words are, in pixels, without drawing them."""
+    """Return the width of text in pixels, without drawing it."""
     font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
     with warnings.catch_warnings():
-        # a glyph the measuring font lacks is measured as its box; the reader's font will have it
+        # a glyph that the measuring font lacks is measured as its box
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         width, _, _ = TextToPath().get_text_width_height_descent(printable(words), font, ismath=False)
-    # outside the alphabets of the measuring font an em each: never too little
+    # at least one em for each character outside the alphabets of the measuring font
     wide = sum(ord(c) >= 0x2E80 for c in words)
     return max(float(width), wide * size)

@@ -1,4 +1,4 @@
-"""Success curves: how often the answer is right, by the number of samples spent."""
+"""Success curves: how often the answer is right, by the number of samples."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ HEIGHT, TOP, FOOT, LEFT = 330.0, 20.0, 46.0, 52.0
 
 
 def success(rows: Sequence[Success], width: int = WIDE) -> Canvas:
-    """A line per procedure with its band of uncertainty, named at its end."""
+    """Draw a line per procedure with its interval, named at its end."""
     names = list(dict.fromkeys(row.name for row in rows))
-    roomy = width >= 560
-    right = width - (min(max(text_width(name, SMALL) for name in names) + 24, 190) if roomy else 24)
-    top = TOP + (0 if roomy else 20 * len(names))
+    wide = width >= 560
+    right = width - (min(max(text_width(name, SMALL) for name in names) + 24, 190) if wide else 24)
+    top = TOP + (0 if wide else 20 * len(names))
     canvas = Canvas(width, HEIGHT + top - TOP)
     bottom = canvas.height - FOOT
     across = Scale(min(r.samples for r in rows), max(r.samples for r in rows), LEFT, right)
@@ -23,7 +23,7 @@ def success(rows: Sequence[Success], width: int = WIDE) -> Canvas:
     for value, _ in up.ticks(5):
         canvas.line([LEFT, right], [up.at(value)] * 2, RULE, 0.8)
         canvas.text(LEFT - 8, up.at(value), f"{value:.0%}", colour=GREY, size=SMALL, anchor="right")
-    for value, label in across.ticks(6 if roomy else 4):
+    for value, label in across.ticks(6 if wide else 4):
         canvas.text(across.at(value), bottom + 14, label, colour=GREY, size=SMALL, anchor="center")
     canvas.text((LEFT + right) / 2, bottom + 34, "samples", colour=GREY, size=SMALL, anchor="center")
     ends = []
@@ -38,15 +38,15 @@ def success(rows: Sequence[Success], width: int = WIDE) -> Canvas:
         for x, r in zip(xs, curve, strict=True):
             canvas.dot(x, up.clipped(r.rate), colour, size=5)
         ends.append((up.clipped(curve[-1].rate), name, colour, dashes))
-    _names(canvas, ends, right, roomy)
+    _names(canvas, ends, right, wide)
     return canvas
 
 
 def _names(
-    canvas: Canvas, ends: list[tuple[float, str, str, tuple[float, ...] | None]], right: float, roomy: bool
+    canvas: Canvas, ends: list[tuple[float, str, str, tuple[float, ...] | None]], right: float, wide: bool
 ) -> None:
-    """Each curve's name beside its end, pushed apart where they touch; above the plot on a narrow page."""
-    if not roomy:
+    """Draw the name of each curve at its end, moved apart where they overlap; above a narrow plot."""
+    if not wide:
         for number, (_, name, colour, dashes) in enumerate(ends):
             canvas.line([10, 34], [14 + 20 * number] * 2, colour, 2.2, dashes)
             canvas.text(42, 14 + 20 * number, name, size=SMALL, room=canvas.width - 50)

@@ -1,4 +1,4 @@
-"""From a noun to a section: what the page says about a plan, runs, a verdict, an experiment or a study."""
+"""Sections of a page about a plan, runs, a verdict, an experiment or a study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenhand.study import Study
 
 
 def sections_of(source: Any) -> list[tuple[Section, Study]]:
-    """The sections a source gives, each with the study it belongs to. Only the rooms it needs are opened."""
+    """Return the sections of a source, each with its study; only the modules it needs are imported."""
     kind = type(source).__name__
     if kind == "Plan":
         from evenhand.reports.sections.plan import plan_section

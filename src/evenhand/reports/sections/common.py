@@ -1,4 +1,4 @@
-"""What several sources share: standings, estimates and shares from tables, histograms."""
+"""Rows and histograms that several sections use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.model.problem import Problem
 from evenhand.model.region import bounds_at
-from evenhand.reports.rows import FAILED, MET, Bar, Estimate, Share, Standing
+from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.reports.rows import FAILED, MET, Bar, Share
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
 BARS = 40
@@ -18,21 +19,21 @@ BARS = 40
 
 def true_standings(
     problem: Problem, means: ArrayLike, answer: str | None, guardrails: Mapping[str, Any] | None = None
-) -> list[Standing]:
-    """Policies by their assumed means: who meets the requirement is known then."""
+) -> list[PolicyRow]:
+    """Return the policies at assumed means, where it is known which meet the requirement."""
     table = np.asarray(means, dtype=float)
     scores, feasible = problem.scores(table), problem.feasible(table, guardrails)
     order = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
     return [
-        Standing(name, float(scores[k]), MET if feasible[k] else FAILED, order.index(k) + 1, name == answer)
+        PolicyRow(name, float(scores[k]), MET if feasible[k] else FAILED, order.index(k) + 1, name == answer)
         for k, name in enumerate(problem.policies)
     ]
 
 
 def true_estimates(
-    problem: Problem, means: ArrayLike, standings: Sequence[Standing], metric: int = 0
-) -> list[Estimate]:
-    """Assumed means against their bounds: no samples, no intervals; metric j + 1 is guard-rail j."""
+    problem: Problem, means: ArrayLike, standings: Sequence[PolicyRow], metric: int = 0
+) -> list[CellRow]:
+    """Return assumed means and their bounds; metric j + 1 is guard-rail j."""
     table, region = np.asarray(means, dtype=float), problem.standards[metric].region
     family = problem.guardrails[metric - 1].family if metric else problem.family
     lo, hi = bounds_at(region, np.ascontiguousarray(family.to_unit(table).T))
@@ -44,14 +45,14 @@ def true_estimates(
             short = (floor is not None and mean < floor) or (cap is not None and mean > cap)
             bounded = floor is not None or cap is not None
             verdict = (FAILED if short else MET) if bounded else standings[k].verdict
-            found.append(Estimate(policy, group, 0, mean, mean, mean, verdict, floor, cap))
+            found.append(CellRow(policy, group, 0, mean, mean, mean, verdict, floor, cap))
     return found
 
 
 def shares(
     problem: Problem, real: ArrayLike, intended: ArrayLike | None = None, n: ArrayLike | None = None
 ) -> list[Share]:
-    """K x L tables as rows."""
+    """Return K x L tables as rows."""
     table = np.asarray(real, dtype=float)
     aim = None if intended is None else np.asarray(intended, dtype=float)
     counts = None if n is None else np.asarray(n)
@@ -66,7 +67,7 @@ def shares(
 
 
 def bars(samples: NDArray[np.int64]) -> tuple[Bar, ...]:
-    """A histogram; the last bar holds the farthest tail."""
+    """Return a histogram; the last bar contains the tail."""
     top = float(np.quantile(samples, 0.995)) if len(samples) > 1 else float(samples[0])
     low = float(samples.min())
     edges = np.linspace(low, max(top, low + 1.0), BARS + 1)

@@ -1,37 +1,40 @@
-"""A live experiment as a section: where it stands, how it got there, and the hash that seals it."""
+"""The section about a live experiment: its status, its evidence over time, and the head of its log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from evenhand.live import events as ev
+from evenhand.live.events import LogEntry
 from evenhand.live.experiment import Experiment
 from evenhand.live.projection import View
+from evenhand.live.sentences import health_sentence
+from evenhand.live.status import Status
+from evenhand.live.ticket_history import counted_outcomes
+from evenhand.model.rows import PolicyRow
 from evenhand.reports.captioned_figures import allocation_picture, evidence_picture, floors_picture
-from evenhand.reports.page_parts import Picture, Section, Table, Words, table
-from evenhand.reports.rows import Evidence, Standing, plain
+from evenhand.reports.page_parts import Picture, Section, Table, table
+from evenhand.reports.rows import Evidence, plain
 from evenhand.reports.sections.common import shares
-from evenhand.reports.sections.verdict import emphasised, evidence_words, notes, tables, verdict_rows
+from evenhand.reports.sections.verdict import emphasised, evidence_words, notes, tables
 from evenhand.study import Study
 from evenhand.verdicts.evidence_history import Told, looks
 from evenhand.verdicts.forecast import experiment_forecast
 from evenhand.verdicts.judge import Verdict, judge_state
 from evenhand.verdicts.sentences import piece_in_words
 
-POINTS = 240  # looks on the curve of evidence
+POINTS = 240  # checks on the curve of evidence
 
 
 def experiment_section(trial: Experiment) -> tuple[Section, Study]:
-    """The experiment as it is now."""
+    """Return the section about an experiment as it is now, and its study."""
     view = trial.present()
     ahead = experiment_forecast(view)
     protocol, status = view.protocol, trial.status(lambda _: ahead)
     verdict = judge_state(protocol.problem, protocol.procedure, view.state, ahead=ahead)
-    estimates, standings = verdict_rows(verdict)
-    history = evidence_over_time(view, (ev.decode(row.record) for row in trial.events()))
+    estimates, standings = verdict.cells, verdict.policies
+    history = evidence_over_time(view, trial.events())
     pictures = [
         floors_picture(estimates, standings),
         where_samples_went(view, standings, "Where samples went, and where they were meant to go"),
@@ -42,86 +45,63 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
         kind="experiment",
         title="The experiment",
         lead=emphasised(_sentence(status, verdict), verdict),
-        notes=(*_health(status["health"]), *notes(verdict)),
+        notes=((health_sentence(status.health),), *notes(verdict)),
         pictures=tuple(pictures),
         tables=(*tables(verdict), _counts(status)),
-        numbers=status
-        | {"verdict": verdict.to_dict(), "estimates": plain(estimates), "history": plain(history)},
+        numbers=status.to_dict()
+        | {
+            "verdict": verdict.to_dict(),
+            "estimates": [row.to_dict() for row in estimates],
+            "history": plain(history),
+        },
         highlights=_highlights(status, verdict),
-        progress=None if status["decided"] else verdict.progress,
+        progress=None if status.decided else verdict.progress,
         facts=_facts(view),
         code="evenhand audit JOURNAL --head " + str(view.head),
     )
     return section, protocol.study
 
 
-def evidence_over_time(view: View, log: Iterable[ev.AnyEvent]) -> list[Evidence]:
-    """The stopping rule's evidence after each of many points of the log, derived again from its outcomes."""
-    problem = view.protocol.problem
+def evidence_over_time(view: View, log: Iterable[LogEntry]) -> list[Evidence]:
+    """Return the evidence at many points of the log, computed again from the outcomes."""
+    problem, counted = view.protocol.problem, counted_outcomes(view.protocol, log)
+    unit = np.ascontiguousarray(problem.family.to_unit(counted.outcome))
     return [
         Evidence(look.samples, look.evidence, look.needed, piece_in_words(problem, look.leader, look.piece))
-        for look in looks(view.protocol.spec, _outcomes(view, log), POINTS)
+        for look in looks(view.protocol.spec, Told(counted.policy, counted.group, unit), POINTS)
     ]
 
 
-def _outcomes(view: View, log: Iterable[ev.AnyEvent]) -> Told:
-    """What was told or imported, each with its latest correction."""
-    problem = view.protocol.problem
-    asked: dict[int, tuple[str, str | None]] = {}
-    told: dict[int, tuple[str, str, float]] = {}
-    for event in log:
-        if isinstance(event, ev.Asked):
-            asked[event.ticket] = event.policy, event.group
-        elif isinstance(event, ev.Told):
-            policy, group = asked[event.ticket]
-            told[event.ticket] = policy, event.group or group or "", event.outcome
-        elif isinstance(event, ev.Imported):
-            told[event.ticket] = event.policy, event.group, event.outcome
-        elif isinstance(event, ev.Amended) and event.ticket in told:
-            told[event.ticket] = (*told[event.ticket][:2], event.outcome)
-    policies, groups = view.protocol.policies, view.protocol.groups
-    rows = list(told.values())
-    return Told(
-        np.array([policies[policy] for policy, _, _ in rows], dtype=np.int64),
-        np.array([groups[group] for _, group, _ in rows], dtype=np.int64),
-        np.ascontiguousarray(problem.family.to_unit([x for _, _, x in rows])),
-    )
-
-
-def _sentence(status: dict[str, Any], verdict: Verdict) -> str:
-    """The status line; while it runs, the verdict's words."""
-    if status["state"] != "running" or verdict.decided or not status["leader"]:
-        return str(status["sentence"])
+def _sentence(status: Status, verdict: Verdict) -> str:
+    """Return the sentence of the status; while it runs, the sentences of the verdict."""
+    if status.state != "running" or verdict.decided or not status.leader:
+        return status.sentence
     return " ".join(verdict.words())
 
 
-def where_samples_went(view: View, standings: list[Standing], title: str) -> Picture:
-    """Samples by cell, beside the sum of the chances with which cells were drawn."""
+def where_samples_went(view: View, standings: Sequence[PolicyRow], title: str) -> Picture:
+    """Return the figure of samples by cell, and the sums of the probabilities with which cells were drawn."""
     problem, n, meant = view.protocol.problem, view.state.n.T, view.tally.expected
-    if problem.mode == "agnostic":  # only the policy was chosen; groups come as they come
+    if problem.mode == "agnostic":  # only the policy was chosen; the group is that of the arrival
         meant = problem.arrival_shares[:, None] * meant[:1]
     aim = meant.T / meant.sum() if meant.sum() > 0 else None
     rows = shares(problem, n / max(float(n.sum()), 1.0), aim, n.astype(int))
     return allocation_picture(rows, standings, title)
 
 
-def _health(health: dict[str, Any]) -> tuple[Words, ...]:
-    if health["well"]:
-        return ((f"Allocation as intended (sample-ratio p = {health['sample_ratio_p']:.2g}).",),)
-    return (("Something needs attention: see the health of the experiment in the numbers of this page.",),)
-
-
-def _counts(status: dict[str, Any]) -> Table:
-    rows = [[name.replace("_", " "), count] for name, count in status["counts"].items() if count]
+def _counts(status: Status) -> Table:
+    rows: list[list[str | int]] = [
+        [name.replace("_", " "), count] for name, count in status.counts.items() if count
+    ]
     return table("What the log holds", ["event", "how often"], rows)
 
 
-def _highlights(status: dict[str, Any], verdict: Verdict) -> tuple[tuple[str, str], ...]:
-    answer = (status["answer"] or "none") if status["decided"] else status["state"]
+def _highlights(status: Status, verdict: Verdict) -> tuple[tuple[str, str], ...]:
+    answer = (status.answer or "none") if status.decided else status.state
     return (
-        ("answer" if status["decided"] else "state", answer),
+        ("answer" if status.decided else "state", answer),
         ("evidence", evidence_words(verdict)),
-        ("samples", f"{status['samples']:,}"),
+        ("samples", f"{status.samples:,}"),
         ("risk", f"{100 * verdict.procedure.delta:g}%"),
     )
 

@@ -1,21 +1,22 @@
-"""A plan as a section: who would win, what it must cost, where the samples should go."""
+"""The section about a plan: the answer, the lower bound on samples, and the allocation."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from evenhand.model.rows import PolicyRow
 from evenhand.procedure.spec import Procedure
 from evenhand.reports import plan_sentences as said
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
 from evenhand.reports.page_parts import Field, Picture, Section, Strong, Table, Words, names, table
-from evenhand.reports.rows import Standing, plain
+from evenhand.reports.rows import plain
 from evenhand.reports.sections.common import shares, true_estimates, true_standings
 from evenhand.study import Study, Truth
 from evenhand.theory.plan import Plan
 
 
 def plan_section(plan: Plan, study: Study | None = None) -> tuple[Section, Study]:
-    """The plan, with the study it belongs to (one of the plan's own problem where none is given)."""
+    """Return the section about a plan, and its study (one made from the plan where none is given)."""
     study = study or _study(plan)
     standings = true_standings(plan.problem, plan.means, plan.answer, plan.guardrails)
     estimates = true_estimates(plan.problem, plan.means, standings)
@@ -91,8 +92,8 @@ def _notes(plan: Plan, delta: float) -> tuple[Words, ...]:
     return (*notes, *((warning,) for warning in plan.warnings), *((text,) for text in said.suggestion(plan)))
 
 
-def _guardrails(plan: Plan, standings: list[Standing]) -> list[Picture]:
-    """The assumed means of every guard-rail against their bounds."""
+def _guardrails(plan: Plan, standings: list[PolicyRow]) -> list[Picture]:
+    """Return the figures of the assumed means of every guard-rail against their bounds."""
     found = []
     for j, (name, means) in enumerate(plan.guardrails.items(), start=1):
         estimates = true_estimates(plan.problem, means, standings, j)

@@ -1,4 +1,4 @@
-"""Simulations as a section: how often right, how long, where the samples went; several side by side."""
+"""The section about simulations: error, duration and allocation, of one procedure or several."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.errors import Undecidable
-from evenhand.procedure.spec import Budget
+from evenhand.reports import runs_sentences as said
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, success_picture
 from evenhand.reports.figures.style import number
-from evenhand.reports.page_parts import Field, Picture, Section, Strong, Table, Words, table
+from evenhand.reports.page_parts import Field, Picture, Section, Table, Words, table
 from evenhand.reports.rows import Duration, Success, plain
 from evenhand.reports.sections.common import CHANCES, bars, shares, true_standings
-from evenhand.simulation.runs import Runs, rate, standard_error
+from evenhand.simulation.runs import Runs
 from evenhand.study import Study
 from evenhand.study.planned import plan_of
 from evenhand.theory.plan import Plan
 
 
 def runs_section(source: Any) -> tuple[Section, Study]:
-    """Runs, or a comparison of several."""
-    many: Mapping[str, Runs] = source.runs if hasattr(source, "runs") else {_name(source): source}
+    """Return the section about runs or a comparison, and its study."""
+    many: Mapping[str, Runs] = source.runs if hasattr(source, "runs") else {said.label(source): source}
     first = next(iter(many.values()))
     ideal = _plan(first)
     durations = [duration_row(name, runs, ideal) for name, runs in many.items()]
-    # runs to a budget all end there: how long they take is no question
-    timed = [] if _is_budget(first) else [duration_picture(durations)]
-    pictures = [*timed, *_where(first, ideal)]
     successes = [row for name, runs in many.items() for row in _successes(name, runs)]
-    if successes:
-        pictures.append(success_picture(successes))
     numbers = {
         "durations": plain(durations),
         "successes": plain(successes),
@@ -40,10 +35,10 @@ def runs_section(source: Any) -> tuple[Section, Study]:
     section = Section(
         kind="runs",
         title="Simulated runs" if len(many) == 1 else "Procedures side by side",
-        lead=_lead(many),
+        lead=said.lead(many),
         notes=_notes(first, ideal),
-        pictures=tuple(pictures),
-        tables=(_summary(many), _answers(many)),
+        pictures=tuple(_pictures(first, ideal, durations, successes)),
+        tables=(said.summary(many), _answers(many)),
         numbers=numbers,
         highlights=_highlights(first),
         facts=(("seed of the simulation", str(first.seed)), ("replications", f"{first.replications:,}")),
@@ -52,46 +47,34 @@ def runs_section(source: Any) -> tuple[Section, Study]:
     return section, first.study
 
 
-def _lead(many: Mapping[str, Runs]) -> Words:
-    first, others = next(iter(many.values())), dict(list(many.items())[1:])
-    right = rate(first.correct)
-    interval = f" of them (95% interval {right.low:.1%} to {right.high:.1%})"
-    if _is_budget(first):
-        return (
-            "In ", Strong(f"{first.replications:,}"), f" simulated runs of {int(first.samples.max()):,} ",
-            "samples each, the best estimate was right in ", Strong(f"{right.rate:.1%}"), f"{interval}.",
-            *(f" By {name} it was right in {rate(runs.correct).rate:.1%}." for name, runs in others.items()),
-        )  # fmt: skip
-    words: Words = (
-        "In ", Strong(f"{first.replications:,}"), " simulated runs the answer was right in ",
-        Strong(f"{right.rate:.1%}"), f"{interval}, after ",
-        Strong(f"{first.samples.mean():,.0f}"), " samples on average; ", Strong("80%"),
-        f" of the runs were done by {first.quantile(0.8):,}.",
-    )  # fmt: skip
-    times = {name: runs.samples.mean() / first.samples.mean() for name, runs in others.items()}
-    return (*words, *(f" {name} took {ratio:.2f} times as many." for name, ratio in times.items()))
+def pictures(many: Mapping[str, Runs]) -> list[Picture]:
+    """Return the figures of one or several simulations, the main one first."""
+    first = next(iter(many.values()))
+    ideal = _plan(first)
+    durations = [duration_row(name, runs, ideal) for name, runs in many.items()]
+    return _pictures(
+        first, ideal, durations, [row for name, runs in many.items() for row in _successes(name, runs)]
+    )
+
+
+def _pictures(
+    first: Runs, ideal: Plan | None, durations: list[Duration], successes: list[Success]
+) -> list[Picture]:
+    # runs with a budget all have the same duration
+    timed = [] if said.is_budget(first) else [duration_picture(durations)]
+    return [*timed, *_where(first, ideal), *([success_picture(successes)] if successes else [])]
 
 
 def _notes(runs: Runs, ideal: Plan | None) -> tuple[Words, ...]:
-    if _is_budget(runs):
-        return ()
-    notes: list[Words] = []
-    unstopped = 1.0 - float(runs.stopped.mean())
-    if unstopped > 0:
-        notes.append((f"{unstopped:.1%} of the runs reached the cap undecided; they count at the cap.",))
-    wrong, delta = rate(runs.wrong), runs.study.procedure.delta
-    often = f"A wrong answer was given in {wrong.rate:.2%} of the runs (95% interval up to {wrong.high:.2%})"
-    notes.append((f"{often}; the risk asked for was {100 * delta:g}%.",))
-    if ideal is not None:
-        least = ideal.samples_at_least(delta)
-        notes.append(
-            (f"No procedure with this risk can do with fewer than {number(least)} samples on average.",)
-        )
+    notes = said.wrong_answers(runs)
+    if ideal is not None and not said.is_budget(runs):
+        least = number(ideal.samples_at_least(runs.study.procedure.delta))
+        notes.append((f"Any procedure with this risk needs at least {least} samples on average.",))
     return tuple(notes)
 
 
 def _plan(runs: Runs) -> Plan | None:
-    """What the truth would ideally take, where it can be decided at all."""
+    """Return the plan at the truth; None where it cannot be decided."""
     if runs.study.truth is None:
         return None
     try:
@@ -101,7 +84,7 @@ def _plan(runs: Runs) -> Plan | None:
 
 
 def duration_row(name: str, runs: Runs, ideal: Plan | None) -> Duration:
-    """How long these runs took; `ideal` says what nobody can beat."""
+    """Return the duration of these runs; `ideal` gives the lower bound."""
     return Duration(
         name=name,
         bars=bars(runs.samples),
@@ -125,18 +108,6 @@ def _successes(name: str, runs: Runs) -> list[Success]:
     ]
 
 
-def _summary(many: Mapping[str, Runs]) -> Table:
-    rows: list[list[Field]] = []
-    for name, runs in many.items():
-        right, wrong = rate(runs.correct), rate(runs.wrong)
-        mean, interval = float(runs.samples.mean()), f"{right.low:.1%} to {right.high:.1%}"
-        rows.append([name, mean, standard_error(runs.samples), right.rate, interval, wrong.rate, wrong.high])
-    columns = [
-        "procedure", "mean samples", "standard error", "right", "95% interval", "error", "error, at most",
-    ]  # fmt: skip
-    return table("Every rate with its exact interval", columns, rows)
-
-
 def _answers(many: Mapping[str, Runs]) -> Table:
     found = {name: runs.answers() for name, runs in many.items()}
     policies = list(next(iter(found.values())))
@@ -155,17 +126,9 @@ def _highlights(runs: Runs) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _is_budget(runs: Runs) -> bool:
-    return isinstance(runs.study.procedure.stopping, Budget)
-
-
 def _steady(runs: Runs) -> dict[str, Any]:
-    """The numbers that are the same every time: all but the time it took."""
+    """Return the numbers that do not change between repetitions: all but the seconds."""
     return {key: value for key, value in runs.to_dict().items() if key != "seconds"}
-
-
-def _name(runs: Runs) -> str:
-    return f"{runs.study.procedure.sampling_name}, {runs.study.procedure.stopping_name}"
 
 
 def _code(runs: Runs, many: int) -> str:

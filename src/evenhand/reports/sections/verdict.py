@@ -1,32 +1,36 @@
-"""A verdict as a section: every cell against its bound, what is open, and how to close it."""
+"""The section about a verdict: every cell against its bound, and the forecast of further samples."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from evenhand.model.sentences import bound_word
 from evenhand.procedure.spec import is_unproven
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
 from evenhand.reports.guarantees import fixed_methods
 from evenhand.reports.page_parts import Picture, Section, Strong, Table, Words, table
-from evenhand.reports.rows import Estimate, Standing, plain
 from evenhand.reports.sections.common import shares
 from evenhand.study import Study
 from evenhand.verdicts.judge import Verdict
-from evenhand.verdicts.sentences import bound_word, looser, under_other_bounds
+from evenhand.verdicts.sentences import looser, under_other_bounds
 
 
 def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
-    """What the data say, and what they do not say yet."""
-    estimates, standings = verdict_rows(verdict)
+    """Return the section about a verdict, and its study."""
+    estimates, standings = verdict.cells, verdict.policies
     said = verdict.words()
     section = Section(
         kind="verdict",
         title="What the data say",
         lead=(*emphasised(said[0], verdict), *(f" {sentence}" for sentence in said[1:])),
         notes=notes(verdict),
-        pictures=(floors_picture(estimates, standings), *where(verdict, standings)),
+        pictures=(floors_picture(estimates, standings), *where(verdict)),
         tables=tuple(tables(verdict)),
-        numbers=verdict.to_dict() | {"estimates": plain(estimates), "standings": plain(standings)},
+        numbers=verdict.to_dict()
+        | {
+            "estimates": [row.to_dict() for row in estimates],
+            "standings": [row.to_dict() for row in standings],
+        },
         highlights=highlights(verdict),
         progress=None if verdict.decided else verdict.progress,
         facts=_facts(verdict),
@@ -36,20 +40,8 @@ def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
     return section, Study(verdict.problem, verdict.procedure)
 
 
-def verdict_rows(verdict: Verdict) -> tuple[list[Estimate], list[Standing]]:
-    """Its cells and policies as rows."""
-    estimates = [
-        Estimate(c.policy, c.group, c.n, c.mean, c.low, c.high, c.verdict, c.floor, c.cap)
-        for c in verdict.cells
-    ]
-    standings = [
-        Standing(p.policy, p.mean, p.verdict, p.place, p.policy == verdict.leader) for p in verdict.policies
-    ]
-    return estimates, standings
-
-
 def emphasised(sentence: str, verdict: Verdict) -> Words:
-    """The sentence with the leader's name set off."""
+    """Return the sentence with the name of the leader emphasised."""
     if verdict.leader is None or verdict.leader not in sentence:
         return (sentence,)
     before, after = sentence.split(verdict.leader, 1)
@@ -57,7 +49,7 @@ def emphasised(sentence: str, verdict: Verdict) -> Words:
 
 
 def notes(verdict: Verdict) -> tuple[Words, ...]:
-    """What the intervals mean, and what would change the verdict."""
+    """Return what the intervals mean, and what would change the verdict."""
     intervals = f"{_intervals(verdict)} A bound is met exactly when the interval clears it."
     return tuple((said,) for said in (intervals, verdict.forecast.basis(), looser(verdict)) if said)
 
@@ -78,28 +70,30 @@ def _intervals(verdict: Verdict) -> str:
     return f"Each interval holds the true mean with probability at least {share}, however often one looks."
 
 
-def where(verdict: Verdict, standings: list[Standing]) -> list[Picture]:
-    """Where the samples came from, and where the next ones should go."""
+def where(verdict: Verdict) -> list[Picture]:
+    """Return the figure of where the samples are, and where the next ones should go."""
     problem, total = verdict.problem, max(verdict.samples, 1)
     n = np.array([cell.n for cell in verdict.cells]).reshape(problem.shape)
     aim = None if verdict.decided or verdict.next is None else verdict.next
     title = "Where the samples are" + ("" if aim is None else ", and where the next should go")
-    return [allocation_picture(shares(problem, n / total, aim, n), standings, title, "of the next samples")]
+    return [
+        allocation_picture(shares(problem, n / total, aim, n), verdict.policies, title, "of the next samples")
+    ]
 
 
 def tables(verdict: Verdict) -> list[Table]:
-    """Further samples by chance; the decision under other bounds."""
+    """Return the tables of further samples and of the decision under other bounds."""
     found = []
     if verdict.forecast.runs:
         found.append(
             table(
-                "Further samples until the decision: a forecast under a flat prior",
+                "Further samples until the decision: a forecast under Jeffreys' prior",
                 ["chance to have decided", "further samples"],
                 verdict.forecast.rows(),
             )
         )
     if verdict.alternatives:
-        word = bound_word(verdict)
+        word = bound_word(verdict.cells)
         spans = under_other_bounds(verdict)
         found.append(table(f"What the same data say under another {word}", [word, "answer"], spans))
     return found
@@ -116,7 +110,7 @@ def highlights(verdict: Verdict) -> tuple[tuple[str, str], ...]:
 
 
 def evidence_words(verdict: Verdict) -> str:
-    """How much of what is needed there is."""
+    """Return the evidence and the threshold, or their ratio, as text."""
     if verdict.evidence >= verdict.needed:
         return f"{verdict.evidence:.2f} of {verdict.needed:.2f}"
     return f"{verdict.progress:.0%} of what is needed"

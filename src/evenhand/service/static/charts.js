@@ -1,8 +1,8 @@
-// Curves, drawn by uPlot in the page's own colours.
+// Charts with uPlot in the page's colours.
 "use strict";
 
 const Charts = (() => {
-  const drawn = new Map(), redraw = new Map(); // by the element that holds the curve
+  const drawn = new Map(), redraw = new Map(); // by the element that contains the chart
 
   function colour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -12,7 +12,7 @@ const Charts = (() => {
     return { label, stroke: colour("grey"), grid: { stroke: colour("rule"), width: 1 }, ticks: { show: false }, size: 40, labelSize: 18, labelGap: -4, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", values };
   }
 
-  // what the legend says of a curve: the value under the cursor, the last one where there is no cursor
+  // value in the legend: under the cursor, or the last one without a cursor
   const last = (show) => (plot, value, row, at) => show(at ?? plot.data[0].length - 1, plot.data[row]);
   const thousands = (at, column) => Math.round(column[at]).toLocaleString("en");
   const digits = (at, column) => column[at].toFixed(2);
@@ -26,7 +26,7 @@ const Charts = (() => {
     drawn.set(target, new uPlot({ width, ...options }, columns, target));
   }
 
-  // Stretches with one hardest comparison; a flicker shorter than a fiftieth belongs to the stretch before it.
+  // Intervals with one hardest comparison; those shorter than 1/50 of the range are merged into the previous.
   function stretches(samples, weakest) {
     const least = (samples[samples.length - 1] - samples[0]) / 50, found = [];
     for (let start = 0, at = 1; at <= weakest.length; at += 1) {
@@ -39,7 +39,7 @@ const Charts = (() => {
     return found;
   }
 
-  // As much of a name as there is room for; nothing where that would be a letter or two.
+  // The name, shortened to the available width; empty if fewer than four letters fit.
   function fitting(ctx, name, room) {
     if (ctx.measureText(name).width <= room) return name;
     let kept = name.length - 1;
@@ -47,7 +47,7 @@ const Charts = (() => {
     return kept > 3 ? `${name.slice(0, kept)}…` : "";
   }
 
-  // Their names above the curve.
+  // Draws the names of the intervals above the curve.
   function strip(names, weakest) {
     return (plot) => {
       const { ctx, bbox } = plot, ratio = devicePixelRatio, top = bbox.top - 24 * ratio;
@@ -109,7 +109,7 @@ const Charts = (() => {
     }, [points.map((point) => point[0]), points.map((point) => point[1])]);
   }
 
-  // For another width or colour scheme; curves that left the page are forgotten.
+  // Redraws for another width or colour scheme; removes charts that are no longer on the page.
   function again() {
     for (const [target, draw] of redraw) {
       if (target.isConnected) draw();

@@ -1,4 +1,4 @@
-// The dashboard's own few lines: refresh when there is a new drawing, post from buttons, sign in and out.
+// Dashboard script: refresh on new content, post from buttons, sign in and out.
 "use strict";
 
 async function post(path, body) {
@@ -11,7 +11,7 @@ async function post(path, body) {
 }
 
 const Page = {
-  // randomUUID is missing where the page comes over plain HTTP from another machine
+  // randomUUID is not available over plain HTTP from another machine
   key: () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join(""),
 
   element(tag, text, attributes = {}) {
@@ -40,7 +40,7 @@ const Page = {
       for (const id of open) document.getElementById(id)?.setAttribute("open", "");
       Charts.evidence();
       const now = document.getElementById("state").textContent;
-      if (now === state) return; // a reader of the screen hears the change of state, not every refresh
+      if (now === state) return; // a screen reader announces changes of state, not every refresh
       state = now;
       document.getElementById("said").textContent = document.getElementById("sentence").textContent;
     });

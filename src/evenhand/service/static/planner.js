@@ -1,9 +1,9 @@
-// The planner: a table becomes a study; plans and simulations come from the service.
+// The planner: converts the table to a study; the service computes plans and simulations.
 "use strict";
 
 const Planner = (() => {
   const count = (value) => Math.ceil(value).toLocaleString("en");
-  let bound = null; // no procedure needs fewer samples on average, by the latest plan
+  let bound = null; // lower bound on the average number of samples, from the latest plan
 
   function number(text, what) {
     const value = Number(text.trim());
@@ -80,7 +80,7 @@ const Planner = (() => {
     const forms = [0.1, 0.05, 0.01].map((delta) => [`${100 * delta}%`, count(found.time_high * risk(delta))]);
     document.getElementById("plan-result").replaceChildren(
       Page.element("h2", "Plan"),
-      Page.element("p", `${words} No procedure with this risk can do with fewer than ${count(found.samples_at_least)} samples on average.`, { class: "lead" }),
+      Page.element("p", `${words} Any procedure with this risk needs at least ${count(found.samples_at_least)} samples on average.`, { class: "lead" }),
       Page.element("p", `T* = ${found.time_high.toPrecision(5)}. ${found.warnings.join(" ")}`),
       Page.element("h2", "Where samples should go"), heat(asked.problem, found.allocation),
       Page.element("h2", "What it must cost, by risk"), table(["Risk", "Samples on average, at least"], forms));

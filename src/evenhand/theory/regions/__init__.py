@@ -1,1 +1,1 @@
-"""One file per kind of region: entering it, leaving it, beating the best policy from inside it."""
+"""Regions, one file per kind: enter it, leave it, or beat the best policy from inside it."""

@@ -1,7 +1,7 @@
-"""Boxes: every group's mean between a floor and a cap of its own (`none`, `floors`, `caps`).
+"""Boxes: every group's mean between its own floor and cap (`none`, `floors`, `caps`).
 
-Entering and leaving are sums and minima over single cells; beating the best policy is one meeting within the
-bounds (`meeting`, and `far` where the divergence is not convex).
+Entering is a sum and leaving a minimum over single cells; beating the best policy has a one-dimensional dual
+within the bounds (`beat`, and `nonconvex` where the divergence is not convex).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
-    """eq:f_star_k_0: sum over the groups outside their bounds of v d(mu, bound)."""
+    """eq:f_star_k_0: return the sum over the groups outside their bounds of v d(mu, bound)."""
     total = 0.0
     for g in range(lam_k.size):
         low, high = max(r.lo[g, k], edge_low(code)), min(r.hi[g, k], edge_high(code))
@@ -38,12 +38,12 @@ def enter(
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
-    """eq:f_infeas: the cheapest single cell to push across its floor (named g) or its cap (named L + g)."""
+    """eq:f_infeas: return the least cost to cross one floor (named g) or one cap (named L + g)."""
     groups = lam_k.size
     cheapest, which = math.inf, -1
     for g in range(groups):
         lam_k[g] = mu[g, k]
-        # a bound on the edge of the domain cannot be crossed
+        # a bound on the boundary of the domain cannot be crossed
         if r.lo[g, k] > edge_low(code):
             cost = paid(code, v[g, k], mu[g, k], min(mu[g, k], r.lo[g, k]))
             if cost < cheapest:
@@ -64,7 +64,7 @@ def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt: the cheapest way for rival k, inside its bounds, to reach the overall mean of i + eps."""
+    """eq:f_mu_opt: return the least cost for rival k, inside bounds, to reach q.lam_i + eps."""
     groups = q.size
     low, high = work[:groups], work[groups : 2 * groups]
     for g in range(groups):

@@ -1,9 +1,8 @@
-"""Depth-first search over boxes without recursion or allocation: a stack of splits, each undone on the way
-back.
+"""Depth-first search over boxes with a stack of splits, without recursion or allocation.
 
 A split cuts the interval of one coordinate in two; the left half is searched first, then the right. An
 entry of the stack holds the coordinate, the cut, both old ends, the bound found before the split, and
-whether the right half is under way.
+whether the right half is being searched.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ ENTRY = 6
 
 @kernel
 def branch(stack: Array, depth: int, which: int, cut: float, bound: float, left: Array, right: Array) -> int:
-    """Cut coordinate `which` and turn to its left half; the new depth."""
+    """Cut coordinate `which` and select its left half; return the new depth."""
     entry = stack[depth]
     entry[0], entry[1], entry[2], entry[3], entry[4], entry[5] = (
         which,
@@ -38,7 +37,7 @@ def branch(stack: Array, depth: int, which: int, cut: float, bound: float, left:
 
 @kernel
 def backtrack(stack: Array, depth: int, left: Array, right: Array) -> int:
-    """Turn to the last right half not yet searched; the new depth, 0 when all is done."""
+    """Select the last right half not yet searched; return the new depth, 0 when there is none."""
     while depth > 0:
         entry = stack[depth - 1]
         which = int(entry[0])
@@ -53,7 +52,7 @@ def backtrack(stack: Array, depth: int, left: Array, right: Array) -> int:
 
 @kernel
 def waiting(stack: Array, depth: int) -> float:
-    """The least bound of what a search cut short has not finished."""
+    """Return the least bound of the parts that a truncated search has not finished."""
     least = math.inf
     for level in range(depth):
         least = min(least, stack[level, 4])

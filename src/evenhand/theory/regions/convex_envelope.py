@@ -1,10 +1,10 @@
-"""Programmes (`programme`) for every family: the exponential's cost is not convex, so it is made so piece
-by piece.
+"""Convex programs (`convex_program`) for every family, with envelopes for the exponential.
 
-On an interval [lo, hi] that reaches beyond 2 mu, the largest convex function below d(mu, x) follows it up
-to `bend` and then runs straight to its value at hi: the tangent from that point, or the chord where the
-interval begins beyond the tangent. The programme with these costs bounds the true one from below; where its
-solution lies on a straight piece, the cell's interval is split there, and both halves are searched.
+The exponential's cost is not convex. On an interval [lo, hi] that extends beyond 2 mu, the largest convex
+function below d(mu, x) equals it up to `bend` and is then linear up to its value at hi: the tangent from that
+point, or the chord where the interval begins beyond the point of tangency. The program with these costs
+bounds the true one from below; where its solution lies on a linear piece, the cell's interval is split there,
+and both halves are searched.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from evenhand.theory.tilted_means import paid
 
 Array = NDArray[np.float64]
 
-NODES = 300  # of the exponential's search: one is usual
+NODES = 300  # parts of the exponential's search: one is usual
 DEPTH = 40
-CLOSE = 1e-10  # relative distance of bound and cost at which an interval is split no further
+CLOSE = 1e-10  # relative distance of bound and cost below which an interval is not split
 
 
 def work_size(cells: int, rows: int) -> int:
-    """Scratch that `nearest` needs."""
+    """Return the scratch size that `nearest` needs."""
     return 2 * cells + ENTRY * DEPTH + interior_size(cells, rows)
 
 
 @kernel
 def nearest(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
-    """The least cost of a programme at x, and a lower bound; gives up where the bound passes the cutoff.
+    """Return the least cost of a program, at x, and a bound; stop if it exceeds the cutoff.
 
     Weights are scaled in place, and bends, rates and (for the exponential) bounds are overwritten.
     """
@@ -60,7 +60,7 @@ def nearest(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tu
 
 @kernel
 def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
-    """Branch and bound over the intervals of the cells beyond their bends."""
+    """Run branch and bound over the intervals of the cells beyond their bends."""
     n = x.shape[0]
     trial, spare = work[:n], work[n : 2 * n]
     stack = work[2 * n : 2 * n + ENTRY * DEPTH].reshape((DEPTH, ENTRY))
@@ -73,7 +73,7 @@ def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tup
             p.bend[c], p.rate[c] = _bend(code, p.mu[c], p.lo[c], p.hi[c])
         value, bound = minimise(code, p, 1.0, min(best, cutoff), trial, rest)
         if depth > 0:
-            bound = max(bound, stack[depth - 1, 4])  # what was proved before the split holds for both halves
+            bound = max(bound, stack[depth - 1, 4])  # the bound from before the split holds for both halves
         worst = -1
         if value < math.inf:
             value, worst = cost(code, p.v, p.mu, trial), _excess(code, p, trial)
@@ -82,7 +82,7 @@ def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tup
                 copy(trial, x)
         if worst >= 0 and bound < min(best * (1.0 - CLOSE), cutoff) and depth < DEPTH and node < NODES - 1:
             least, most = max(p.lo[worst], p.mu[worst]), p.hi[worst]
-            # the family knows no scale but ratios: keep off the ends in proportion
+            # the family is scale-free: keep away from the ends by a factor
             keep = (most / least) ** 0.1
             cut = min(max(trial[worst], least * keep), most / keep)
             depth = branch(stack, depth, worst, cut, bound, p.lo, p.hi)
@@ -96,7 +96,7 @@ def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tup
 
 @kernel
 def _first(p: Programme, x: Array, v: Array, work: Array) -> float:
-    """A first point that meets the conditions, by the Poisson's divergence, as stiff at mu; its true cost."""
+    """Write a first feasible point, found with the Poisson divergence; return its true cost."""
     top, largest = 0.0, 0.0
     for c in range(x.shape[0]):
         v[c] = p.v[c] / p.mu[c]
@@ -110,7 +110,7 @@ def _first(p: Programme, x: Array, v: Array, work: Array) -> float:
 
 @kernel
 def _fence(code: int, p: Programme, best: float) -> None:
-    """Keep every cell where its own cost alone does not exceed the best known."""
+    """Reduce every cell's interval to where its own cost alone is at most the best known."""
     for c in range(p.mu.shape[0]):
         if p.v[c] > FREE and best < math.inf:
             p.lo[c] = max(p.lo[c], budgeted(code, p.mu[c], best / p.v[c], False))
@@ -119,13 +119,13 @@ def _fence(code: int, p: Programme, best: float) -> None:
 
 @kernel
 def _bend(code: int, mu: float, lo: float, hi: float) -> tuple[float, float]:
-    """Where the convex envelope of d(mu, x) on [lo, hi] becomes a straight line, and that line's slope."""
+    """Return where the envelope of d(mu, x) on [lo, hi] becomes linear, and its slope there."""
     if hi <= 2.0 * mu or math.isinf(hi):
         return hi, 0.0
     end = unit_families.divergence(code, mu, hi)
     if lo < 2.0 * mu:
         near, far = max(lo, mu), 2.0 * mu
-        # the tangent at x passes below the end point before the touching point and above it after
+        # the tangent at x passes below the end point before the point of tangency and above it after
         for _ in range(100):
             x = 0.5 * (near + far)
             if x in (near, far):
@@ -141,7 +141,7 @@ def _bend(code: int, mu: float, lo: float, hi: float) -> tuple[float, float]:
 
 @kernel
 def _excess(code: int, p: Programme, x: Array) -> int:
-    """The cell whose cost exceeds its envelope most, or -1."""
+    """Return the cell whose cost exceeds its envelope most, or -1."""
     most, worst = 0.0, -1
     for c in range(x.shape[0]):
         if x[c] > p.bend[c]:

@@ -1,10 +1,10 @@
-"""The inner problems without a special form.
+"""The general convex inner problem, for regions without a special form.
 
     least sum v d(mu, x)  subject to  rows x >= rhs,  x' quad x <= limit,  lo <= x <= hi
 
-The conditions are numbered, the quadratic last; its gradient depends on where it is taken and is handed
-around as `normal`. Beyond `bend` a cell's cost goes on as a straight line of slope `rate`: that is how
-`envelope` makes the exponential convex. For the other families lo and hi are the edges of the domain.
+The conditions are numbered, the quadratic last; its gradient depends on the point and is passed as `normal`.
+Beyond `bend` a cell's cost is continued linearly with slope `rate`: `convex_envelope` makes the exponential
+convex in this way. For the other families lo and hi are the boundary of the domain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEASIBLE = 1e-13  # relative rounding error of a condition
 
 
 class Programme(NamedTuple):
-    """The problem; its largest weight is 1, or all are 0. The quadratic acts on the first cells."""
+    """The problem; the largest weight is 1, or all are 0. The quadratic has the first cells."""
 
     v: Array
     mu: Array
@@ -40,19 +40,19 @@ class Programme(NamedTuple):
 
 @kernel
 def conditions(p: Programme) -> int:
-    """How many conditions there are, the quadratic included."""
+    """Return the number of conditions, the quadratic included."""
     return p.rows.shape[0] + (1 if p.limit < math.inf else 0)
 
 
 @kernel
 def entry(p: Programme, normal: Array, j: int, c: int) -> float:
-    """Entry c of condition j's gradient."""
+    """Return entry c of condition j's gradient."""
     return p.rows[j, c] if j < p.rows.shape[0] else normal[c]
 
 
 @kernel
 def tangent(p: Programme, x: Array, normal: Array) -> None:
-    """The gradient -2 quad x of limit - x' quad x."""
+    """Write the gradient -2 quad x of limit - x' quad x."""
     for c in range(p.quad.shape[0]):
         normal[c] = 0.0
         for d in range(p.quad.shape[0]):
@@ -61,7 +61,7 @@ def tangent(p: Programme, x: Array, normal: Array) -> None:
 
 @kernel
 def gap(p: Programme, x: Array, normal: Array, j: int) -> float:
-    """How far condition j is met at x."""
+    """Return the slack of condition j at x."""
     total = 0.0
     if j < p.rows.shape[0]:
         for c in range(x.shape[0]):
@@ -74,7 +74,7 @@ def gap(p: Programme, x: Array, normal: Array, j: int) -> float:
 
 @kernel
 def program_cost(code: int, p: Programme, x: Array) -> float:
-    """The sum of the cells' costs, bent ones along their lines."""
+    """Return the sum of the cells' costs, with linear continuation beyond the bends."""
     total = 0.0
     for c in range(x.shape[0]):
         bend = min(x[c], p.bend[c])
@@ -86,7 +86,7 @@ def program_cost(code: int, p: Programme, x: Array) -> float:
 
 @kernel
 def feasible(p: Programme, x: Array, normal: Array) -> bool:
-    """Are all conditions met, up to the rounding of their own terms?"""
+    """Return whether all conditions are met, up to the rounding of their terms."""
     tangent(p, x, normal)
     for j in range(p.rows.shape[0]):
         size = abs(p.rhs[j])

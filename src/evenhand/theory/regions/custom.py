@@ -1,16 +1,15 @@
-"""A convex set of the user's own, known only as cvxpy conditions: the three verbs in Python, slow and
-honest.
+"""Enter, leave and beat for a user's convex set, given by cvxpy conditions; in Python.
 
-Entering and beating: cvxpy finds a first point (for the exponential, whose cost is not convex, by the
-Poisson's divergence). Then a polyhedron around the set is cut down to it: our own kernels solve the problem
-on the polyhedron, which is a certified lower bound; the solution is projected onto the set, which is a
-candidate; the plane between the two is the next condition.
+Entering and beating: cvxpy finds a first point (for the exponential, whose cost is not convex, with the
+Poisson divergence). Then outer approximation: the kernels solve the problem on a polyhedron around the set,
+which is a certified lower bound; the solution is projected onto the set, which is a candidate; the plane
+between the two is added to the polyhedron.
 
-Leaving: a polytope inside the set, spanned by boundary points, is grown. Leaving the polytope through its
-cheapest facet is a lower bound; going on through that facet until the set ends is a way out; the point of
-the set that lies farthest beyond the facet is the polytope's next corner. With more than a few groups the
-value is that of a few straight ways out, and the polytope only that of the points where the axes leave the
-set, whose facets need no search: the bound is loose, but a bound. With many groups it is 0.
+Leaving: inner approximation by a polytope spanned by boundary points of the set. Leaving the polytope through
+its cheapest facet is a lower bound; going on through that facet to the boundary of the set is a candidate;
+the point of the set that lies farthest beyond the facet becomes the next corner. With more than HULL groups
+the value is that of a few straight lines out of the set, and the polytope only has the points where the axes
+leave the set, whose facets need no search: the bound is valid but loose. With more than CROSS groups it is 0.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from evenhand.theory.regions.single_cell import budgeted
 
 Array = NDArray[np.float64]
 
-CLOSE = 1e-6  # relative distance of value and bound to stop at: about what the solver's points are worth
-CUTS = 40  # planes around the set
-CORNERS = 120  # boundary points of the set
+CLOSE = 1e-6  # relative distance of value and bound to stop at: about the accuracy of the solver's points
+CUTS = 40  # largest number of planes around the set
+CORNERS = 120  # largest number of boundary points of the set
 HULL = 6  # groups beyond which the polytope is not grown
-CROSS = 10  # groups beyond which no polytope is looked at: one on the axes has 2^L facets
+CROSS = 10  # groups beyond which no polytope is used: one on the axes has 2^L facets
 TOLERANCE = 1e-9  # of the solver: how far its points may lie outside
-EXTREME = 1e7  # within this factor of 1 the solver tells the user's own conditions from rounding errors
+EXTREME = 1e7  # within this factor of 1 the solver can separate the user's conditions from rounding errors
 
 
 def rescaled(standard: Standard, mu: Array) -> tuple[Standard, Array, float, float]:
-    """The problem with lengths of about 1, and from where and in which unit, a power of 2, they are counted.
+    """Return the problem with lengths of about 1, their origin, and their unit, a power of 2.
 
     Only the Gaussian may be shifted, and only the Gaussian and the exponential rescaled.
     """
@@ -61,14 +60,14 @@ def rescaled(standard: Standard, mu: Array) -> tuple[Standard, Array, float, flo
 class Custom:
     """The inner problems for a `Convex` requirement; arrays as in the kernels, (L, K).
 
-    Lengths are counted from `origin`, in multiples of `unit`, both in unit scale: cvxpy's tolerances, and
+    Lengths are measured from `origin`, in multiples of `unit`, both in unit scale: cvxpy's tolerances, and
     those above, are absolute.
     """
 
     def __init__(self, problem: Problem, origin: float = 0.0, unit: float = 1.0) -> None:
         if not isinstance(problem.constraint, Convex):
             raise BadInput(
-                f"a convex set of one's own is needed; the requirement is {problem.constraint.kind!r}."
+                f"a convex set of your own is needed; the requirement is {problem.constraint.kind!r}."
             )
         self.code = problem.family.code
         self.shares = problem.shares
@@ -85,40 +84,40 @@ class Custom:
         self._set = UserSet(problem, problem.constraint, self.edges, origin, unit)
 
     def enter(self, k: int, v: Array, mu: Array, lam_k: Array) -> tuple[float, float]:
-        """eq:f_star_k_0_ext1: the cheapest way for policy k into the set."""
+        """eq:f_star_k_0_ext1: return the least cost for policy k to enter the set, and a bound."""
         if self._set.contains(mu[:, k]):
             lam_k[:] = mu[:, k]
             return 0.0, 0.0
-        return self._close_in(v[:, [k]], mu[:, [k]], 0.0, lam_k[None])
+        return self._refine(v[:, [k]], mu[:, [k]], 0.0, lam_k[None])
 
     def beat(
         self, eps: float, i: int, k: int, v: Array, mu: Array, lam_i: Array, lam_k: Array
     ) -> tuple[float, float]:
-        """eq:f_mu_opt_ext1: the cheapest way for rival k, inside the set, to reach q.lam_i + eps."""
+        """eq:f_mu_opt_ext1: return the least cost for rival k, inside, to reach q.lam_i + eps."""
         if eps > 0.0 and self._set.highest(self.shares) - self.edges[0] <= eps:
             return math.inf, math.inf
         both = np.empty((2, len(lam_k)))
-        found = self._close_in(v[:, [k, i]], mu[:, [k, i]], eps, both)
+        found = self._refine(v[:, [k, i]], mu[:, [k, i]], eps, both)
         lam_k[:], lam_i[:] = both
         return found
 
     def leave(self, k: int, v: Array, mu: Array, lam_k: Array) -> tuple[float, float, int]:
-        """eq:f_infeas_ext1: the cheapest way for policy k out of the set, whose one condition is named 0."""
+        """eq:f_infeas_ext1: return the least cost for policy k to leave, a bound, and condition 0."""
         lam_k[:] = mu[:, k]
         if not self._set.contains(mu[:, k]):
             return 0.0, 0.0, 0
-        value, lower = self._break_out(v[:, k].copy(), mu[:, k].copy(), lam_k)
+        value, lower = self._leave(v[:, k].copy(), mu[:, k].copy(), lam_k)
         return value, lower, 0 if value < math.inf else -1
 
-    def _close_in(self, v: Array, mu: Array, eps: float, lam: Array) -> tuple[float, float]:
-        """Cut a polyhedron down to the set around the solution; lam holds policy k, and i if it is beaten."""
+    def _refine(self, v: Array, mu: Array, eps: float, lam: Array) -> tuple[float, float]:
+        """Refine a polyhedron around the set; lam holds policy k's means, and i's if beaten."""
         lower = 0.0
         lam[:] = self._with_i(v, mu, eps, self._set.nearest(self.code, v, mu, self.shares, eps))
         value = self._cost(v, mu, lam)
         normals: list[Array] = [self._normal(v, mu, lam)]
         offsets: list[float] = []
         for _ in range(CUTS):
-            # nothing cheaper lies beyond this fence, so the planes need hold within it only
+            # nothing cheaper lies beyond these bounds, so the planes need hold only within them
             offsets.append(self._set.least(normals[-1], self._fence(v[:, 0], mu[:, 0], value))[0])
             bound, outer = self._outside(v, mu, eps, np.array(normals), np.array(offsets))
             lower = max(lower, bound)
@@ -136,7 +135,7 @@ class Custom:
         return value, min(lower, value)
 
     def _normal(self, v: Array, mu: Array, point: Array) -> Array:
-        """The slope of the Lagrangian in policy k's means: at an optimum the set lies on its far side."""
+        """Return the Lagrangian's gradient in policy k's means: a normal of the set at an optimum."""
         slope = self._slope(v[:, 0], mu[:, 0], point[0])
         if len(point) == 1:
             return slope
@@ -146,7 +145,7 @@ class Custom:
         return slope - eta * self.shares
 
     def _with_i(self, v: Array, mu: Array, eps: float, lam_k: Array) -> Array:
-        """The rival stays where it is; policy i, where there is one, comes down to it."""
+        """Return the rival's means and, if there is a policy i, its means lowered to the score."""
         if mu.shape[1] == 1:
             return lam_k[None]
         lam_i = np.empty(len(lam_k))
@@ -154,8 +153,8 @@ class Custom:
         return np.array([lam_k, lam_i])
 
     def _outside(self, v: Array, mu: Array, eps: float, rows: Array, rhs: Array) -> tuple[float, Array]:
-        """The problem on the polyhedron: a certified bound, and policy k's means where it is attained."""
-        # every plane is moved out by what the solver may err; one it could not place bounds nothing
+        """Solve on the polyhedron; return a certified bound, and policy k's means there."""
+        # every plane is moved out by the solver's error; a plane without a finite offset is dropped
         size = np.linalg.norm(rows, axis=1)
         placed = (size > 0) & np.isfinite(rhs)
         rows, rhs = rows[placed] / size[placed, None], rhs[placed] / size[placed] - TOLERANCE
@@ -173,21 +172,21 @@ class Custom:
             )  # fmt: skip
         return float(lower), lam[0]
 
-    def _break_out(self, v: Array, mu: Array, lam: Array) -> tuple[float, float]:
-        """The cheapest of the straight ways out, then what a polytope inside the set says of all others."""
+    def _leave(self, v: Array, mu: Array, lam: Array) -> tuple[float, float]:
+        """Return the least cost of straight lines out of the set, and a bound by a polytope."""
         value = math.inf
         for direction in _directions(len(mu)):
-            value = self._shoot(v, mu, direction, value, lam)
+            value = self._try_direction(v, mu, direction, value, lam)
         if len(mu) <= HULL:
             return self._grow(v, mu, value, lam)
         return value, min(self._cross(v, mu), value) if len(mu) <= CROSS else 0.0
 
     def _grow(self, v: Array, mu: Array, value: float, lam: Array) -> tuple[float, float]:
-        """Grow a polytope inside the set until its cheapest facet touches the boundary."""
+        """Enlarge a polytope inside the set until its cheapest facet touches the boundary."""
         lower, trial, fence = 0.0, np.empty(len(mu)), self._fence(v, mu, value)
         found = [self._set.least(direction, fence)[1] for direction in _directions(len(mu))]
         corners = [corner for corner in found if corner is not None]
-        done: set[tuple[float, ...]] = set()  # facets that lie on the boundary of the set, or of the fence
+        done: set[tuple[float, ...]] = set()  # facets on the boundary of the set or of the search bounds
         for _ in range(CORNERS):
             best, cheapest, least = math.inf, None, math.inf
             for normal, offset in _facets(np.array(corners)):
@@ -198,7 +197,7 @@ class Custom:
             lower = max(lower, min(least, value)) if least < math.inf else lower
             if cheapest is None or best >= value * (1.0 - CLOSE):
                 break
-            value = self._shoot(v, mu, through - mu, value, lam)
+            value = self._try_direction(v, mu, through - mu, value, lam)
             farthest, corner = self._set.least(-cheapest[0], fence)
             if corner is None or -farthest <= cheapest[1] + TOLERANCE:
                 done.add(tuple(np.round(cheapest[0], 9)))
@@ -207,7 +206,7 @@ class Custom:
         return value, min(lower, value)
 
     def _cross(self, v: Array, mu: Array) -> float:
-        """The cheapest way out of the polytope of the points where the axes leave the set: a lower bound."""
+        """Return the least cost to leave the polytope of the points where the axes leave the set."""
         ends = np.array([[self._end(mu, sign * axis)[0] for sign in (1, -1)] for axis in np.eye(len(mu))])
         if not ends.all():
             return 0.0
@@ -220,8 +219,8 @@ class Custom:
             least = min(least, self._reach(v, mu, normal, 1.0 + float(normal @ mu), trial)[1])
         return least
 
-    def _shoot(self, v: Array, mu: Array, direction: Array, value: float, lam: Array) -> float:
-        """Go from the means in this direction until the set ends; keep that way out if it is cheaper."""
+    def _try_direction(self, v: Array, mu: Array, direction: Array, value: float, lam: Array) -> float:
+        """Go from the means in this direction to the boundary; keep that point if it is cheaper."""
         inside, outside = self._end(mu, direction)
         if inside == outside:
             return value
@@ -232,9 +231,9 @@ class Custom:
         return min(cost, value)
 
     def _end(self, mu: Array, direction: Array) -> tuple[float, float]:
-        """How far the set goes from the means in this direction: just inside and just outside.
+        """Return how far the set extends in this direction: just inside and just outside.
 
-        Both are the same where the domain ends first, or the set goes on for ever.
+        Both are the same where the domain ends first, or the set is unbounded.
         """
         room = [
             ((self.edges[1] if d > 0 else self.edges[0]) - m) / d
@@ -256,13 +255,13 @@ class Custom:
         return inside, outside
 
     def _fence(self, v: Array, mu: Array, value: float) -> tuple[Array, Array]:
-        """Where no cell alone costs more than the best known; a way beyond the data where none is known."""
+        """Return bounds within which no cell alone costs more than the best known; wide if none is."""
         wide = 10.0 * (1.0 + np.ptp(mu) + np.abs(mu).max())
         low, high = np.maximum(mu - wide, self.edges[0]), np.minimum(mu + wide, self.edges[1])
         for g in np.nonzero(v > 0)[0] if math.isfinite(value) else ():
             low[g] = budgeted(self.code, mu[g], value / v[g], False)
             high[g] = budgeted(self.code, mu[g], value / v[g], True)
-        # the solver wants numbers of a size; what costs little beyond this is taken as out of reach
+        # the solver needs numbers of moderate size; points beyond this are treated as unreachable
         return np.maximum(low, mu - 1e3 * wide), np.minimum(high, mu + 1e3 * wide)
 
     def _reach(self, v: Array, mu: Array, a: Array, c: float, lam: Array) -> tuple[float, float]:
@@ -286,7 +285,7 @@ class Custom:
 
 
 def _directions(groups: int) -> Iterator[Array]:
-    """Axes, their sum, and the differences of two: where a requirement on groups usually ends."""
+    """Yield the axes, their sum, and the differences of two: usual normals of a requirement."""
     eye = np.eye(groups)
     yield from eye
     yield from -eye
@@ -296,7 +295,7 @@ def _directions(groups: int) -> Iterator[Array]:
 
 
 def _facets(corners: Array) -> list[tuple[Array, float]]:
-    """The facets a.x <= c of the polytope that these corners span; none where it is flat."""
+    """Return the facets a.x <= c of the polytope of these corners; none where it is flat."""
     from scipy.spatial import ConvexHull, QhullError
 
     if len(corners) == 0:

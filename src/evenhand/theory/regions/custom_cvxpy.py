@@ -1,6 +1,6 @@
-"""A convex set of the user's own, through cvxpy: what lies farthest in a direction, what is nearest.
+"""A user's convex set through cvxpy: membership, support in a direction, and projection.
 
-Nothing here is certified: the solver's answers are points and directions for `custom` to prove things with.
+Nothing here is certified: `custom` derives certified bounds from these points and directions.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Array = NDArray[np.float64]
 
 
 class UserSet:
-    """Who is inside, what lies farthest in a direction, what is nearest."""
+    """Membership, support in a direction, and projection."""
 
     def __init__(
         self, problem: Problem, constraint: Convex, edges: tuple[float, float], origin: float, unit: float
     ) -> None:
         cvxpy = _cvxpy()
         self._inside = constraint.contains
-        # x stands for the mean low + width x in the user's units
+        # x represents the mean low + width x in the user's units
         self._low = problem.family.low + problem.family.width * origin
         self._width = problem.family.width * unit
         groups = problem.shape[1]
@@ -48,7 +48,7 @@ class UserSet:
         return bool(self._inside(self._low + self._width * m))
 
     def least(self, direction: Array, fence: tuple[Array, Array]) -> tuple[float, Array | None]:
-        """The least direction.x over what lies of the set within the fence, and where."""
+        """Return the least direction.x over the part of the set within the bounds, and its point."""
         size = float(np.linalg.norm(direction))
         if size == 0.0:
             return 0.0, None
@@ -58,19 +58,19 @@ class UserSet:
         return (-math.inf, None) if found is None else (found * size, self._point())
 
     def highest(self, q: Array) -> float:
-        """The largest q.x over the set, infinite where the set goes on for ever."""
+        """Return the largest q.x over the set, infinite where the set is unbounded."""
         cvxpy = _cvxpy()
         found = cvxpy.Problem(cvxpy.Maximize(q @ self._x), self._conditions)
         found.solve(solver="CLARABEL")
         return math.inf if found.status == "unbounded" or found.value is None else float(found.value)
 
     def project(self, m: Array) -> Array | None:
-        """The point of the set nearest to m."""
+        """Return the point of the set nearest to m."""
         self._origin.value = m
         return None if _solved(self._projection) is None else self._point()
 
     def nearest(self, code: int, v: Array, mu: Array, q: Array, eps: float = 0.0) -> Array:
-        """Policy k's part of the cheapest point cvxpy finds (columns: policy k, and i where it is beaten)."""
+        """Return policy k's part of cvxpy's cheapest point (columns: policy k, and i if beaten)."""
         cvxpy = _cvxpy()
         both = [self._x] + [cvxpy.Variable(len(mu)) for _ in mu.T[1:]]
         conditions = [*self._conditions, *(q @ self._x >= q @ lam_i + eps for lam_i in both[1:])]
@@ -78,7 +78,7 @@ class UserSet:
             conditions += [lam_i >= self._edges[0] for lam_i in both[1:]]
         if math.isfinite(self._edges[1]):
             conditions += [lam_i <= self._edges[1] for lam_i in both[1:]]
-        # the exponential's divergence is not convex; the Poisson's is, and 1 / mu makes it as stiff at mu
+        # the exponential's divergence is not convex; the Poisson's is; and 1 / mu gives equal curvature at mu
         weight = v / mu if code == unit_families.EXPONENTIAL else v
         weight = weight / weight.max() if weight.max() > 0 else np.ones_like(weight)
         goal = sum(
@@ -88,7 +88,7 @@ class UserSet:
         )
         if _solved(cvxpy.Problem(cvxpy.Minimize(goal), conditions)) is None:
             raise BadInput(
-                "cvxpy must be able to solve with the convex set; it gives up. Check what build returns."
+                "cvxpy must be able to solve with the convex set; it fails. Check what build returns."
             )
         return self._point()
 
@@ -105,12 +105,12 @@ def _divergence(cvxpy: Any, code: int, mu: Array, lam: Any) -> Any:
 
 
 def _solved(problem: Any) -> float | None:
-    """The optimum, or None where the solver gives up; a set without a point is refused."""
+    """Return the optimum, or None if the solver fails; an empty set is refused."""
     import cvxpy
 
     for tolerance in (1e-11, 1e-8):
         with warnings.catch_warnings():
-            # a solution short of these tolerances is still good: nothing is certified by it
+            # a solution that misses these tolerances is still useful: nothing is certified by it
             warnings.simplefilter("ignore", UserWarning)
             try:
                 problem.solve(
@@ -133,6 +133,6 @@ def _cvxpy() -> Any:
         import cvxpy
     except ImportError:
         raise BadInput(
-            "a convex set of one's own needs cvxpy and clarabel; install evenhand[convex]."
+            "a convex set of your own needs cvxpy and clarabel; install evenhand[convex]."
         ) from None
     return cvxpy

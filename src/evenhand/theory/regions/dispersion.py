@@ -1,13 +1,13 @@
-"""Dispersion: m' quad m <= limit, the squared distances of the group means to their average.
+"""Dispersion: m' quad m <= limit, the squared distances of group means to their average.
 
 For the Gaussian all three problems have one or two multipliers. With W = diag(v):
 
-    leaving    a trust-region problem (`trust`)
+    leaving    a trust-region problem (`trust_region`)
     entering   (W + kappa quad) lam = W mu, and kappa makes lam' quad lam = limit
     beating    (W + kappa quad) lam_k = W mu_k + eta q with eta in closed form; the dispersion falls in kappa
 
-The dual value at the multipliers found is the certificate. Other families: entering and beating are convex
-programmes (`inside`), leaving is searched over directions (`directions`).
+The dual value at these multipliers is the certificate. Other families: entering and beating are convex
+programs (`intersection_enter`), leaving is searched over directions (`leave_quadratic`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from evenhand.theory.regions.trust_region import form
 
 Array = NDArray[np.float64]
 
-TURNS = 200  # of the search for kappa: ten are usual
-FAINT = 1e-14  # of the natural kappa: moves the cells without weight and hardly any other
+TURNS = 200  # iterations of the search for kappa: ten are usual
+FAINT = 1e-14  # of the typical kappa: moves the cells of weight 0 and hardly any other
 
 
 def work_size(groups: int) -> int:
-    """Scratch that the three kernels need."""
+    """Return the scratch size that the three kernels need."""
     gaussian = max(groups * groups + 8 * groups, 3 * groups + trust_region.work_size(groups))
     return max(
         gaussian, leave_quadratic.work_size(groups), 2 * groups + intersection_enter.work_size(groups, 0)
@@ -43,7 +43,7 @@ def work_size(groups: int) -> int:
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
-    """eq:f_star_k_0_ext1: pull the group means together until their dispersion is the limit."""
+    """eq:f_star_k_0_ext1: reduce the dispersion of the group means to the limit at least cost."""
     if code != unit_families.GAUSSIAN:
         return intersection_enter.approach(code, r, lam_k, 0.0, k, k, v, mu, lam_k, work)
     n = lam_k.shape[0]
@@ -54,7 +54,7 @@ def enter(
     if form(r.quad, part[1]) <= r.limit:
         _put_back(part[1], centre, lam_k)
         return 0.0, 0.0
-    lower, _ = _pull_together(r, -math.inf, math.inf, part, h)
+    lower, _ = _solve_for_kappa(r, -math.inf, math.inf, part, h)
     value = cost(code, part[0], part[1], part[6])
     _put_back(part[6], centre, lam_k)
     return value, min(max(lower, 0.0), value)
@@ -64,7 +64,7 @@ def enter(
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
-    """eq:f_infeas_ext1, eq:variance_opt2: push the group means apart until their dispersion is the limit."""
+    """eq:f_infeas_ext1, eq:variance_opt2: raise the dispersion to the limit at least cost."""
     if code != unit_families.GAUSSIAN:
         return leave_quadratic.leave(code, r, k, v, mu, lam_k, work)
     n = lam_k.shape[0]
@@ -81,7 +81,7 @@ def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1, eq:variance_opt1: the cheapest way for rival k, inside, to reach q.lam_i + eps."""
+    """eq:f_mu_opt_ext1, eq:variance_opt1: least cost for rival k, inside, to beat policy i."""
     n = q.shape[0]
     if code != unit_families.GAUSSIAN:
         value, lower = intersection_enter.approach(code, r, q, eps, i, k, v, mu, work[: 2 * n], work[2 * n :])
@@ -96,9 +96,9 @@ def beat(
     for g in range(n):
         target += q[g] * (mu[g, i] - centre)
         if q[g] > 0.0:
-            ease += q[g] * q[g] / v[g, i]  # infinite where policy i falls for nothing
+            ease += q[g] * q[g] / v[g, i]  # infinite where policy i moves at no cost
             free += q[g] if v[g, i] <= 0.0 else 0.0
-    lower, eta = _pull_together(r, target, ease, part, h)
+    lower, eta = _solve_for_kappa(r, target, ease, part, h)
     value, gap = cost(code, part[0], part[1], part[6]), target
     for g in range(n):
         gap -= q[g] * part[6, g]
@@ -115,7 +115,7 @@ def beat(
 
 @kernel
 def _centre(means: Array) -> float:
-    """Move means far from 0 so that the squares of their distances keep their digits; by how much."""
+    """Shift means that are far from 0, whose squares would lose digits; return the shift."""
     centre = centre_of(means)
     for g in range(means.shape[0]):
         means[g] -= centre
@@ -129,17 +129,18 @@ def _put_back(means: Array, centre: float, to: Array) -> None:
 
 
 @kernel
-def _pull_together(r: Region, target: float, ease: float, part: Array, h: Array) -> tuple[float, float]:
-    """Find the kappa at which the dispersion is the limit, the means then in part[6]: the dual value and eta.
+def _solve_for_kappa(r: Region, target: float, ease: float, part: Array, h: Array) -> tuple[float, float]:
+    """Find the kappa at which the dispersion is the limit; return the dual value and eta.
 
-    part holds weights, means and shares. Policy i meets q.lam_k at target - eta ease.
+    The means are written to part[6]. part holds weights, means and shares. Scores are equal where q.lam_k =
+    target - eta ease.
     """
     n = h.shape[0]
     heavy, steep, light = 0.0, 0.0, math.inf
     for g in range(n):
         heavy, light, steep = max(heavy, part[0, g]), min(light, part[0, g]), max(steep, r.quad[g, g])
     if heavy <= 0.0 or steep <= 0.0:
-        return _for_nothing(target, ease, part, steep)
+        return _degenerate(target, ease, part, steep)
     natural = heavy / steep
     low = FAINT * natural if light <= 0.0 else 0.0
     excess, eta, dual = _at(r, target, ease, low, part, h)
@@ -157,7 +158,7 @@ def _pull_together(r: Region, target: float, ease: float, part: Array, h: Array)
         kappa = one + t * (two - one)
         excess, eta, dual = _at(r, target, ease, kappa, part, h)
         one, e_one, two, e_two, t = narrow(one, e_one, two, e_two, kappa, excess)
-    if e_one > 0.0:  # stay on the side that is inside
+    if e_one > 0.0:  # stay on the feasible side
         _, eta, dual = _at(r, target, ease, two, part, h)
     return dual, eta
 
@@ -166,9 +167,9 @@ def _pull_together(r: Region, target: float, ease: float, part: Array, h: Array)
 def _at(
     r: Region, target: float, ease: float, kappa: float, part: Array, h: Array
 ) -> tuple[float, float, float]:
-    """Solve (W + kappa quad) (lam - mu) = eta q - kappa quad mu: excess of dispersion, eta, dual value.
+    """Solve (W + kappa quad) (lam - mu) = eta q - kappa quad mu; return excess, eta and dual.
 
-    The excess is given as 1 - sqrt(limit / lam' quad lam), which is nearly straight in kappa.
+    The excess of dispersion is given as 1 - sqrt(limit / lam' quad lam), which is nearly linear in kappa.
     """
     n = h.shape[0]
     w, m, q, steep, still, moved, x = part[0], part[1], part[2], part[3], part[4], part[5], part[6]
@@ -198,8 +199,8 @@ def _at(
 
 
 @kernel
-def _for_nothing(target: float, ease: float, part: Array, steep: float) -> tuple[float, float]:
-    """No weight: all means to one point that is high enough. Or no dispersion: the two policies just meet."""
+def _degenerate(target: float, ease: float, part: Array, steep: float) -> tuple[float, float]:
+    """Solve without weights (all means at one high enough point) or without dispersion."""
     n = part.shape[1]
     average, behind, give = 0.0, target, ease
     for g in range(n):

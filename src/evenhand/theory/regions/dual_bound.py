@@ -1,12 +1,12 @@
-"""A lower bound on a programme from any multipliers, however they were found.
+"""A lower bound on a convex program from any multipliers.
 
-For any y >= 0, and the tangent of the quadratic at any point, the Lagrangian falls apart into cells:
+For any y >= 0, and the tangent of the quadratic at any point, the Lagrangian separates into cells:
 
     lower = sum min_x [v d(mu, x) - s (x - mu)] + y.(rhs - rows mu),     s = rows' y
 
-It is a bound on the true cost, bends or not. Multipliers that come from rounded arithmetic need mending
-first: a cell without weight and with endless room bounds nothing unless its pull s is exactly 0, nor does a
-Poisson cell whose pull exceeds its weight. What is treated as 0 is below the rounding error of s itself.
+It bounds the true cost, with or without bends. Multipliers from rounded arithmetic are corrected first: a
+cell of weight 0 and unbounded range gives no finite bound unless its tilt s is exactly 0, nor does a Poisson
+cell whose tilt exceeds its weight. Values treated as 0 are below the rounding error of s itself.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from evenhand.theory.regions.single_cell import bargain, copy, fill, settle
 
 Array = NDArray[np.float64]
 
-FREE = 1e-14  # of the largest weight: a cell with less is free as far as the bound is concerned
-ENDLESS = 1e6  # times the mean: an exponential cell with more room is free to rise
+FREE = 1e-14  # of the largest weight: a cell with less is treated as free in the bound
+UNBOUNDED = 1e6  # times the mean: an exponential cell with a wider range is treated as unbounded above
 NORMAL, PULL, SHIFT, TOUCH, SPARE = range(5)  # rows of the scratch
 
 
@@ -33,10 +33,10 @@ NORMAL, PULL, SHIFT, TOUCH, SPARE = range(5)  # rows of the scratch
 def bound(
     code: int, p: Programme, span: float, x: Array, y: Array, proof: Array, spare: Array, h: Array
 ) -> float:
-    """The Lagrangian's lower bound from the multipliers at hand, mended where it would be infinite.
+    """Return the Lagrangian's bound from these multipliers, corrected where it is infinite.
 
-    The quadratic's tangent may touch anywhere. Where cells are free, a second place is tried: moved in their
-    coordinates so that they feel no pull.
+    The quadratic's tangent may be taken at any point. Where cells are free a second point is tried, shifted
+    in their coordinates so that their tilt is 0.
     """
     touch = spare[TOUCH]
     copy(x, touch)
@@ -51,15 +51,15 @@ def bound(
 
 @kernel
 def _bound_at(code: int, p: Programme, span: float, touch: Array, y: Array, spare: Array, h: Array) -> float:
-    """The bound with the tangent that touches here."""
+    """Return the bound with the tangent at this point."""
     normal, pull = spare[NORMAL], spare[PULL]
     fill(normal, 0.0)
     tangent(p, touch, normal)
     _pulls(p, normal, y, pull)
-    for _ in range(3):  # once, and twice more against rounding
-        if _mend_free(code, p, touch, y, spare, h):
+    for _ in range(3):  # one correction, and two more against rounding
+        if _correct_free(code, p, touch, y, spare, h):
             _pulls(p, normal, y, pull)
-    _mend_poles(code, p, y, pull)
+    _correct_poles(code, p, y, pull)
     total, size = 0.0, 0.0
     for j in range(conditions(p)):
         part = y[j] * _short(p, touch, j)
@@ -69,7 +69,7 @@ def _bound_at(code: int, p: Programme, span: float, touch: Array, y: Array, spar
     for c in range(touch.shape[0]):
         s = pull[c]
         faint = abs(s) * max(span, abs(touch[c] - p.mu[c])) <= 1e-14 * size
-        if _endless(code, p, c, s) and (faint or abs(s) <= _noise(p, touch, y, c)):
+        if _is_unbounded(code, p, c, s) and (faint or abs(s) <= _noise(p, touch, y, c)):
             continue  # 0 up to rounding
         v = p.v[c] if p.v[c] > FREE else 0.0
         there = settle(code, v, p.mu[c], s, p.lo[c], p.hi[c])
@@ -83,7 +83,7 @@ def _bound_at(code: int, p: Programme, span: float, touch: Array, y: Array, spar
 
 @kernel
 def _free(p: Programme) -> int:
-    """How many of the quadratic's cells are free."""
+    """Return how many of the quadratic's cells are free."""
     many = 0
     for c in range(p.quad.shape[0]):
         many += 1 if p.v[c] <= FREE else 0
@@ -92,7 +92,7 @@ def _free(p: Programme) -> int:
 
 @kernel
 def _touch_elsewhere(p: Programme, touch: Array, y: Array, shift: Array, h: Array) -> None:
-    """Move the free coordinates of the touching point: 2 kappa (quad touch)_F = (rows' y)_F."""
+    """Move the free coordinates of the tangent point: 2 kappa (quad touch)_F = (rows' y)_F."""
     n, last = touch.shape[0], p.rows.shape[0]
     for c in range(n):
         shift[c] = 0.0
@@ -112,7 +112,7 @@ def _touch_elsewhere(p: Programme, touch: Array, y: Array, shift: Array, h: Arra
 
 @kernel
 def _short(p: Programme, x: Array, j: int) -> float:
-    """rhs - row.mu for a linear condition; the same for the tangent at x, without cancellation."""
+    """Return rhs - row.mu for a linear condition; for the tangent at x, without cancellation."""
     if j < p.rows.shape[0]:
         total = p.rhs[j]
         for c in range(x.shape[0]):
@@ -127,7 +127,7 @@ def _short(p: Programme, x: Array, j: int) -> float:
 
 @kernel
 def _pulls(p: Programme, normal: Array, y: Array, pull: Array) -> None:
-    """s = rows' y."""
+    """Write s = rows' y."""
     for c in range(pull.shape[0]):
         pull[c] = 0.0
         for j in range(conditions(p)):
@@ -135,15 +135,16 @@ def _pulls(p: Programme, normal: Array, y: Array, pull: Array) -> None:
 
 
 @kernel
-def _mend_free(code: int, p: Programme, touch: Array, y: Array, spare: Array, h: Array) -> bool:
-    """Take the pull from cells with endless room, every multiplier giving way by its own size; was there any?
+def _correct_free(code: int, p: Programme, touch: Array, y: Array, spare: Array, h: Array) -> bool:
+    """Set the tilt of unbounded cells to 0 by changing y; return whether there were any.
 
-    y <- y - Y^2 F (F' Y^2 F)^-1 F' y for the columns F of the free cells; small multipliers vanish first.
+    y <- y - Y^2 F (F' Y^2 F)^-1 F' y for the columns F of the free cells: each multiplier changes in
+    proportion to its own size, and small ones reach 0 first.
     """
     normal, pull, shift = spare[NORMAL], spare[PULL], spare[SHIFT]
     n, many = pull.shape[0], 0
     for c in range(n):
-        loose = _endless(code, p, c, pull[c]) and abs(pull[c]) > _noise(p, touch, y, c)
+        loose = _is_unbounded(code, p, c, pull[c]) and abs(pull[c]) > _noise(p, touch, y, c)
         shift[c] = pull[c] if loose else 0.0
         many += 1 if loose else 0
         for d in range(c + 1):
@@ -164,17 +165,17 @@ def _mend_free(code: int, p: Programme, touch: Array, y: Array, spare: Array, h:
 
 
 @kernel
-def _endless(code: int, p: Programme, c: int, s: float) -> bool:
-    """Would any pull of this sign carry the cell endlessly far, or as good as?"""
-    room = p.hi[c] - p.mu[c] if s > 0.0 else p.mu[c] - p.lo[c]
+def _is_unbounded(code: int, p: Programme, c: int, s: float) -> bool:
+    """Return whether a tilt of this sign moves the cell without limit, or practically so."""
+    width = p.hi[c] - p.mu[c] if s > 0.0 else p.mu[c] - p.lo[c]
     if p.v[c] <= FREE:
-        return room == math.inf
-    return code == unit_families.EXPONENTIAL and s > 0.0 and room > ENDLESS * p.mu[c]
+        return width == math.inf
+    return code == unit_families.EXPONENTIAL and s > 0.0 and width > UNBOUNDED * p.mu[c]
 
 
 @kernel
 def _noise(p: Programme, x: Array, y: Array, c: int) -> float:
-    """The rounding error of the pull on cell c."""
+    """Return the rounding error of the tilt of cell c."""
     total = 0.0
     for j in range(p.rows.shape[0]):
         total += y[j] * abs(p.rows[j, c])
@@ -185,8 +186,8 @@ def _noise(p: Programme, x: Array, y: Array, c: int) -> float:
 
 
 @kernel
-def _mend_poles(code: int, p: Programme, y: Array, pull: Array) -> None:
-    """No pull on a Poisson cell may exceed its weight: scale all multipliers down, in the end by a trifle."""
+def _correct_poles(code: int, p: Programme, y: Array, pull: Array) -> None:
+    """Scale all multipliers down until no tilt of a Poisson cell exceeds its weight."""
     part = 1.0
     for c in range(pull.shape[0]):
         if code == unit_families.POISSON and p.hi[c] == math.inf and pull[c] >= p.v[c] > FREE:

@@ -1,15 +1,15 @@
-"""Gap and ratio in one: m_g >= rho m_h - slack for every two groups (a gap has rho = 1).
+"""Gap and ratio: m_g >= rho m_h - slack for every two groups (a gap has rho = 1).
 
-With t for the largest mean, a vector lies inside when all its entries lie in [rho t - slack, t]. So
+With t the largest mean, a vector lies inside when all its entries lie in [rho t - slack, t]. So
 
-    leaving    one ordered pair (g, h) goes to the half-space m_g <= rho m_h - slack
+    leaving    one ordered pair (g, h) moves to the half-space m_g <= rho m_h - slack
     entering   every cell is clipped to [rho t - slack, t]; the cost is convex in t
-    beating    at a pull eta every cell of the rival settles inside [rho t - slack, t], at the t that
-               minimises a convex function; eta is the root of q.lam_k - q.lam_i, as in a half-space
+    beating    at a multiplier eta every cell of the rival is optimal inside [rho t - slack, t], at the t that
+               minimises a convex function; eta is the root of q.lam_k - q.lam_i - eps, as in a half-space
 
 A convex function of t lies above its tangents at both ends of a bracket of its minimum, so the bound is
-certified whatever the search does. The exponential's cost is not convex: there t becomes one more cell,
-without weight, of a programme (`envelope`).
+certified however the search ends. The exponential's cost is not convex: there t becomes one more cell, of
+weight 0, of a convex program (`convex_envelope`).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from evenhand.theory.regions.single_cell import (
 
 Array = NDArray[np.float64]
 
-TURNS = 200  # of each search: ten are usual
-FAINT = 1e-18  # of the first guess at the pull: moves the cells without weight and nothing else
+TURNS = 200  # iterations of each search: ten are usual
+FAINT = 1e-18  # of the first guess at eta: moves the cells of weight 0 and no others
 
 
 def work_size(groups: int) -> int:
-    """Scratch that the three kernels need."""
+    """Return the scratch size that the three kernels need."""
     cells, rows = 2 * groups + 1, 2 * groups + 1
     programme = (7 + rows) * cells + rows + envelope_size(cells, rows)
     return max(16 * groups, 12 + reach_size(2), programme)
@@ -55,7 +55,7 @@ def work_size(groups: int) -> int:
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
-    """eq:f_star_k_0_ext1: clip every cell to [rho t - slack, t] at the best t."""
+    """eq:f_star_k_0_ext1: clip every cell to [rho t - slack, t] at the best t; return the cost."""
     n = lam_k.shape[0]
     if code == unit_families.EXPONENTIAL:
         return _programme(code, r, lam_k, 0.0, k, k, v, mu, work[: n + 1], lam_k, lam_k, work[n + 1 :])
@@ -75,7 +75,7 @@ def enter(
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
-    """eq:f_infeas_ext1: the cheapest ordered pair to m_g <= rho m_h - slack, named g L + h."""
+    """eq:f_infeas_ext1: least cost of an ordered pair to m_g <= rho m_h - slack, named g L + h."""
     n = lam_k.shape[0]
     part, rest = work[:12].reshape((6, 2)), work[12:]
     v_2, mu_2, a, lo, hi, x = part[0], part[1], part[2], part[3], part[4], part[5]
@@ -85,7 +85,7 @@ def leave(
     for g in range(n):
         for h in range(n):
             if g == h and n > 1:
-                continue  # a group is compared with itself only where it is alone
+                continue  # a group is compared with itself only if there is no other
             v_2[0], v_2[1], mu_2[0], mu_2[1] = v[g, k], v[h, k], mu[g, k], mu[h, k]
             a[0], a[1] = (-1.0, r.rho) if g != h else (r.rho - 1.0, 0.0)
             value, bound = reach(code, v_2, mu_2, a, r.slack, lo, hi, x, rest)
@@ -103,7 +103,7 @@ def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside, to reach q.lam_i + eps."""
+    """eq:f_mu_opt_ext1: return the least cost for rival k, inside, to reach q.lam_i + eps."""
     n = q.shape[0]
     if code == unit_families.EXPONENTIAL:
         x = work[: 2 * n + 1]
@@ -131,9 +131,9 @@ def beat(
 
 @kernel
 def _highest(code: int, r: Region, q: Array, eps: float, part: Array) -> tuple[float, float]:
-    """The range in which t need be searched; write the shares in the gap, and no far end as yet.
+    """Return the range of t to search; write the shares in the gap, and no far ends yet.
 
-    At t = (q.mu_i + eps + slack) / rho all of [rho t - slack, t] is enough to beat policy i where it stands.
+    At t = (q.mu_i + eps + slack) / rho all of [rho t - slack, t] is enough to beat policy i at its own means.
     """
     n = q.shape[0]
     target = eps
@@ -148,7 +148,7 @@ def _highest(code: int, r: Region, q: Array, eps: float, part: Array) -> tuple[f
 
 @kernel
 def _lowest(r: Region, mu: Array) -> float:
-    """The least t worth a look: below the least mean all cells want up; rho t - slack is at most t."""
+    """Return the least t to try: at least the least mean, and with rho t - slack at most t."""
     least = mu[0]
     for g in range(mu.shape[0]):
         least = min(least, mu[g])
@@ -167,18 +167,18 @@ def _most(mu: Array) -> float:
 def _meet(
     code: int, r: Region, eps: float, part: Array, gap: float, low: float, high: float
 ) -> tuple[float, float]:
-    """Close in on the pull at which the policies meet, from both sides; how to mix, and the best bound."""
+    """Bracket the eta of equal scores; return how to mix both sides, and the best bound."""
     n = part.shape[1] // 2
     x, below, above = part[4], part[5], part[6]
     for g in range(n):
-        # no cell of policy i need fall farther than would close the gap alone
+        # no cell of policy i needs to fall farther than closes the gap alone
         alone = gap / part[2, g] if part[2, g] > 0.0 else 0.0
         part[3, n + g] = max(part[1, n + g] - alone, unit_families.edge_low(code))
     hi = first_pull(code, part[0], part[1], part[2], gap)
     lo, g_lo = 0.0, -gap
     g_hi, lower = _pull(code, r, eps, part, FAINT * hi, low, high)
     copy(x, above)
-    if g_hi >= 0.0:  # the cells without weight close the gap
+    if g_hi >= 0.0:  # the cells of weight 0 close the gap
         return -g_lo / (g_hi - g_lo), lower
     g_hi, bound = _pull(code, r, eps, part, hi, low, high)
     while g_hi < 0.0 and hi < 1e300:
@@ -204,7 +204,7 @@ def _meet(
 def _pull(
     code: int, r: Region, eps: float, part: Array, eta: float, low: float, high: float
 ) -> tuple[float, float]:
-    """Settle both policies under the pull eta: q.lam_k - q.lam_i - eps, and the Lagrangian's lower bound."""
+    """Place both policies at eta; return q.lam_k - q.lam_i - eps, and the Lagrangian's bound."""
     n = part.shape[1] // 2
     x = part[4]
     psi = _top(code, r, part[0, :n], part[1, :n], part[2, :n], eta, low, high, x[:n])
@@ -224,7 +224,7 @@ def _pull(
 def _top(
     code: int, r: Region, v: Array, mu: Array, q: Array, eta: float, low: float, high: float, x: Array
 ) -> float:
-    """Settle the cells in [rho t - slack, t] under the pull eta q at the best t; a bound on the bargains."""
+    """Place the cells in [rho t - slack, t] at the best t; return a bound on their Lagrangian."""
     lo, hi = low, high
     f_lo, d_lo = _within(code, r, v, mu, q, eta, lo, x)
     if d_lo >= 0.0 or hi <= lo:
@@ -257,7 +257,7 @@ def _top(
 def _within(
     code: int, r: Region, v: Array, mu: Array, q: Array, eta: float, t: float, x: Array
 ) -> tuple[float, float]:
-    """Settle the cells inside [rho t - slack, t]: the sum of their bargains, and its slope in t."""
+    """Place the cells in [rho t - slack, t]; return sum v d - s (x - mu), its slope in t."""
     edge = unit_families.edge_low(code)
     floor = max(r.rho * t - r.slack, edge)
     total, slope = 0.0, 0.0
@@ -266,11 +266,11 @@ def _within(
         x[g] = settle(code, v[g], mu[g], s, min(floor, t), t)
         total += bargain(code, v[g], mu[g], s, x[g])
         if x[g] in (floor, t):
-            wish = (v[g] * unit_families.slope(code, mu[g], x[g]) if v[g] > 0.0 else 0.0) - s
-            if x[g] == t and wish < 0.0:
-                slope += wish  # it wants up, and t holds it down
-            elif x[g] == floor and wish > 0.0 and floor > edge:
-                slope += r.rho * wish  # it wants down, and rho t - slack holds it up
+            gradient = (v[g] * unit_families.slope(code, mu[g], x[g]) if v[g] > 0.0 else 0.0) - s
+            if x[g] == t and gradient < 0.0:
+                slope += gradient  # the bound t is active
+            elif x[g] == floor and gradient > 0.0 and floor > edge:
+                slope += r.rho * gradient  # the bound rho t - slack is active
     return total, slope
 
 
@@ -279,7 +279,7 @@ def _programme(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, x: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """lam_k, t, and lam_i if x has room: lam_k <= t, lam_k >= rho t - slack, q.lam_k >= q.lam_i + eps."""
+    """Solve for lam_k, t and, if x is long enough, lam_i: the conditions as rows of a program."""
     n, cells = lam_k.shape[0], x.shape[0]
     many = 2 * n + (1 if cells > n + 1 else 0)
     cell = work[: 6 * cells].reshape((6, cells))

@@ -1,15 +1,14 @@
-"""Half-spaces: the cheapest way for some cells, each kept in an interval of its own, to a.x >= c.
+"""Half-spaces: the least cost for some cells, each in its own interval, to reach a.x >= c.
 
-With a multiplier eta >= 0 every cell feels the pull eta a and settles where its divergence climbs at that
-rate, so
+With a multiplier eta >= 0 every cell moves to where the derivative of v d(mu, x) is eta a, so
 
     g(eta) = a.x(eta) - c                       increasing; the optimum is at its root
     Psi(eta) = sum v d(mu, x(eta)) - eta g(eta)   a lower bound at every eta, the optimum's value at the root
 
-No cell need go farther than would close the gap alone: these ends make every interval finite, and cells
-without weight go there first. Where g jumps over 0 (a Poisson mean of 0, a cell without weight) the two
-sides mix; the mixture is optimal because the costs are convex. The exponential's is not beyond 2 mu: there
-the jumping cell's interval is split until the bound meets the cost.
+No cell needs to move farther than closes the gap alone: these ends make every interval finite, and cells of
+weight 0 move there first. Where g jumps over 0 (a Poisson mean of 0, a cell of weight 0) the two sides are
+mixed; the mixture is optimal because the costs are convex. The exponential's is not beyond 2 mu: there the
+interval of the cell that jumps is split until bound and cost agree.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from evenhand.theory.tilted_means import paid
 
 Array = NDArray[np.float64]
 
-TURNS = 200  # of the search for the root: ten are usual
-NODES = 2000  # of the exponential's search: one is usual
-CLOSE = 1e-11  # relative distance of bound and cost at which an interval is split no further
+TURNS = 200  # iterations of the search for the root: ten are usual
+NODES = 2000  # parts of the exponential's search: one is usual
+CLOSE = 1e-11  # relative distance of bound and cost below which an interval is not split
 DEPTH = 60
 
 
 def work_size(cells: int) -> int:
-    """Scratch that `reach` needs for so many cells."""
+    """Return the scratch size that `reach` needs for so many cells."""
     return 7 * cells + ENTRY * DEPTH
 
 
@@ -42,7 +41,7 @@ def work_size(cells: int) -> int:
 def cross(
     code: int, a: Array, c: float, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
-    """The cheapest way for policy k to a.lam >= c: its cost and a lower bound. Negate both for a.lam <= c."""
+    """Return policy k's least cost to reach a.lam >= c, and a lower bound. For <= negate both."""
     n = lam_k.shape[0]
     part = work[: 4 * n].reshape((4, n))
     v_k, mu_k, lo, hi = part[0], part[1], part[2], part[3]
@@ -56,7 +55,7 @@ def cross(
 def reach(
     code: int, v: Array, mu: Array, a: Array, c: float, lo: Array, hi: Array, x: Array, work: Array
 ) -> tuple[float, float]:
-    """Least sum v d(mu, x) over a.x >= c, lo <= x <= hi (inside the domain): its cost and a lower bound."""
+    """Return the least sum v d(mu, x) over a.x >= c, lo <= x <= hi, in the domain, and a bound."""
     if code == unit_families.EXPONENTIAL:
         return _split(code, v, mu, a, c, lo, hi, x, work)
     value, lower, _ = _mix(code, v, mu, a, c, lo, hi, x, work)
@@ -67,7 +66,7 @@ def reach(
 def _mix(
     code: int, v: Array, mu: Array, a: Array, c: float, lo: Array, hi: Array, x: Array, work: Array
 ) -> tuple[float, float, int]:
-    """The mixture of both sides of the root: its cost, the best bound, the cell with most excess."""
+    """Return the cost of mixing both sides of the root, the best bound, the least convex cell."""
     n = x.shape[0]
     near, far, below, above = work[:n], work[n : 2 * n], work[2 * n : 3 * n], work[3 * n : 4 * n]
     gap = _ends(mu, a, c, lo, hi, near, far)
@@ -84,7 +83,7 @@ def _mix(
         eta_below, eta_above = _root(code, v, mu, a, gap, near, far, x)
         g_below = _pull(code, v, mu, a, eta_below, near, far, below) - gap
         g_above = _pull(code, v, mu, a, eta_above, near, far, above) - gap
-    else:  # the cells without weight close the gap among themselves
+    else:  # the cells of weight 0 close the gap among themselves
         copy(below, above)
         copy(near, below)
         g_below, g_above = -gap, g_below
@@ -108,7 +107,7 @@ def _mix(
 
 @kernel
 def _ends(mu: Array, a: Array, c: float, lo: Array, hi: Array, near: Array, far: Array) -> float:
-    """Where each cell starts and the farthest it need go; the gap c - a.start that is to be closed."""
+    """Write each cell's start and the farthest point needed; return the gap c - a.start."""
     gap = c
     for j in range(a.shape[0]):
         near[j] = min(max(mu[j], lo[j]), hi[j])
@@ -122,7 +121,7 @@ def _ends(mu: Array, a: Array, c: float, lo: Array, hi: Array, near: Array, far:
 
 @kernel
 def _pull(code: int, v: Array, mu: Array, a: Array, eta: float, near: Array, far: Array, x: Array) -> float:
-    """Settle every cell under the pull eta a, those without weight at their ends; what it closes."""
+    """Place every cell at eta a, those of weight 0 at their ends; return how much it closes."""
     closed = 0.0
     for j in range(x.shape[0]):
         if eta == math.inf or v[j] <= 0.0:
@@ -138,12 +137,12 @@ def _pull(code: int, v: Array, mu: Array, a: Array, eta: float, near: Array, far
 def _root(
     code: int, v: Array, mu: Array, a: Array, gap: float, near: Array, far: Array, x: Array
 ) -> tuple[float, float]:
-    """The pulls on either side of the one that closes the gap."""
+    """Return the multipliers on either side of the one that closes the gap."""
     hi = first_pull(code, v, near, a, gap)
     g_hi = _pull(code, v, mu, a, hi, near, far, x) - gap
     lo, g_lo = 0.0, _pull(code, v, mu, a, 0.0, near, far, x) - gap
     while g_hi < -1e-15 * gap and hi < 1e300:
-        lo, g_lo, hi = hi, g_hi, 8.0 * hi  # what is closed grows with eta, so this brackets the root
+        lo, g_lo, hi = hi, g_hi, 8.0 * hi  # what is closed increases with eta, so this brackets the root
         g_hi = _pull(code, v, mu, a, hi, near, far, x) - gap
     if abs(g_hi) <= 1e-15 * gap:
         return hi, hi
@@ -163,7 +162,7 @@ def _root(
 def _split(
     code: int, v: Array, mu: Array, a: Array, c: float, lo: Array, hi: Array, x: Array, work: Array
 ) -> tuple[float, float]:
-    """Branch and bound over the interval of the cell that jumps: depth first, left half before right."""
+    """Run branch and bound over the interval of the cell that jumps, depth first."""
     n = x.shape[0]
     left, right, trial, rest = work[:n], work[n : 2 * n], work[2 * n : 3 * n], work[3 * n : 7 * n]
     stack = work[7 * n : 7 * n + ENTRY * DEPTH].reshape((DEPTH, ENTRY))

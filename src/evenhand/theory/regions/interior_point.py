@@ -1,8 +1,8 @@
-"""An interior-point method for the inner problems without a special form (`programme`).
+"""An interior-point method for the general convex program (`convex_program`).
 
-Newton's steps (`newton`) follow the path on which slack times multiplier is the same for every condition,
-from any start (conditions not yet met are met on the way). The steps prove nothing: what is proved is the
-bound that `certificate` draws from the multipliers at every turn.
+Newton's steps (`interior_point_step`) follow the central path, on which slack times multiplier is the same
+for every condition, from an infeasible start. The steps certify nothing: the certified bound is computed by
+`dual_bound` from the multipliers at every iteration.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from evenhand.theory.tilted_means import paid
 Array = NDArray[np.float64]
 
 TURNS = 80
-FARTHER_OUT = (1.0, 1e3, 1e6)  # starts of the path; the first is nearly always enough, the others are safer
-LEAST_COST = 1e-8  # relative, to start the path with where no cell has weight
-LEAST = 1e-22  # of the first complementarity: what is left is rounding
-CLOSE, ENOUGH = 1e-12, 1e-9  # relative distance of cost and bound to stop at, and not to begin anew
-IDLE = 20  # turns without progress, once there is a point that meets the conditions
+FARTHER_OUT = (1.0, 1e3, 1e6)  # complementarity at the start of the path; the first is nearly always enough
+LEAST_COST = 1e-8  # relative, to start the path where no cell has weight
+LEAST = 1e-22  # of the first complementarity: below this only rounding remains
+CLOSE, ENOUGH = 1e-12, 1e-9  # relative distance of cost and bound at which to stop, and not to restart
+IDLE = 20  # iterations without progress after the first feasible point
 
 
 def work_size(cells: int, rows: int) -> int:
-    """Scratch that `minimise` needs."""
+    """Return the scratch size that `minimise` needs."""
     return cells * (cells + VECTORS + SPARE) + COLUMNS * (rows + 1)
 
 
@@ -63,10 +63,10 @@ def work_size(cells: int, rows: int) -> int:
 def minimise(
     code: int, p: Programme, scale: float, cutoff: float, x: Array, work: Array
 ) -> tuple[float, float]:
-    """The cost at x (infinite where no x that meets the conditions was found) and a certified lower bound.
+    """Return the cost at x (infinite if no feasible x was found) and a certified lower bound.
 
-    Gives up as soon as the bound passes the cutoff. `scale` is what divergences are measured in: 1, but for
-    means that have no scale of their own.
+    Stops as soon as the bound exceeds the cutoff. `scale` is the unit of divergences: 1, except for
+    scale-free means.
     """
     n, m = x.shape[0], p.rows.shape[0] + 1
     h = work[: n * n].reshape((n, n))
@@ -95,7 +95,7 @@ def _follow(
     code: int, p: Programme, scale: float, cutoff: float, boost: float, value: float, lower: float,
     x: Array, cell: Array, spare: Array, row: Array, h: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """Follow the path from a start of this complementarity; the least cost and best bound after it."""
+    """Follow the path from this complementarity; return the least cost and best bound."""
     span, level = _start(code, p, scale, boost, x, cell, row)
     idle = 0
     for _ in range(TURNS):
@@ -119,7 +119,7 @@ def _follow(
 def _start(
     code: int, p: Programme, scale: float, boost: float, x: Array, cell: Array, row: Array
 ) -> tuple[float, float]:
-    """A start near the means, strictly between the bounds; the scales of length and of cost."""
+    """Write a start near the means, inside the bounds; return the scales of length and cost."""
     n, m = x.shape[0], p.rows.shape[0]
     span = 0.0
     for j in range(m):

@@ -1,8 +1,8 @@
-"""One step of the interior-point method (`interior`): what is amiss, Newton's direction, how far along it.
+"""One step of the interior-point method: residuals, direction, step length.
 
 Every condition has a slack and a multiplier, and so has every end of a cell's interval. Newton's method is
-applied to the slopes of the Lagrangian, the slacks, and the products of slack and multiplier all at once,
-with Mehrotra's correction.
+applied jointly to the gradient of the Lagrangian, the slacks, and the products of slack and multiplier, with
+Mehrotra's correction.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from evenhand.theory.regions.single_cell import fill
 
 Array = NDArray[np.float64]
 
-BALANCE = 1e-3  # of the mean product of slack and multiplier, below which none may fall
-# rows of the scratch: what is kept of every cell, and of every condition
+BALANCE = 1e-3  # least product of slack and multiplier, relative to the mean product
+# rows of the scratch, for cells and for conditions
 SLOPE, DX, Z_LO, Z_HI, DZ_LO, DZ_HI, C_LO, C_HI, T_LO, T_HI, NORMAL, BEST, VECTORS = range(13)
 SLACK, Y, D_SLACK, DY, MISS, CORRECTION, PROOF, COLUMNS = range(8)
 
 
 @kernel
 def measure(code: int, p: Programme, span: float, x: Array, cell: Array, row: Array) -> float:
-    """Write the slopes of the Lagrangian and what every slack misses; the mean complementarity."""
+    """Write the Lagrangian's gradient and slack residuals; return the mean complementarity."""
     n, m = x.shape[0], conditions(p)
     tangent(p, x, cell[NORMAL])
     total, many = 0.0, m
@@ -45,7 +45,7 @@ def measure(code: int, p: Programme, span: float, x: Array, cell: Array, row: Ar
             many += 1
     barrier = total / many
     for c in range(n):
-        # a faint spring to the mean, fading with the barrier, keeps cells without weight from drifting off
+        # a small quadratic term, decreasing with the barrier, keeps cells of weight 0 from diverging
         pull = barrier / span * ((x[c] - p.mu[c]) / span)
         for j in range(m):
             pull -= row[Y, j] * entry(p, cell[NORMAL], j, c)
@@ -57,7 +57,7 @@ def measure(code: int, p: Programme, span: float, x: Array, cell: Array, row: Ar
 def assemble(
     code: int, p: Programme, span: float, barrier: float, x: Array, cell: Array, row: Array, h: Array
 ) -> None:
-    """Newton's matrix: curvature of the cost and the quadratic, and every condition's gradient by itself."""
+    """Write Newton's matrix: curvature of cost and quadratic, and each condition's gradient."""
     n, m = x.shape[0], conditions(p)
     for c in range(n):
         for d in range(c + 1):
@@ -82,7 +82,7 @@ def assemble(
 
 @kernel
 def aim(code: int, p: Programme, barrier: float, x: Array, cell: Array, row: Array, h: Array) -> float:
-    """Choose the direction, predictor first, then corrector; how long a step to take along it."""
+    """Choose the direction by predictor and corrector; return the step length."""
     _no_corrections(cell, row)
     _direction(code, p, 0.0, x, cell, row, h)
     reach = _longest(p, x, cell, row)
@@ -90,7 +90,7 @@ def aim(code: int, p: Programme, barrier: float, x: Array, cell: Array, row: Arr
     _direction(code, p, goal, x, cell, row, h)
     step = _balanced(code, p, barrier, x, cell, row)
     if step < 0.3 * reach:
-        # the corrections trust the predictor farther than it reaches: go without, and nearer to the path
+        # the second-order corrections fail for long predictor steps: omit them and stay nearer to the path
         _no_corrections(cell, row)
         _direction(code, p, max(goal, 0.3 * barrier), x, cell, row, h)
         step = _balanced(code, p, barrier, x, cell, row)
@@ -99,7 +99,7 @@ def aim(code: int, p: Programme, barrier: float, x: Array, cell: Array, row: Arr
 
 @kernel
 def _balanced(code: int, p: Programme, barrier: float, x: Array, cell: Array, row: Array) -> float:
-    """The longest step that leaves no product of slack and multiplier far behind the others."""
+    """Return the longest step that keeps the products of slack and multiplier balanced."""
     step = min(1.0, 0.995 * _longest(p, x, cell, row))
     for _ in range(40):
         total, many, least = 0.0, 0, math.inf
@@ -135,7 +135,7 @@ def _no_corrections(cell: Array, row: Array) -> None:
 
 @kernel
 def _direction(code: int, p: Programme, goal: float, x: Array, cell: Array, row: Array, h: Array) -> None:
-    """Newton's direction towards slack * multiplier = goal, or what the cost aims at, less corrections."""
+    """Write Newton's direction to slack * multiplier = goal (or `aims`), less corrections."""
     n, m = x.shape[0], conditions(p)
     dx = cell[DX]
     for c in range(n):
@@ -162,24 +162,28 @@ def _direction(code: int, p: Programme, goal: float, x: Array, cell: Array, row:
 
 @kernel
 def _longest(p: Programme, x: Array, cell: Array, row: Array) -> float:
-    """The longest step, up to 1 / 0.995, that keeps every slack and multiplier from crossing 0."""
+    """Return the longest step, up to 1 / 0.995, that keeps every slack and multiplier positive."""
     step = 1.0 / 0.995
     for j in range(conditions(p)):
-        step = min(step, _room(row[SLACK, j], row[D_SLACK, j]), _room(row[Y, j], row[DY, j]))
+        step = min(step, _step_to_zero(row[SLACK, j], row[D_SLACK, j]), _step_to_zero(row[Y, j], row[DY, j]))
     for c in range(x.shape[0]):
-        step = min(step, _room(x[c] - p.lo[c], cell[DX, c]), _room(p.hi[c] - x[c], -cell[DX, c]))
-        step = min(step, _room(cell[Z_LO, c], cell[DZ_LO, c]), _room(cell[Z_HI, c], cell[DZ_HI, c]))
+        step = min(
+            step, _step_to_zero(x[c] - p.lo[c], cell[DX, c]), _step_to_zero(p.hi[c] - x[c], -cell[DX, c])
+        )
+        step = min(
+            step, _step_to_zero(cell[Z_LO, c], cell[DZ_LO, c]), _step_to_zero(cell[Z_HI, c], cell[DZ_HI, c])
+        )
     return step
 
 
 @kernel
-def _room(value: float, change: float) -> float:
+def _step_to_zero(value: float, change: float) -> float:
     return -value / change if change < 0.0 else math.inf
 
 
 @kernel
 def _correct(code: int, p: Programme, step: float, x: Array, cell: Array, row: Array) -> float:
-    """The mean complementarity after this step, and Mehrotra's corrections for the products it leaves out."""
+    """Return the mean complementarity after this step; write Mehrotra's corrections."""
     n, m = x.shape[0], conditions(p)
     step = min(step, 1.0)
     total, many = 0.0, m
@@ -205,7 +209,7 @@ def advance(p: Programme, step: float, x: Array, cell: Array, row: Array) -> Non
         row[SLACK, j] += step * row[D_SLACK, j]
         row[Y, j] += step * row[DY, j]
     for c in range(x.shape[0]):
-        # one unit in the last place inside the bounds at least, so that no distance to them rounds to 0
+        # at least one unit in the last place inside the bounds, so that no distance to them rounds to 0
         least, most = p.lo[c] + max(2e-16 * abs(p.lo[c]), 1e-300), p.hi[c] - 2e-16 * abs(p.hi[c])
         x[c] = min(max(x[c] + step * cell[DX, c], least), most)
         cell[Z_LO, c] += step * cell[DZ_LO, c]
@@ -214,10 +218,11 @@ def advance(p: Programme, step: float, x: Array, cell: Array, row: Array) -> Non
 
 @kernel
 def aims(code: int, p: Programme, c: int) -> tuple[float, float]:
-    """The products of slack and multiplier that a cell's own cost asks for at its two ends.
+    """Return the products of slack and multiplier that a cell's cost requires at its ends.
 
-    -v mu ln x - v (1 - mu) ln(1 - x) is a barrier already: its slopes are multipliers whose products with the
-    distances to the ends are v mu and v (1 - mu). Followed as such, the steps see no curvature at all.
+    -v mu ln x - v (1 - mu) ln(1 - x) is a barrier already: its derivatives are multipliers whose products
+    with the distances to the ends are v mu and v (1 - mu). Treated as such, they add no curvature to the
+    steps.
     """
     if code == unit_families.BERNOULLI:
         return p.v[c] * p.mu[c], p.v[c] * (1.0 - p.mu[c])
@@ -228,7 +233,7 @@ def aims(code: int, p: Programme, c: int) -> tuple[float, float]:
 
 @kernel
 def _slope(code: int, p: Programme, c: int, x: float) -> float:
-    """The cost's slope, less what `aims` accounts for."""
+    """Return the slope of the cost, less the part that `aims` accounts for."""
     if p.v[c] <= 0.0 or code == unit_families.BERNOULLI:
         return 0.0
     if code == unit_families.POISSON:
@@ -238,7 +243,7 @@ def _slope(code: int, p: Programme, c: int, x: float) -> float:
 
 @kernel
 def _curvature(code: int, p: Programme, c: int, x: float) -> float:
-    """The cost's curvature, less what `aims` accounts for."""
+    """Return the curvature of the cost, less the part that `aims` accounts for."""
     if p.v[c] <= 0.0 or code == unit_families.BERNOULLI or code == unit_families.POISSON or x > p.bend[c]:
         return 0.0
     return p.v[c] * max(unit_families.curvature(code, p.mu[c], x), 0.0)

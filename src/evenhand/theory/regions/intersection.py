@@ -1,7 +1,7 @@
 """Polyhedra and intersections: rows m >= rhs, at most one quadratic and one quota.
 
-Entering and beating are programmes (`inside`). Leaving is leaving any one of the parts: a row is a
-half-space, the quadratic and the quota have kernels of their own.
+Entering and beating are convex programs (`intersection_enter`). Leaving is leaving any one of the parts: a
+row is a half-space, the quadratic and the quota have their own kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 def work_size(groups: int, rows: int) -> int:
-    """Scratch that the three kernels need."""
+    """Return the scratch size that the three kernels need."""
     part = max(
         4 * groups + halfspace.work_size(groups), dispersion.work_size(groups), quota.work_size(groups)
     )
@@ -31,7 +31,7 @@ def work_size(groups: int, rows: int) -> int:
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
-    """eq:f_star_k_0_ext1: the nearest point that meets all conditions."""
+    """eq:f_star_k_0_ext1: return the cost of the nearest point that meets all conditions."""
     return intersection_enter.approach(code, r, lam_k, 0.0, k, k, v, mu, lam_k, work)
 
 
@@ -39,7 +39,7 @@ def enter(
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
-    """eq:f_infeas_ext1: break the cheapest condition, named j for row j, m for the quadratic, m + 1 + g."""
+    """eq:f_infeas_ext1: least cost to violate row j, the quadratic (m) or quota (m + 1 + g)."""
     n, m = lam_k.shape[0], r.rows.shape[0]
     trial, a, rest = work[:n], work[n : 2 * n], work[2 * n :]
     best, lower, which = math.inf, math.inf, -1
@@ -71,7 +71,7 @@ def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1: the nearest point at which rival k meets all conditions and reaches q.lam_i + eps."""
+    """eq:f_mu_opt_ext1: return the least cost for rival k, inside, to reach q.lam_i + eps."""
     n = q.shape[0]
     x = work[: 2 * n]
     value, lower = intersection_enter.approach(code, r, q, eps, i, k, v, mu, x, work[2 * n :])

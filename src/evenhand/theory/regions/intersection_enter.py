@@ -1,9 +1,8 @@
-"""The nearest way into an intersection of linear conditions, one quadratic and one quota, alone or past a
-rival.
+"""Enter, or beat from inside, an intersection of rows, one quadratic and one quota.
 
-Without a quota this is one programme (`envelope`). A quota adds the choice of the groups that reach their
-floors: the search begins with none held, and where too few reach theirs by themselves it branches on the
-group that misses its floor by least: held to it, or given up.
+Without a quota this is one convex program (`convex_envelope`). A quota adds the choice of the groups that
+reach their floors: the search begins with no group fixed, and where too few reach their floors it branches on
+the group that misses its floor by least: held to it, or released.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from evenhand.theory.tilted_means import paid
 
 Array = NDArray[np.float64]
 
-NODES = 3000  # of the search over groups: a few are usual
-CLOSE = 1e-11  # relative distance of bound and cost at which a choice is looked into no further
+NODES = 3000  # nodes of the search over groups: a few are usual
+CLOSE = 1e-11  # relative distance of bound and cost below which a choice is not split
 
 
 def work_size(groups: int, rows: int) -> int:
-    """Scratch that `approach` needs."""
+    """Return the scratch size that `approach` needs."""
     cells, most = 2 * groups, rows + groups + 1
     return (12 + ENTRY) * groups + 6 * cells + most * (cells + 1) + envelope_size(cells, most)
 
@@ -39,9 +38,9 @@ def work_size(groups: int, rows: int) -> int:
 def approach(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, x: Array, work: Array
 ) -> tuple[float, float]:
-    """The cheapest way for policy k inside; with room for lam_i after lam_k in x, to reach q.lam_i + eps."""
+    """Return policy k's least cost to enter; if x also has lam_i, to reach q.lam_i + eps."""
     n = r.quad.shape[0]
-    flags = work[: 2 * n].reshape((2, n))  # a group is open in [0, 1], held in [0, 1/2], given up in [1/2, 1]
+    flags = work[: 2 * n].reshape((2, n))  # a group is open in [0, 1], held in [0, 1/2], released in [1/2, 1]
     left, right, trial = flags[0], flags[1], work[2 * n : 2 * n + x.shape[0]]
     stack, rest = work[4 * n : (4 + ENTRY) * n].reshape((n, ENTRY)), work[(4 + ENTRY) * n :]
     fill(left, 0.0)
@@ -78,7 +77,7 @@ def _held(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, right: Array,
     cutoff: float, x: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """The programme with the groups of right = 1/2 held to their floors."""
+    """Solve the program with the groups of right = 1/2 held to their floors."""
     groups, n, m = r.quad.shape[0], x.shape[0], r.rows.shape[0]
     many = m + (1 if n > groups else 0)
     for g in range(groups):
@@ -118,7 +117,7 @@ def _held(
 
 @kernel
 def _shift(p: Programme, centre: float) -> None:
-    """Subtract a number from all means of a Gaussian programme: far from 0 their squares lose digits."""
+    """Subtract a number from all means of a Gaussian program, to keep digits in their squares."""
     for c in range(p.mu.shape[0]):
         p.mu[c] -= centre
         for row in range(p.rows.shape[0]):
@@ -127,7 +126,7 @@ def _shift(p: Programme, centre: float) -> None:
 
 @kernel
 def _missing(code: int, r: Region, k: int, v: Array, left: Array, right: Array, x: Array) -> tuple[int, int]:
-    """How many groups the quota lacks at x, and the one not given up that misses its floor by least."""
+    """Return how many groups the quota lacks at x, and the unreleased one nearest its floor."""
     missing, group, least = r.need, -1, math.inf
     for g in range(r.quad.shape[0]):
         if right[g] < 1.0 or x[g] >= r.lo[g, k]:

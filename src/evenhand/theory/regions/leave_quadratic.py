@@ -1,11 +1,11 @@
-"""Leaving m' quad m <= limit for any family: the least over all directions of a half-space.
+"""Leaving m' quad m <= limit for any family: the least cost over tangent half-spaces.
 
-With quad = B' B, a vector lies outside when some unit vector u has u' B m >= sqrt(limit). All u in a narrow
-cone around a centre c at angle alpha or less satisfy c' B m >= sqrt(limit) cos(alpha) there, so one
-half-space (`halfspace`) bounds the whole cone from below, and the centre's own half-space is a way out.
-Cones over the cells of a cube's faces are split until both meet: two directions for two groups, a few
-hundred cones for three or four. With many groups the search ends early; then a Gaussian lies below the
-divergence wherever it costs no more than the best way out, and leaving it (`trust`) is the bound.
+With quad = B' B, a vector lies outside when some unit vector u has u' B m >= sqrt(limit). All u within an
+angle alpha of a centre c satisfy c' B m >= sqrt(limit) cos(alpha) there, so one half-space (`halfspace`)
+bounds the whole cone from below, and the centre's own half-space gives a candidate. Cones over the cells of a
+cube's faces are split until both agree: two directions for two groups, a few hundred cones for three or four.
+With many groups the search ends early; then a Gaussian lies below the divergence wherever it costs no more
+than the best candidate, and leaving it (`trust_region`) is the bound.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from evenhand.theory.regions.trust_region import work_size as trust_size
 
 Array = NDArray[np.float64]
 
-NODES = 2000  # cones in all
+NODES = 2000  # largest number of cones
 DEPTH = 120
 SIDES = 7  # dimensions of the cube beyond which cones are not searched
 CLOSE = 3e-10  # relative distance of bound and cost at which a cone is split no further
-STEPS = 100  # of the descent to a best direction nearby
+STEPS = 100  # of the local descent over directions
 
 
 def work_size(groups: int) -> int:
-    """Scratch that `leave` needs."""
+    """Return the scratch size that `leave` needs."""
     return 2 * groups * groups + 12 * groups + ENTRY * DEPTH + max(reach_size(groups), trust_size(groups))
 
 
@@ -44,7 +44,7 @@ def work_size(groups: int) -> int:
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
-    """eq:f_infeas_ext1: the cheapest half-space tangent to the ellipsoid of the dispersion."""
+    """eq:f_infeas_ext1: least cost over the half-spaces tangent to the dispersion's ellipsoid."""
     n = lam_k.shape[0]
     cell = work[: 12 * n].reshape((12, n))
     b, vectors = (
@@ -74,7 +74,7 @@ def leave(
 
 @kernel
 def _factor(quad: Array, b: Array, vectors: Array) -> int:
-    """Rows of B with B' B = quad, one for each eigenvalue above rounding; how many."""
+    """Write rows of B with B' B = quad, one per eigenvalue above rounding; return how many."""
     n = quad.shape[0]
     for g in range(n):
         copy(quad[g], b[g])
@@ -94,7 +94,7 @@ def _factor(quad: Array, b: Array, vectors: Array) -> int:
 
 @kernel
 def _descend(code: int, r: Region, cell: Array, b: Array, sides: int, x: Array, work: Array) -> float:
-    """Go from direction to direction, each that of the last way out, while it gets cheaper."""
+    """Iterate directions, each that of the last point found, while the cost decreases."""
     n = x.shape[0]
     w, u, trial = cell[4], cell[8], cell[5]
     for g in range(n):
@@ -116,7 +116,7 @@ def _descend(code: int, r: Region, cell: Array, b: Array, sides: int, x: Array, 
 
 @kernel
 def _typical_variance(code: int, mu: float) -> float:
-    """V(mu), but not 0 on the edge of a domain that has a scale of its own."""
+    """Return V(mu), at least 1e-6 except for the exponential."""
     variance = unit_families.variance(code, mu)
     return variance if code == unit_families.EXPONENTIAL else max(variance, 1e-6)
 
@@ -125,7 +125,7 @@ def _typical_variance(code: int, mu: float) -> float:
 def _cross(
     code: int, r: Region, cell: Array, b: Array, sides: int, part: float, x: Array, work: Array
 ) -> tuple[float, float]:
-    """The half-space u' B x >= part sqrt(limit) of the direction u, which need not be of length 1."""
+    """Return the least cost to reach u' B x >= part sqrt(limit); u need not have length 1."""
     a, u = cell[4], cell[8]
     length = 0.0
     for e in range(sides):
@@ -141,7 +141,7 @@ def _cross(
 def _cones(
     code: int, r: Region, cell: Array, b: Array, sides: int, best: float, x: Array, stack: Array, work: Array
 ) -> tuple[float, float]:
-    """Branch and bound over the faces of the cube [-1, 1]^sides, whose points are the directions."""
+    """Run branch and bound over directions: the faces of the cube [-1, 1]^sides."""
     left, right, u, trial = cell[6], cell[7], cell[8], cell[5]
     lower, nodes = best, NODES
     for face in range(2 * sides):
@@ -166,7 +166,7 @@ def _cones(
             if depth == 0:
                 break
         if nodes == 0:
-            # not every cone was seen; those that wait are bounded, faces not begun are not
+            # the search was truncated: waiting cones have bounds, faces not yet begun have none
             lower = min(lower, waiting(stack, depth)) if face == 2 * sides - 1 else 0.0
             break
     return best, min(lower, best)
@@ -174,7 +174,7 @@ def _cones(
 
 @kernel
 def _middle(left: Array, right: Array, u: Array, sides: int) -> int:
-    """The centre of the box goes to u; its widest coordinate."""
+    """Write the centre of the box to u; return its widest coordinate."""
     widest = 0
     for e in range(sides):
         u[e] = 0.5 * (left[e] + right[e])
@@ -185,7 +185,7 @@ def _middle(left: Array, right: Array, u: Array, sides: int) -> int:
 
 @kernel
 def _narrowness(left: Array, right: Array, u: Array, sides: int) -> float:
-    """The least cosine between the centre and a corner: a cone that holds the corners holds the box."""
+    """Return the least cosine between the centre and a corner, which holds for the whole box."""
     least, length = 1.0, 0.0
     for e in range(sides):
         length += u[e] * u[e]
@@ -201,7 +201,7 @@ def _narrowness(left: Array, right: Array, u: Array, sides: int) -> float:
 
 @kernel
 def _gaussian(code: int, r: Region, cell: Array, best: float, work: Array) -> float:
-    """Where v d(mu, x) <= best, d(mu, x) >= (x - mu)^2 / (2 max V): leaving this Gaussian costs less."""
+    """Return the cost to leave for a Gaussian, d(mu, x) >= (x - mu)^2 / (2 max V): a bound."""
     n = cell.shape[1]
     w = cell[4]
     for g in range(n):

@@ -1,4 +1,4 @@
-"""Small symmetric matrices without allocation: Cholesky's factor, solving with it, Jacobi's eigenvectors."""
+"""Small symmetric matrices without allocation: Cholesky solver, Jacobi eigenvectors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from evenhand.compile import kernel
 
 Array = NDArray[np.float64]
 
-SWEEPS = 60  # of Jacobi's rotations: six are usual
+SWEEPS = 60  # of Jacobi rotations: six are usual
 
 
 @kernel
 def factor(a: Array) -> None:
     """Overwrite the lower triangle of a positive semidefinite matrix with its Cholesky factor.
 
-    A pivot that is 0 up to rounding marks a direction nothing acts on; its column becomes 0.
+    A pivot that is 0 up to rounding marks a direction in the null space; its column becomes 0.
     """
     n = a.shape[0]
     for j in range(n):
@@ -38,7 +38,7 @@ def factor(a: Array) -> None:
 
 @kernel
 def solve(a: Array, b: Array) -> None:
-    """Overwrite b with the solution for the matrix that was factored, 0 where nothing acts."""
+    """Overwrite b with the solution for the factored matrix, 0 in the null space."""
     n = b.shape[0]
     for i in range(n):
         for c in range(i):
@@ -52,7 +52,7 @@ def solve(a: Array, b: Array) -> None:
 
 @kernel
 def jacobi(a: Array, vectors: Array) -> None:
-    """Rotate a symmetric matrix until it is diagonal: eigenvalues there, eigenvectors in columns."""
+    """Diagonalise a symmetric matrix in place; the eigenvectors are the columns of `vectors`."""
     n = a.shape[0]
     for i in range(n):
         for j in range(n):
@@ -71,7 +71,7 @@ def jacobi(a: Array, vectors: Array) -> None:
 
 @kernel
 def _rotate(a: Array, vectors: Array, i: int, j: int) -> None:
-    """The plane rotation that makes a[i, j] vanish."""
+    """Apply the plane rotation that makes a[i, j] zero."""
     theta = 0.5 * (a[j, j] - a[i, i]) / a[i, j]
     t = 1.0 / (abs(theta) + math.sqrt(theta * theta + 1.0))
     if theta < 0.0:

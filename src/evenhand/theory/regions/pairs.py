@@ -1,9 +1,9 @@
-"""One group's cells of a policy and of the control, tied by relative bounds: where a pull carries the pair.
+"""Pairs of cells, of a policy and of the control in one group, under relative bounds.
 
     minimise  a d(mu_k, y) - s y + b d(mu_0, z) + h z
     over      low <= y <= high,  r z - m <= y <= r' z + m',  z in the domain
 
-with the weights a, b > 0 and the pulls s = eta q, h = eta q where the control is the policy to beat, else 0.
+with the weights a, b > 0 and the tilts s = eta q, h = eta q where the control is the policy to beat, else 0.
 Without the relative bounds y = y_free, clipped up(mu_k, s / a), and z = z_free = down(mu_0, h / b). Where
 these violate the floor, y = r z - m is tied to z, and z is the root of
 
@@ -11,7 +11,7 @@ these violate the floor, y = r z - m is tied to z, and z is the root of
 
 between the z at which the floor is y_free and z_free; likewise with the cap. Gaussian: H is linear; Poisson:
 a quadratic equation; Bernoulli: Newton's steps inside the bracket. A floor and a cap of different ratios may
-cross at z*: beyond, no y is allowed.
+cross at z*; beyond it no y is allowed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from evenhand.theory.tilted_means import JUST_BELOW_ONE, lifted, lowered, respon
 
 Array = NDArray[np.float64]
 
-TURNS = 80  # of Newton's steps for z: six are usual
+TURNS = 80  # Newton's steps for z: six are usual
 SETTLED = 4e-16  # relative step at which they end
-ROUNDING = 1e-12  # relative error of multipliers that balance
+ROUNDING = 1e-12  # relative error of multipliers that cancel
 
 
 class Comparison(NamedTuple):
-    """Rival k against policy i where the control's cells count. Arrays are (L,); weights are positive."""
+    """Rival k against policy i with the control's cells. Arrays are (L,); weights are positive."""
 
     code: int
     q: Array
@@ -49,7 +49,7 @@ class Comparison(NamedTuple):
     mu_0: Array
     low: Array  # absolute bounds of y, inside the domain
     high: Array
-    q_0: Array  # the control's share of the pull: q where it is policy i, else 0
+    q_0: Array  # the control's factor of eta: q where it is policy i, else 0
     floor_ratio: Array
     floor_margin: Array
     cap_ratio: Array
@@ -58,7 +58,7 @@ class Comparison(NamedTuple):
 
 @kernel
 def has_room(c: Comparison) -> bool:
-    """Is there an allowed pair of means in every group?"""
+    """Return whether every group has an allowed pair of means."""
     for g in range(c.low.size):
         first, last = _ends(c, g)
         if first > last or c.low[g] > c.high[g]:
@@ -70,7 +70,7 @@ def has_room(c: Comparison) -> bool:
 def solve_pair(
     c: Comparison, g: int, eta: float, guess: float
 ) -> tuple[float, float, float, float, float, float]:
-    """y and z under the pull eta, their slopes in eta, and the multipliers of the relative floor and cap."""
+    """Return y and z at eta, their slopes, and the multipliers of the relative floor and cap."""
     a, b, mu_k, mu_0 = c.v_k[g], c.v_0[g], c.mu_k[g], c.mu_0[g]
     s, h = eta * c.q[g], eta * c.q_0[g]
     y, z = lifted(c.code, mu_k, s / a, c.low[g], c.high[g]), lowered(c.code, mu_0, h / b)
@@ -82,7 +82,7 @@ def solve_pair(
         rise = 0.0 if held else c.q[g] / a * response(c.code, y, s / a)
         return y, z, rise, -c.q_0[g] / b * response(c.code, z, -h / b), 0.0, 0.0
     first, last = _ends(c, g)
-    # the z below which the cap holds y down, and above which the floor holds it up
+    # the z below which the cap is active, and above which the floor is active
     capped, floored = (y - cap_margin) / cap_ratio, (y + floor_margin) / floor_ratio
     if capped > floored:  # the bounds cross before y is allowed
         by_floor = floor_ratio < cap_ratio
@@ -94,7 +94,7 @@ def solve_pair(
             first, last = max(first, min(z, last)), min(last, capped)
     ratio, offset = (floor_ratio, -floor_margin) if by_floor else (cap_ratio, cap_margin)
     last = max(first, last)
-    # s and h in one, for the two may be far larger than their difference
+    # s and h combined, because they may be far larger than their difference
     pull = eta * (c.q_0[g] - ratio * c.q[g])
     z = _tied(c.code, a, b, mu_k, mu_0, pull, ratio, offset, first, last, guess)
     y = min(max(ratio * z + offset, c.low[g]), c.high[g])
@@ -109,7 +109,7 @@ def solve_pair(
 
 @kernel
 def _ends(c: Comparison, g: int) -> tuple[float, float]:
-    """The smallest and largest z for which some y is allowed."""
+    """Return the smallest and largest z for which some y is allowed."""
     first, last = edge_low(c.code), edge_high(c.code)
     if c.cap_margin[g] < math.inf:
         first = max(first, (c.low[g] - c.cap_margin[g]) / c.cap_ratio[g])
@@ -133,9 +133,9 @@ def _tied(
     code: int, a: float, b: float, mu_k: float, mu_0: float, pull: float, ratio: float, offset: float,
     first: float, last: float, guess: float,
 ) -> float:  # fmt: skip
-    """The root z of H between first and last, with y = ratio z + offset; the nearer end where it has none.
+    """Return the root z of H between first and last, or the nearer end if it has none.
 
-    H(z) = ratio a d'(mu_k, y) + b d'(mu_0, z) + pull with pull = h - ratio s.
+    With y = ratio z + offset, H(z) = ratio a d'(mu_k, y) + b d'(mu_0, z) + pull with pull = h - ratio s.
     """
     if code == GAUSSIAN:
         z = (b * mu_0 - pull + ratio * a * (mu_k - offset)) / (b + ratio * ratio * a)
@@ -178,7 +178,7 @@ def _force(
     offset: float,
     z: float,
 ) -> float:
-    """H(z)."""
+    """Return H(z)."""
     return ratio * a * slope(code, mu_k, ratio * z + offset) + b * slope(code, mu_0, z) + pull
 
 
@@ -187,13 +187,13 @@ def _poisson(
     a: float, b: float, mu_k: float, mu_0: float, pull: float, ratio: float, offset: float,
     first: float, last: float,
 ) -> float:  # fmt: skip
-    """Times y z, H is A ratio z^2 + B z - b mu_0 offset with A and B as here; its larger root is H's."""
+    """Return the root of H: the larger of y z H(z) = A ratio z^2 + B z - b mu_0 offset."""
     lead = ratio * a + b + pull
     if lead <= 0.0:
         return last
     middle = lead * offset - ratio * a * mu_k - ratio * b * mu_0
     root = math.sqrt(max(middle * middle + 4.0 * lead * ratio * b * mu_0 * offset, 0.0))
-    # of the two forms of a root the one without cancellation
+    # the form of the root without cancellation
     larger = root - middle if middle <= 0.0 else 4.0 * lead * ratio * b * mu_0 * offset / (root + middle)
     return min(max(larger / (2.0 * lead * ratio), first), last)
 
@@ -202,10 +202,10 @@ def _poisson(
 def _multipliers(
     c: Comparison, g: int, by_floor: bool, s: float, h: float, y: float, z: float
 ) -> tuple[float, float]:
-    """The multipliers of the relative floor and cap at the solution of a tied pair.
+    """Return the multipliers of the relative floor and cap at the solution of a tied pair.
 
-    From the condition on z, b d'(z) + h + r kappa - r' kappa' = 0; where z lies on the edge of the domain,
-    from that on y, a d'(y) - s - kappa + kappa' = 0.
+    From the condition on z, b d'(z) + h + r kappa - r' kappa' = 0; where z lies on the boundary of the
+    domain, from that on y, a d'(y) - s - kappa + kappa' = 0.
     """
     inside = edge_low(c.code) < z < edge_high(c.code)
     on_z = c.v_0[g] * slope(c.code, c.mu_0[g], z) + h if inside else 0.0
@@ -213,7 +213,7 @@ def _multipliers(
     turn = c.floor_ratio[g] - c.cap_ratio[g]
     room = c.floor_margin[g] + c.cap_margin[g]
     if room < math.inf and turn != 0.0 and abs(turn * z - room) <= 1e-12 * (abs(room) + abs(turn * z)):
-        # both bounds hold at once: two equations for two multipliers
+        # both bounds are active: two equations for two multipliers
         cap = max(-(on_z + c.floor_ratio[g] * on_y) / turn, 0.0)
         return max(on_y + cap, 0.0), cap
     if by_floor:
@@ -223,11 +223,11 @@ def _multipliers(
 
 @kernel
 def dual_of_pair(c: Comparison, g: int, a: float, b: float, eta: float, floor: float, cap: float) -> float:
-    """The pair's part of the Lagrangian's least value, at the true weights a and b, which may be 0."""
+    """Return the pair's part of the Lagrangian's minimum at the true weights a, b >= 0."""
     s, h = eta * c.q[g], eta * c.q_0[g]
     floor, cap = _bounded(c, g, a, b, s, h, floor, cap)
     on_y, on_z = s + floor - cap, c.cap_ratio[g] * cap - c.floor_ratio[g] * floor - h
-    # a cell without weight balances its pulls exactly; what is left is rounding
+    # the tilts of a cell of weight 0 cancel exactly; the remainder is rounding
     on_y = 0.0 if a <= 0.0 and abs(on_y) <= ROUNDING * (s + floor + cap) else on_y
     on_z = 0.0 if b <= 0.0 and abs(on_z) <= ROUNDING * (c.cap_ratio[g] * cap + h) else on_z
     total = dual_of_cell(c.code, a, c.mu_k[g], on_y, c.low[g], c.high[g])
@@ -243,10 +243,10 @@ def dual_of_pair(c: Comparison, g: int, a: float, b: float, eta: float, floor: f
 def _bounded(
     c: Comparison, g: int, a: float, b: float, s: float, h: float, floor: float, cap: float
 ) -> tuple[float, float]:
-    """The multipliers, moved as little as it takes for the Lagrangian to have a least value.
+    """Return the multipliers, changed as little as gives the Lagrangian a finite minimum.
 
-    A cell without weight and without an end must not be pulled towards it at all, and a Poisson mean of 0
-    (whose cost is linear) not by its weight or more.
+    A cell of weight 0 with an unbounded side must have no tilt towards it, and a Poisson mean of 0 (whose
+    cost is linear) a tilt below its weight.
     """
     ratio, other = c.floor_ratio[g], c.cap_ratio[g]
     up = b * JUST_BELOW_ONE if c.code == POISSON and c.mu_0[g] == 0.0 else 0.0
@@ -267,7 +267,7 @@ def _bounded(
 
 @kernel
 def dual_of_cell(code: int, v: float, mu: float, s: float, low: float, high: float) -> float:
-    """The least v d(mu, x) - s x over low <= x <= high."""
+    """Return the least v d(mu, x) - s x over low <= x <= high."""
     x = settle(code, v, mu, s, low, high)
     if math.isinf(x):
         return -math.inf

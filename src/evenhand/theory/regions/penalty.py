@@ -1,12 +1,13 @@
-"""Penalties: falling short of a floor costs gamma per unit, and everybody may be chosen (the soft form).
+"""Penalties: a shortfall from a floor costs gamma per unit, and every policy is feasible.
 
 A policy scores q.phi(m) with phi(m) = m + gamma min(m - floor, 0), the lower of two lines. For the rival to
 reach a score is a convex condition. For the best policy to fall to one is not; but it does exactly if it does
-so on some choice of one line per group. So the piece is a union of convex ones over such choices, made by
-branch and bound on the one-dimensional dual: at a pull eta every group takes the cheaper line, which bounds
-all choices from below; if nothing jumps at the root of the surplus, that choice is optimal; else the two
-choices on either side of the jump are tried, and the search goes on with that group's line settled each way.
-The bounds of the exponential may stay apart: its divergence is not convex, and only lines are settled.
+so on some choice of one line per group. So the alternative is a union of convex sets over such choices,
+searched by branch and bound on the one-dimensional dual: at a multiplier eta every group takes the cheaper
+line, which bounds all choices from below; if nothing jumps at the root of the surplus, that choice is
+optimal; else the two choices on either side of the jump are tried, and the search branches on that group's
+line. The bounds of the exponential may differ: its divergence is not convex, and the search branches only on
+lines.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from evenhand.theory.tilted_means import EITHER, PLAIN, STEEP, Duel
 
 Array = NDArray[np.float64]
 
-LOOKS = 20000  # at most; one or two are usual, whatever the number of groups
-SETTLED = 1e-12  # relative distance of the bounds that settles a choice
+LOOKS = 20000  # the largest number of nodes; one or two are usual, whatever the number of groups
+SETTLED = 1e-12  # relative distance of the bounds at which a choice is not split again
 
 
 @kernel
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
-    """Nobody is kept out, so entering costs nothing."""
+    """Return cost 0: every policy is inside."""
     for g in range(lam_k.size):
         lam_k[g] = mu[g, k]
     return 0.0, 0.0
@@ -43,7 +44,7 @@ def enter(
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
-    """lemma: counter_set_calculation_ext2: nobody is ever outside, so there is no way out."""
+    """lemma: counter_set_calculation_ext2: return infinite costs: no policy can be outside."""
     for g in range(lam_k.size):
         lam_k[g] = mu[g, k]
     return math.inf, math.inf, -1
@@ -54,10 +55,10 @@ def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     enough: float, lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext2, eq:gamma_miqp: the cheapest way for rival k to reach policy i's penalised score.
+    """eq:f_mu_opt_ext2, eq:gamma_miqp: least cost for rival k to reach i's penalised score.
 
-    And to exceed it by eps, the indifference. Where the lower bound comes to be `enough` the search may end:
-    lam_i and lam_k are then of no meaning, and the value is infinite or whatever was found until then.
+    And to exceed it by eps, the indifference. The search may end once the lower bound is at least `enough`:
+    lam_i and lam_k are then undefined, and the value is infinite or the best found so far.
     """
     n = q.size
     low, high, floor = work[:n], work[n : 2 * n], work[2 * n : 3 * n]
@@ -72,7 +73,7 @@ def beat(
     if gap <= 0.0:
         return 0.0, 0.0
     for g in range(n):
-        # the score rises by q at least, so no group of the rival needs to rise farther than this
+        # the score increases by at least q, so no group of the rival needs to move farther than this
         need = mu[g, k] + gap / q[g] if q[g] > 0.0 else mu[g, k]
         low[g], high[g] = edge_low(code), need if code == EXPONENTIAL else edge_high(code)
     duel = Duel(code, q, i, k, v, mu, low, high, r.gamma, floor, line, slope, eps)
@@ -88,11 +89,11 @@ def beat(
 
 @kernel
 def _choose_lines(duel: Duel, enough: float, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
-    """The cheapest meeting over all choices of lines, and a lower bound, by branch and bound."""
+    """Return the least cost over all choices of lines, and a lower bound, by branch and bound."""
     n = duel.q.size
     now_i, now_k, scratch = work[:n], work[n : 2 * n], work[2 * n : 4 * n]
     sides, unused, waiting = work[4 * n : 6 * n], work[6 * n : 8 * n], work[8 * n :]
-    # a choice that waits: the bound it inherits, and a line per group
+    # a waiting choice: the bound of its parent, and a line per group
     size = 1 + n
     waiting[0] = -math.inf
     for g in range(n):
@@ -125,10 +126,10 @@ def _choose_lines(duel: Duel, enough: float, lam_i: Array, lam_k: Array, work: A
 def _settle(
     duel: Duel, enough: float, lam_i: Array, lam_k: Array, sides: Array, work: Array
 ) -> tuple[float, float, int]:
-    """The cheapest meeting on the lines allowed: value, lower bound, and the group whose line jumps or -1.
+    """Return the least cost on the allowed lines, a bound, and the group that jumps or -1.
 
-    Where one jumps the value is far from the bound; `sides` holds the choices just below and above the jump.
-    Where a Gaussian's bound is `enough` the value stays unknown.
+    After a jump the value is far from the bound; `sides` holds the choices just below and above the jump.
+    Where a Gaussian's bound is at least `enough` the value is not computed.
     """
     n = duel.q.size
     if duel.code == GAUSSIAN:
@@ -155,21 +156,21 @@ def _settle(
 
 @kernel
 def _on(duel: Duel, line: Array) -> Duel:
-    """The same duel with policy i on these lines."""
+    """Return the same comparison with policy i on these lines."""
     code, q, i, k, v, mu, low, high, gamma, floor, _, slope, eps = duel
     return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope, eps)
 
 
 @kernel
 def _lines(duel: Duel, line: Array) -> None:
-    """The lines on which policy i was placed last."""
+    """Write the lines on which policy i was placed last."""
     for g in range(duel.q.size):
         line[g] = STEEP if duel.gamma[g] > 0.0 and duel.slope[g] > 1.0 else PLAIN
 
 
 @kernel
 def _keep(found: float, value: float, now_i: Array, now_k: Array, lam_i: Array, lam_k: Array) -> float:
-    """The cheaper of two meetings, and its means."""
+    """Keep the cheaper of two solutions and its means; return its cost."""
     if found >= value:
         return value
     for g in range(lam_i.size):
@@ -179,7 +180,7 @@ def _keep(found: float, value: float, now_i: Array, now_k: Array, lam_i: Array, 
 
 @kernel
 def _fork(waiting: Array, choice: int, size: int, group: int) -> None:
-    """Replace a choice by two, with one group's line settled either way."""
+    """Replace a choice by two, with one group's line fixed either way."""
     here, after = choice * size, (choice + 1) * size
     for n in range(size):
         waiting[after + n] = waiting[here + n]

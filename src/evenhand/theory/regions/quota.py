@@ -1,14 +1,13 @@
 """Quotas: at least `need` of the groups reach their floors.
 
-Entering lifts the cheapest groups that miss their floor, leaving drops the cheapest that reach it. Beating
-the best policy asks which groups are held to their floor while both policies are pulled together. At a pull
-eta, holding group g costs an extra D_g(eta) >= 0; the least Lagrangian over all choices takes the `need`
-smallest, so
+Entering raises the cheapest groups that miss their floor, leaving lowers the cheapest that reach it. Beating
+the best policy also chooses which groups are held to their floor. At a multiplier eta, holding group g costs
+an extra D_g(eta) >= 0; the least Lagrangian over all choices takes the `need` smallest, so
 
-    Psi(eta) = sum over cells of the least v d - pull, plus the need smallest D_g(eta)
+    Psi(eta) = sum over cells of the least v d - tilt, plus the need smallest D_g(eta)
 
 is concave in eta and bounds the optimum from below. Where the choices on both sides of its maximum agree,
-they are optimal; where not, the search branches on a group in which they differ: held, or let go.
+they are optimal; else the search branches on a group in which they differ: held, or released.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from evenhand.theory.tilted_means import paid
 
 Array = NDArray[np.float64]
 
-TURNS = 100  # of the search over pulls
-NODES = 4000  # of the search over choices: a few are usual
-CLOSE = 1e-12  # relative distance of bound and cost at which a choice is looked into no further
+TURNS = 100  # iterations of the search for eta
+NODES = 4000  # nodes of the search over choices: a few are usual
+CLOSE = 1e-12  # relative distance of bound and cost below which a choice is not split
 
 
 def work_size(groups: int) -> int:
-    """Scratch that `beat` needs."""
+    """Return the scratch size that `beat` needs."""
     return (23 + ENTRY) * groups + reach_size(2 * groups)
 
 
@@ -43,7 +42,7 @@ def work_size(groups: int) -> int:
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float]:
-    """eq:f_star_k_0_ext1: lift the cheapest of the groups that miss their floor, as many as are missing."""
+    """eq:f_star_k_0_ext1: raise as many groups as are missing to their floors, cheapest first."""
     groups = lam_k.shape[0]
     price = work[:groups]
     missing = r.need
@@ -60,9 +59,9 @@ def enter(
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, work: Array
 ) -> tuple[float, float, int]:
-    """eq:f_infeas_ext1: drop the cheapest of the groups that reach their floor, one more than are spare.
+    """eq:f_infeas_ext1: lower one group more than are spare to its floor, cheapest first.
 
-    It names the costliest of the groups that fall.
+    The condition returned is the costliest of the groups that fall.
     """
     groups = lam_k.shape[0]
     price = work[:groups]
@@ -70,7 +69,7 @@ def leave(
     for g in range(groups):
         lam_k[g] = mu[g, k]
         met = mu[g, k] >= r.lo[g, k]
-        # a floor on the edge of the domain cannot be missed
+        # a floor on the boundary of the domain cannot be missed
         can_fall = met and r.lo[g, k] > unit_families.edge_low(code)
         price[g] = paid(code, v[g, k], mu[g, k], r.lo[g, k]) if can_fall else math.inf
         spare += 1 if met else 0
@@ -80,7 +79,7 @@ def leave(
 
 @kernel
 def _cheapest(price: Array, many: int, r: Region, k: int, lam_k: Array) -> tuple[float, int]:
-    """Move so many groups to their floors, the cheapest first; the sum of their prices, and the last."""
+    """Move `many` groups to their floors, cheapest first; return the total price and the last."""
     total, last = 0.0, -1
     for _ in range(many):
         last = 0
@@ -100,16 +99,16 @@ def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """eq:f_mu_opt_ext1: the cheapest way for rival k, inside the quota, to reach q.lam_i + eps."""
+    """eq:f_mu_opt_ext1: return the least cost for rival k, inside, to reach q.lam_i + eps."""
     n = q.shape[0]
     cells = work[: 12 * n].reshape((6, 2 * n))
-    # left, right; choices below the pull, above it, and at hand
+    # left, right; choices below the multiplier, above it, and the current one
     flags = work[12 * n : 17 * n].reshape((5, n))
     both = work[17 * n : 21 * n].reshape((2, 2 * n))
     stack, rest = work[21 * n : 21 * n + ENTRY * n].reshape((n, ENTRY)), work[21 * n + ENTRY * n :]
     left, right, trial, found = flags[0], flags[1], both[0], both[1]
     _write_cells(code, r, q, eps, i, k, v, mu, cells)
-    fill(left, 0.0)  # a group is open in [0, 1], held in [0, 1/2], let go in [1/2, 1]
+    fill(left, 0.0)  # a group is open in [0, 1], held in [0, 1/2], released in [1/2, 1]
     fill(right, 1.0)
     best, lower, depth = math.inf, math.inf, 0
     for node in range(NODES):
@@ -120,7 +119,7 @@ def beat(
                 best = value
                 copy(trial, found)
             if not free:
-                bound = low  # nothing is left to choose
+                bound = low  # no choice is left
             elif differ >= 0:
                 value, _ = _hold(code, r, eps, k, cells, flags[3], trial, rest)
                 if value < best:
@@ -144,9 +143,9 @@ def beat(
 def _write_cells(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, cells: Array
 ) -> None:
-    """Rival k's cells, then policy i's: weight, mean, share in the gap, ends of the domain, farthest need.
+    """Write the cells of k, then i: weight, mean, share in the gap, ends, farthest needed.
 
-    No cell need go farther than would close alone the gap that is open when nobody is held to a floor.
+    No cell needs to move farther than closes alone the gap that is left when no group is held to its floor.
     """
     n = q.shape[0]
     gap = eps
@@ -167,9 +166,9 @@ def _write_cells(
 def _bound(
     code: int, r: Region, eps: float, k: int, cells: Array, flags: Array, x: Array
 ) -> tuple[float, int, bool]:
-    """The largest Psi, a group whose choice differs on its two sides or -1, and whether any choice is left.
+    """Return the largest Psi, a group whose choice differs or -1, and if any choice is left.
 
-    The choices below and above the pull go to flags[2] and flags[3].
+    The choices below and above the maximiser of Psi go to flags[2] and flags[3].
     """
     n = flags.shape[1]
     psi, g_lo, free = _lagrangian(code, r, eps, k, cells, 0.0, flags, x)
@@ -204,7 +203,7 @@ def _bound(
 def _lagrangian(
     code: int, r: Region, eps: float, k: int, cells: Array, eta: float, flags: Array, x: Array
 ) -> tuple[float, float, bool]:
-    """Psi(eta), q.lam_k - q.lam_i - eps, and whether any choice is left; the choice goes to flags[4]."""
+    """Return Psi(eta), q.lam_k - q.lam_i - eps, and whether any choice is left, in flags[4]."""
     n = flags.shape[1]
     left, right, extra, pick = flags[0], flags[1], x[:n], flags[4]
     psi, surplus, need, spare = eta * eps, 0.0 - eps, r.need, -r.need
@@ -218,7 +217,9 @@ def _lagrangian(
                 _settled(code, r, k, cells, eta, g, False),
                 _settled(code, r, k, cells, eta, g, True),
             )
-            extra[g] = _deal(code, cells, eta, g, held) - _deal(code, cells, eta, g, loose)
+            extra[g] = _lagrangian_part(code, cells, eta, g, held) - _lagrangian_part(
+                code, cells, eta, g, loose
+            )
     free = spare > 0 and need > 0
     if spare < 0:
         return math.inf, 0.0, False
@@ -230,7 +231,7 @@ def _lagrangian(
         pick[least] = 1.0
     for j in range(2 * n):
         there = _settled(code, r, k, cells, eta, j, j < n and pick[j % n] == 1.0)
-        psi += _deal(code, cells, eta, j, there)
+        psi += _lagrangian_part(code, cells, eta, j, there)
         surplus += cells[2, j] * there
         psi -= eta * cells[2, j] * cells[1, j]
     return psi, surplus, free
@@ -238,7 +239,7 @@ def _lagrangian(
 
 @kernel
 def _settled(code: int, r: Region, k: int, cells: Array, eta: float, j: int, held: bool) -> float:
-    """Where the pull eta carries cell j, held to its floor or not; without weight it goes all the way."""
+    """Return cell j's mean at eta, held to its floor or not; at its end if of weight 0."""
     mean, far = cells[1, j], cells[5, j]
     if cells[0, j] <= 0.0:
         return far
@@ -249,7 +250,7 @@ def _settled(code: int, r: Region, k: int, cells: Array, eta: float, j: int, hel
 
 
 @kernel
-def _deal(code: int, cells: Array, eta: float, j: int, x: float) -> float:
+def _lagrangian_part(code: int, cells: Array, eta: float, j: int, x: float) -> float:
     return bargain(code, cells[0, j], cells[1, j], eta * cells[2, j], x)
 
 
@@ -257,7 +258,7 @@ def _deal(code: int, cells: Array, eta: float, j: int, x: float) -> float:
 def _hold(
     code: int, r: Region, eps: float, k: int, cells: Array, pick: Array, x: Array, work: Array
 ) -> tuple[float, float]:
-    """The optimum with exactly these groups held to their floors."""
+    """Return the optimum with exactly these groups held to their floors."""
     n = pick.shape[0]
     lo, rest = work[: 2 * n], work[2 * n :]
     copy(cells[3], lo)
@@ -271,7 +272,7 @@ def _hold(
 
 @kernel
 def _open(left: Array, right: Array) -> int:
-    """A group whose choice is not made."""
+    """Return a group whose choice is open."""
     for g in range(left.shape[0]):
         if left[g] == 0.0 and right[g] == 1.0:
             return g

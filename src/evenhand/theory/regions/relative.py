@@ -36,16 +36,16 @@ from evenhand.theory.tilted_means import STRONGEST, lowered, next_trial, paid, r
 
 Array = NDArray[np.float64]
 
-TURNS = 200  # of the search for eta: ten are usual
-CLOSE = 1e-13  # what may remain of the gap between the overall means, relative to the gap at eta = 0
+TURNS = 200  # iterations of the search for eta: ten are usual
+CLOSE = 1e-13  # allowed difference of the overall means, relative to that at eta = 0
 NOISE = 4e-16  # relative rounding error of an overall mean
 POLE = 1e-12  # relative distance to a pole at which bounds are finite
-FAINT = 1e-13  # weight, relative to the smallest, with which a cell without weight is placed
-ROWS = 20  # arrays of one number per group that `beat` works with
+FAINT = 1e-13  # weight, relative to the smallest, given to a cell of weight 0
+ROWS = 20  # arrays of one number per group that `beat` uses
 
 
 def work_size(groups: int) -> int:
-    """Scratch that the three kernels need."""
+    """Return the scratch size that the three kernels need."""
     return ROWS * groups + 12 + reach_size(2)
 
 
@@ -53,7 +53,7 @@ def work_size(groups: int) -> int:
 def enter(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float]:
-    """The cheapest way for policy k inside its bounds, absolute and relative; the control may move too."""
+    """Return the least cost for policy k to enter its bounds; the control may move too."""
     _rest(r, mu, lam_0)
     if k == r.control:
         return box.enter(code, r, k, v, mu, lam_k, work)
@@ -74,7 +74,7 @@ def enter(
 def leave(
     code: int, r: Region, k: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float, int]:
-    """The cheapest single bound for policy k to cross, named as in `leave_by`."""
+    """Return the least cost for policy k to cross one bound, numbered as in `leave_by`."""
     n = lam_k.size
     best, lower, which = math.inf, math.inf, -1
     for bound in range(2 * n if k == r.control else 4 * n):
@@ -95,9 +95,9 @@ def leave(
 def leave_by(
     code: int, r: Region, k: int, which: int, v: Array, mu: Array, lam_k: Array, lam_0: Array, work: Array
 ) -> tuple[float, float]:
-    """The cost for policy k of crossing one bound of a relative region or of a box.
+    """Return the cost for policy k to cross one bound of a relative region or of a box.
 
-    In group g: its floor (named g), its cap (L + g), its relative floor (2 L + g) and cap (3 L + g).
+    In group g: its floor (numbered g), its cap (L + g), its relative floor (2 L + g) and cap (3 L + g).
     """
     n = lam_k.size
     g, side = which % n, which // n
@@ -107,7 +107,7 @@ def leave_by(
     if side < 2:
         bound = r.lo[g, k] if side == 0 else r.hi[g, k]
         if not edge_low(code) < bound < edge_high(code):
-            return math.inf, math.inf  # a bound on the edge of the domain cannot be crossed
+            return math.inf, math.inf  # a bound on the boundary of the domain cannot be crossed
         lam_k[g] = min(mu[g, k], bound) if side == 0 else max(mu[g, k], bound)
         cost = paid(code, v[g, k], mu[g, k], lam_k[g])
         return cost, cost
@@ -131,7 +131,7 @@ def beat(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array,
     lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """The cheapest way for rival k, inside its bounds, to reach q.lam_i + eps; the control may move too."""
+    """Return the least cost for rival k, inside its bounds, to reach q.lam_i + eps."""
     _rest(r, mu, lam_0)
     if k == r.control:
         return box.beat(code, r, q, eps, i, k, v, mu, lam_i, lam_k, work)
@@ -148,9 +148,9 @@ def beat(
     if surplus < 0.0:
         below, above, surplus = _search(c, surplus, slope, x, y, z, floors, caps)
         if below == math.inf:
-            return math.inf, math.inf  # all the way is not far enough
+            return math.inf, math.inf  # even an infinite multiplier is not enough
         bound = _dual(c, r, i, k, v, below, floors, caps)
-        if bound == -math.inf:  # just below a pole: a little farther below there is a bound
+        if bound == -math.inf:  # just below a pole: at a slightly smaller eta there is a bound
             bound = _dual(c, r, i, k, v, below * (1.0 - POLE), floors, caps)
         lower = max(lower, bound)
         if above > below:
@@ -165,7 +165,7 @@ def beat(
 
 @kernel
 def _rest(r: Region, mu: Array, lam_0: Array) -> None:
-    """The control's own means, where there is a control."""
+    """Write the control's own means, where there is a control."""
     if r.control >= 0:
         for g in range(lam_0.size):
             lam_0[g] = mu[g, r.control]
@@ -175,7 +175,7 @@ def _rest(r: Region, mu: Array, lam_0: Array) -> None:
 def _comparison(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, part: Array
 ) -> Comparison:
-    """The cells of i, k and the control side by side, those without weight with a faint one."""
+    """Return the cells of i, k and the control, those of weight 0 with a small weight."""
     n, least = q.size, math.inf
     for g in range(n):
         for policy in (i, k, r.control):
@@ -187,7 +187,7 @@ def _comparison(
             part[4 + row, g] = mu[g, policy]
         part[7, g] = max(r.lo[g, k], edge_low(code))
         part[8, g] = min(r.hi[g, k], edge_high(code))
-        # what policy i's score and the control's share of the pull are: the control is pulled as policy i
+        # the control's factor of eta: it is lowered like policy i if it is policy i
         part[9, g] = q[g] if i == r.control else 0.0
     return Comparison(
         code, q, eps, i == r.control, part[1], part[2], part[3], part[4], part[5], part[6], part[7], part[8],
@@ -199,9 +199,9 @@ def _comparison(
 def _place(
     c: Comparison, eta: float, x: Array, y: Array, z: Array, floors: Array, caps: Array
 ) -> tuple[float, float]:
-    """Move all cells to where the pull eta carries them: the surplus q.(y - x) - eps, and its slope in eta.
+    """Move all cells to their optimum at eta; return surplus q.(y - x) - eps, and its slope.
 
-    `z` comes with a first guess. The multipliers of the relative bounds go to `floors` and `caps`.
+    `z` holds a first guess. The multipliers of the relative bounds are written to `floors` and `caps`.
     """
     surplus, slope = 0.0 - c.eps, 0.0
     for g in range(c.q.size):
@@ -225,10 +225,11 @@ def _place(
 def _search(
     c: Comparison, surplus: float, slope: float, x: Array, y: Array, z: Array, floors: Array, caps: Array
 ) -> tuple[float, float, float]:
-    """The pulls on either side of the surplus's root, equal where it does not jump; the surplus at the lower.
+    """Return the multipliers around the root of the surplus, and the surplus at the lower one.
 
-    Begins with all cells placed at eta = 0, and the surplus and its slope there; ends with them placed at the
-    lower pull. Both are infinite where no pull is strong enough.
+    They are equal where the surplus does not jump. Begins with all cells placed at eta = 0, and the surplus
+    and its slope there; ends with them placed at the lower multiplier. Both are infinite if no eta is large
+    enough.
     """
     size, share, weight = 0.0, 0.0, 0.0
     for g in range(c.q.size):
@@ -255,13 +256,13 @@ def _search(
 
 @kernel
 def _between(c: Comparison, surplus: float, above: float, part: Array) -> None:
-    """Go on from the cells just below the root towards those just above it, to where the surplus is 0."""
+    """Move the cells from just below the root towards those just above it, to surplus 0."""
     n = c.q.size
     x, y, z = part[10], part[11], part[12]
     far_x, far_y, far_z = part[15], part[16], part[17]
     copy(z, far_z)
     reach_of_all = _place(c, above, far_x, far_y, far_z, part[18], part[19])[0] - surplus
-    if reach_of_all == math.inf:  # only the cells at a pole move, each by the same
+    if reach_of_all == math.inf:  # only the cells at a pole move, each by the same amount
         reach_of_all = 0.0
         for g in range(n):
             at_pole = far_y[g] == math.inf and c.q[g] > 0.0
@@ -276,7 +277,7 @@ def _between(c: Comparison, surplus: float, above: float, part: Array) -> None:
 
 @kernel
 def _cost(c: Comparison, r: Region, i: int, k: int, v: Array, x: Array, y: Array, z: Array) -> float:
-    """sum v d(mu, lam) over the cells of all policies that move, at their true weights."""
+    """Return sum v d(mu, lam) over the cells of all policies that move, at their true weights."""
     total = 0.0
     for g in range(y.size):
         total += paid(c.code, v[g, k], c.mu_k[g], y[g]) + paid(c.code, v[g, r.control], c.mu_0[g], z[g])
@@ -289,7 +290,7 @@ def _cost(c: Comparison, r: Region, i: int, k: int, v: Array, x: Array, y: Array
 def _dual(
     c: Comparison, r: Region, i: int, k: int, v: Array, eta: float, floors: Array, caps: Array
 ) -> float:
-    """The Lagrangian's least value at these multipliers and the true weights: a lower bound."""
+    """Return the Lagrangian's minimum at these multipliers and the true weights: a lower bound."""
     total = eta * c.eps
     for g in range(c.q.size):
         total += dual_of_pair(c, g, v[g, k], v[g, r.control], eta, floors[g], caps[g])

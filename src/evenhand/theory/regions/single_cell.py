@@ -1,8 +1,8 @@
-"""One cell at a time: where a pull carries it and what that costs; and how to close in on a root.
+"""Single cells: the minimiser of v d(mu, x) - s (x - mu), its value; and root brackets.
 
-Everything certified in this room is a Lagrangian bound, and every Lagrangian here falls apart into cells:
-the least of v d(mu, x) - s (x - mu) over an interval, which is `settle` and `bargain`. Distances are taken
-from mu, so that nothing cancels when the alternative is near.
+Every certified bound of this package is a Lagrangian bound, and every Lagrangian here separates into cells:
+the least of v d(mu, x) - s (x - mu) over an interval, by `settle` and `bargain`. Distances are taken from mu,
+so that nothing cancels when the alternative is near.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 @kernel
 def settle(code: int, v: float, mu: float, s: float, lo: float, hi: float) -> float:
-    """The x in [lo, hi] with the least v d(mu, x) - s x; a cell without weight goes all the way."""
+    """Return the x in [lo, hi] with the least v d(mu, x) - s x; the end for a cell of weight 0."""
     rest = min(max(mu, lo), hi)
     if s == 0.0:
         return rest
@@ -30,19 +30,19 @@ def settle(code: int, v: float, mu: float, s: float, lo: float, hi: float) -> fl
     x = min(max(unit_families.move(code, mu, s / v), lo), hi)
     if code != unit_families.EXPONENTIAL or s <= 0.0 or hi <= 2.0 * mu:
         return x
-    # beyond 2 mu the divergence is concave: the far end competes with the stationary point
+    # beyond 2 mu the divergence is concave: compare the far end with the stationary point
     return hi if hi == math.inf or bargain(code, v, mu, s, hi) < bargain(code, v, mu, s, x) else x
 
 
 @kernel
 def bargain(code: int, v: float, mu: float, s: float, x: float) -> float:
-    """v d(mu, x) - s (x - mu)."""
+    """Return v d(mu, x) - s (x - mu)."""
     return paid(code, v, mu, x) - (s * (x - mu) if s != 0.0 else 0.0)
 
 
 @kernel
 def cost(code: int, v: Array, mu: Array, x: Array) -> float:
-    """sum of v d(mu, x): what an alternative costs. The objective of eq:internal_opt."""
+    """Return sum of v d(mu, x), the cost of an alternative. The objective of eq:internal_opt."""
     total = 0.0
     for c in range(x.shape[0]):
         total += paid(code, v[c], mu[c], x[c])
@@ -63,20 +63,20 @@ def fill(target: Array, value: float) -> None:
 
 @kernel
 def take_policy(k: int, v: Array, mu: Array, v_k: Array, mu_k: Array) -> None:
-    """Policy k's column of weights and means, copied side by side."""
+    """Copy policy k's columns of weights and means."""
     for g in range(v.shape[0]):
         v_k[g], mu_k[g] = v[g, k], mu[g, k]
 
 
 @kernel
 def first_pull(code: int, v: Array, x: Array, a: Array, gap: float) -> float:
-    """A first guess at the pull eta a that closes a gap: right for the Gaussian where no end is met."""
+    """Return a first guess at the eta that closes a gap: exact for the Gaussian without bounds."""
     ease, stiff = 0.0, 0.0
     for c in range(a.shape[0]):
         if v[c] > 0.0 and a[c] != 0.0:
             ease += a[c] * a[c] * unit_families.variance(code, x[c]) / v[c]
             stiff = max(stiff, v[c] / abs(a[c]))
-    # where no cell answers a faint pull, a strength of about 1 is the scale on which edges give way
+    # where no cell moves at a small eta, boundary means start to move at s = eta a / v of about 1
     if ease > 0.0:
         return gap / ease
     return stiff if stiff > 0.0 else 1.0
@@ -84,7 +84,7 @@ def first_pull(code: int, v: Array, x: Array, a: Array, gap: float) -> float:
 
 @kernel
 def budgeted(code: int, mu: float, budget: float, upward: bool) -> float:
-    """The farthest x above or below mu with d(mu, x) <= budget, rounded outwards, within the domain."""
+    """Return the farthest x above or below mu with d(mu, x) <= budget, rounded outwards."""
     edge = unit_families.edge_high(code) if upward else unit_families.edge_low(code)
     near = mu
     far = edge
@@ -113,23 +113,23 @@ def budgeted(code: int, mu: float, budget: float, upward: bool) -> float:
 def narrow(
     one: float, f_one: float, two: float, f_two: float, x: float, f: float
 ) -> tuple[float, float, float, float, float]:
-    """The bracket of a root after a look at x inside it, newest end first; how far to go from there."""
+    """Return the bracket of a root with x added, newest end first, and the next relative step."""
     if (f < 0.0) == (f_one < 0.0):
-        return x, f, two, f_two, _lean(x, f, two, f_two, one, f_one)
-    return x, f, one, f_one, _lean(x, f, one, f_one, two, f_two)
+        return x, f, two, f_two, _next_fraction(x, f, two, f_two, one, f_one)
+    return x, f, one, f_one, _next_fraction(x, f, one, f_one, two, f_two)
 
 
 @kernel
-def _lean(a: float, fa: float, b: float, fb: float, c: float, fc: float) -> float:
-    """How far to go from a towards b for the next look at a root between them: Chandrupatla's choice.
+def _next_fraction(a: float, fa: float, b: float, fb: float, c: float, fc: float) -> float:
+    """Return the next step, as a fraction of the bracket from a to b, by Chandrupatla's method.
 
-    Inverse quadratic interpolation through three points where they look like a monotone curve, else half.
+    Inverse quadratic interpolation through three points if they suggest a monotone curve, else bisection.
     """
     xi = (a - b) / (c - b)
     phi = (fa - fb) / (fc - fb)
     t = 0.5
     if phi * phi < xi and (1.0 - phi) * (1.0 - phi) < 1.0 - xi:
         t = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
-    # never so near an end that the bracket stays as it is
+    # never so near an end that the bracket does not change
     least = 2e-16 * max(abs(a), abs(b)) / abs(b - a)
     return min(max(t, least), 1.0 - least)

@@ -8,8 +8,8 @@ every coordinate to y / (1 - nu a), where nu <= 1 / max a is the root of
     sum a y^2 / (1 - nu a)^2 = limit                                  (increasing in nu)
 
 and the dual value nu / 2 (limit - sum a y^2 / (1 - nu a)) bounds the cost from below at any such nu
-(S-lemma). In the hard case y has no part in the top eigenvector and nothing stretches far enough: nu = 1 /
-max a, and the rest is added along that vector. The search is over tau = 1 - nu max a, which keeps its
+(S-lemma). In the hard case y has no component in the top eigenvector and no nu is large enough: nu = 1 /
+max a, and the remainder is added along that vector. The search is over tau = 1 - nu max a, which keeps its
 digits near there.
 """
 
@@ -26,18 +26,18 @@ from evenhand.theory.regions.single_cell import copy, narrow
 
 Array = NDArray[np.float64]
 
-TURNS = 200  # of the search for the root: ten are usual
-FLAT = 1e-14  # of the largest: what counts as no eigenvalue, or no part of a cell in the quadratic
+TURNS = 200  # iterations of the search for the root: ten are usual
+FLAT = 1e-14  # of the largest: smaller eigenvalues, or components of a cell, count as 0
 
 
 def work_size(groups: int) -> int:
-    """Scratch that `escape` needs."""
+    """Return the scratch size that `escape` needs."""
     return 2 * groups * groups + 4 * groups
 
 
 @kernel
 def escape(quad: Array, limit: float, w: Array, m: Array, x: Array, work: Array) -> tuple[float, float]:
-    """The cost of the nearest x with x' quad x >= limit, and a lower bound on it."""
+    """Return the cost of the nearest x with x' quad x >= limit, and a lower bound on it."""
     n = x.shape[0]
     copy(m, x)
     now, top = form(quad, m), 0.0
@@ -74,7 +74,7 @@ def escape(quad: Array, limit: float, w: Array, m: Array, x: Array, work: Array)
 
 @kernel
 def form(quad: Array, x: Array) -> float:
-    """x' quad x."""
+    """Return x' quad x."""
     total = 0.0
     for g in range(x.shape[0]):
         for h in range(x.shape[0]):
@@ -84,7 +84,7 @@ def form(quad: Array, x: Array) -> float:
 
 @kernel
 def _alone(quad: Array, short: float, m: Array, g: int) -> float:
-    """The shorter move of cell g alone that adds what is short."""
+    """Return the shorter move of cell g alone that adds `short` to the quadratic."""
     half = 0.0
     for h in range(m.shape[0]):
         half += quad[g, h] * m[h]
@@ -95,7 +95,7 @@ def _alone(quad: Array, short: float, m: Array, g: int) -> float:
 
 @kernel
 def _stretch(limit: float, y: Array, ratio: Array, stretch: Array) -> tuple[float, float]:
-    """How far every coordinate moves; the cost and the dual value. Eigenvalues become ratios to the top."""
+    """Write each coordinate's move; return cost and dual value. Eigenvalues become ratios."""
     n = y.shape[0]
     first = 0
     for e in range(n):
@@ -116,14 +116,14 @@ def _stretch(limit: float, y: Array, ratio: Array, stretch: Array) -> tuple[floa
             stretch[e] = y[e] * (1.0 - tau) * ratio[e] / slack if y[e] != 0.0 else 0.0
             pulled += top * ratio[e] * y[e] * y[e] / slack if y[e] != 0.0 else 0.0
         else:
-            stretch[e] = math.sqrt(max(rest, 0.0) / top)  # the hard case, either sign
+            stretch[e] = math.sqrt(max(rest, 0.0) / top)  # the hard case; either sign is optimal
         value += 0.5 * stretch[e] * stretch[e]
     return value, 0.5 * (1.0 - tau) / top * (limit - pulled)
 
 
 @kernel
 def _secular(top: float, y: Array, ratio: Array, tau: float, without: int) -> float:
-    """sum a y^2 / (1 - nu a)^2, leaving one coordinate out where asked to."""
+    """Return sum a y^2 / (1 - nu a)^2, with one coordinate left out if `without` >= 0."""
     total = 0.0
     for e in range(y.shape[0]):
         if e != without and y[e] != 0.0:
@@ -133,8 +133,8 @@ def _secular(top: float, y: Array, ratio: Array, tau: float, without: int) -> fl
 
 @kernel
 def _root(limit: float, top: float, y: Array, ratio: Array, least: float, first: int) -> float:
-    """The tau at which the secular sum is the limit; it is at least the limit at `least` and less at 1."""
-    # the inverse root of the sum is nearly straight in tau
+    """Return the tau at which the secular sum is the limit; `least` and 1 bracket it."""
+    # the inverse square root of the sum is nearly linear in tau
     without = -1 if least > 0.0 else first
     one, two, t = 1.0, least, 0.5
     f_one = math.sqrt(limit / max(_secular(top, y, ratio, one, without), 1e-300)) - 1.0
@@ -147,5 +147,5 @@ def _root(limit: float, top: float, y: Array, ratio: Array, least: float, first:
         one, f_one, two, f_two, t = narrow(one, f_one, two, f_two, tau, f)
         if f == 0.0:
             break
-    # the smaller stretches more: it is the side that leaves
+    # the smaller one stretches more: it is outside
     return min(one, two) if f_one != 0.0 else one

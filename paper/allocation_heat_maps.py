@@ -1,4 +1,4 @@
-"""Allocation heat maps, a picture per contestant, in one order of policies."""
+"""Heat maps of the allocation, one per procedure, with the policies in the same order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evenhand.theory.plan import plan
 def allocation_pictures(
     problem: Problem, means: ArrayLike, runs: Mapping[str, Runs], when: str
 ) -> tuple[Picture, ...]:
-    """Where each contestant's samples went, beside the optimal share of every cell."""
+    """Return a heat map per procedure: its allocation next to the optimal share of every cell."""
     best = plan(problem, means)
     standings = true_standings(problem, means, best.answer)
     pictures = []

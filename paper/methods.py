@@ -1,6 +1,6 @@
-"""Who runs in each experiment.
+"""The procedures compared in each experiment, and how their results are formatted.
 
-The paper's algorithm to the letter and with a step that converges, and evenhand's rules.
+They are the paper's Algorithm 1 as printed and with a converging step, baselines, and evenhand's rules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenhand.simulation.runs import Runs, rate, standard_error
 from evenhand.simulation.simulate import simulate
 
 INITIAL = 5  # samples per cell before the rule takes over, as in the paper
-CAP = 20_000  # Algorithm 1 with its constant step often does not stop; it ends here and counts so
+CAP = 20_000  # Algorithm 1 with constant step often does not stop; such runs count with CAP samples
 
 LITERAL = "Algorithm 1, constant step"
 CONVERGING = "Algorithm 1, converging step"
@@ -28,28 +28,28 @@ CERTIFIED = "evenhand, certified"
 POLICY_LEVEL = "policy-level Track-and-Stop"
 UNIFORM = "uniform"
 MATCHED = "evenhand, Bernoulli model"
-LESS_RIGHT = "evenhand less right: p"  # the head of a column of `less_right`
+LESS_RIGHT = "evenhand less right: p"  # column heading of `less_right`
 RIGHT = (
-    "Share correct with its exact 95% interval; p: how likely so many errors of evenhand's are, were it as "
-    "often right as published (Fisher's exact test)"
+    "Share correct with its exact 95% interval; p: one-sided Fisher's exact test of whether evenhand is less "
+    "often right than published"
 )
-FEWER = (LITERAL, MATCHED)  # one often does not stop; the other is beside the paper's question
+FEWER = (LITERAL, MATCHED)  # the first often does not stop; the second is not part of the paper
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How thoroughly to run: replications, and how many of them the contestants in FEWER get."""
+    """Options of the experiments; the procedures in FEWER get `literal` replications."""
 
     replications: int = 3000
     literal: int = 300
     seed: int = 1
     workers: int | None = None
-    trial: Trial | None = None  # the stroke trial rebuilt from its public file
-    seconds: dict[str, float] = field(default_factory=dict)  # what each contestant took, in all experiments
+    trial: Trial | None = None  # the stroke trial, recomputed from its public file
+    seconds: dict[str, float] = field(default_factory=dict)  # run time of each procedure
 
 
 def fixed_confidence(delta: float) -> dict[str, Procedure]:
-    """Run until the rule stops, at risk delta."""
+    """Return the procedures that run until they stop, at risk delta."""
     stylised = Procedure(stopping="stylised", delta=delta, initial=INITIAL, max_samples=CAP)
     return {
         DEFAULT: stylised,
@@ -60,7 +60,7 @@ def fixed_confidence(delta: float) -> dict[str, Procedure]:
 
 
 def fixed_budget(samples: int, batch: int, steps: int, initial: int) -> dict[str, Procedure]:
-    """Run for so many samples, then name the best feasible estimate."""
+    """Return the procedures that stop after `samples` samples with the best feasible estimate."""
     base = Procedure(stopping=Budget(samples), initial=INITIAL, batch=batch, max_samples=samples)
     return {
         DEFAULT: replace(base, initial=initial),
@@ -76,32 +76,32 @@ def run(
     truth: Any,
     procedures: dict[str, Procedure],
     setting: Setting,
-    tick: Callable[[str], None],
+    on_done: Callable[[str], None],
     checkpoints: Sequence[int] = (),
 ) -> dict[str, Runs]:
-    """Every contestant on common random numbers; those in FEWER get fewer replications."""
+    """Simulate every procedure on common random numbers; call `on_done` after each."""
     found = {}
     for name, procedure in procedures.items():
         count = min(setting.literal, setting.replications) if name in FEWER else setting.replications
         found[name] = simulate(problem, truth, procedure, count, setting.seed, checkpoints, setting.workers)
         setting.seconds[name] = setting.seconds.get(name, 0.0) + found[name].seconds
-        tick(name)
+        on_done(name)
     return found
 
 
-def took(setting: Setting) -> tuple[float, float]:
-    """Seconds of evenhand's rows and the baselines, and of Algorithm 1 with either step."""
+def run_times(setting: Setting) -> tuple[float, float]:
+    """Return the seconds of evenhand and the baselines, and of Algorithm 1 with either step."""
     theirs = sum(setting.seconds.get(name, 0.0) for name in (LITERAL, CONVERGING))
     return sum(setting.seconds.values()) - theirs, theirs
 
 
 def headings(found: dict[str, Runs]) -> list[str]:
-    """The contestants as column heads, with the number of runs where it is not that of the rest."""
+    """Return the names as column headings, with the number of runs for procedures in FEWER."""
     return [f"{name} ({runs.replications:,} runs)" if name in FEWER else name for name, runs in found.items()]
 
 
 def numbers(runs: Runs) -> dict[str, Any]:
-    """What is kept of a contestant's runs in results.json."""
+    """Return the part of a procedure's results that results.json holds."""
     kept = runs.to_dict()
     return {
         key: kept[key]
@@ -110,7 +110,7 @@ def numbers(runs: Runs) -> dict[str, Any]:
 
 
 def mean_and_error(runs: Runs) -> str:
-    """Mean samples, its standard error, and how many runs reached the cap: 208 ± 1."""
+    """Format the mean samples, its standard error, and how many runs reached the cap: 208 ± 1."""
     samples, error = runs.samples, standard_error(runs.samples)
     unfinished = int((~runs.stopped).sum())
     note = f" ({unfinished} of {len(samples)} reached {CAP:,})" if unfinished else ""
@@ -118,20 +118,20 @@ def mean_and_error(runs: Runs) -> str:
 
 
 def share(hits: Any) -> str:
-    """A share with its exact 95% interval: 0.787 [0.768, 0.805]."""
+    """Format a share with its exact 95% interval: 0.787 [0.768, 0.805]."""
     found = rate(hits)
     return f"{found.rate:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def against(samples: Any, printed: float, error: float) -> str:
-    """Our mean samples over the published, with the standard error of both: 0.757 ± 0.014."""
+    """Format mean samples divided by the published mean, with standard error: 0.757 ± 0.014."""
     mean = float(samples.mean())
     relative = math.hypot(standard_error(samples) / mean, error / printed)
     return f"{mean / printed:.3f} ± {mean / printed * relative:.3f}"
 
 
 def errors_printed(share: str) -> int:
-    """The most errors of the paper's replications that a printed share correct allows: 1 for "1.000"."""
+    """Return the most errors that a printed share correct allows: 1 for "1.000"."""
     whole, _, digits = share.partition(".")
     unit = 10 ** len(digits)
     wrong = unit - int(whole + digits)
@@ -139,9 +139,9 @@ def errors_printed(share: str) -> int:
 
 
 def less_right(errors: int, replications: int, printed: str) -> float:
-    """How likely so many errors are, were we as right as the paper: Fisher's exact test, one-sided.
+    """Return the one-sided p-value of Fisher's exact test: is evenhand less often right?
 
-    Against the most errors that the paper's digits allow.
+    The paper is given the largest number of errors that its printed digits allow.
     """
     from scipy.stats import hypergeom
 

@@ -1,7 +1,4 @@
-"""A line chart for the paper's figures.
-
-Several named series of points with intervals, drawn in evenhand's hand.
-"""
+"""Line charts for the paper's figures: several named series of points with intervals."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ LEFT, FOOT, LINE = 62.0, 48.0, 19.0
 
 @dataclass(frozen=True)
 class Point:
-    """One value of a series, with its interval where there is one."""
+    """One value of a series, with an optional interval."""
 
     series: str
     x: float
@@ -27,9 +24,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Axes:
-    """Titles, logarithmic or not, and straight lines to compare with.
+    """Axis titles, logarithmic scales and reference lines.
 
-    (name, height) or (name, None) for y = x.
+    A reference line is (name, height), or (name, None) for y = x.
     """
 
     across: str
@@ -40,7 +37,7 @@ class Axes:
 
 
 def curves(points: Sequence[Point], axes: Axes, width: int = WIDE) -> Canvas:
-    """A line per series, its name above the plot, its intervals as thin strokes."""
+    """Draw a line per series, with a legend above the plot and intervals as vertical lines."""
     names = list(dict.fromkeys(point.series for point in points))
     top = 14.0 + LINE * (len(names) + len(axes.marks))
     canvas = Canvas(width, top + 300.0)
@@ -50,31 +47,31 @@ def curves(points: Sequence[Point], axes: Axes, width: int = WIDE) -> Canvas:
     heights += [height for _, height in axes.marks if height is not None]
     up = _scale(heights, axes.log_up, bottom, top + 10.0, 0.06)
     _grid(canvas, axes, across, up, (top, bottom, right))
-    _compare(canvas, axes, across, up, right, len(names))
+    _reference_lines(canvas, axes, across, up, right, len(names))
     for number, name in enumerate(names):
         colour, dashes = SERIES[number % len(SERIES)], DASHES[number % len(DASHES)]
         line = sorted((p for p in points if p.series == name), key=lambda p: p.x)
-        xs = [across.at(_seen(p.x, axes.log_across)) for p in line]
-        canvas.line(xs, [up.at(_seen(p.y, axes.log_up)) for p in line], colour, 2.0, dashes)
+        xs = [across.at(_to_axis(p.x, axes.log_across)) for p in line]
+        canvas.line(xs, [up.at(_to_axis(p.y, axes.log_up)) for p in line], colour, 2.0, dashes)
         for x, p in zip(xs, line, strict=True):
             if p.low is not None and p.high is not None:
-                ends = [up.clipped(_seen(end, axes.log_up)) for end in (p.low, p.high)]
+                ends = [up.clipped(_to_axis(end, axes.log_up)) for end in (p.low, p.high)]
                 canvas.line([x, x], ends, colour, 1.2)
             if len(line) <= 24:
-                canvas.dot(x, up.at(_seen(p.y, axes.log_up)), colour, size=5)
+                canvas.dot(x, up.at(_to_axis(p.y, axes.log_up)), colour, size=5)
         canvas.line([LEFT, LEFT + 26], [14.0 + LINE * number] * 2, colour, 2.2, dashes)
         canvas.text(LEFT + 34, 14.0 + LINE * number, name, size=SMALL, room=width - LEFT - 40)
     return canvas
 
 
-def _seen(value: float, log: bool) -> float:
+def _to_axis(value: float, log: bool) -> float:
     return math.log10(max(value, 1e-300)) if log else value
 
 
-def _scale(values: Sequence[float], log: bool, start: float, end: float, air: float) -> Scale:
-    seen = [_seen(value, log) for value in values]
-    low, high = min(seen), max(seen)
-    return Scale(low - air * (high - low), high + air * (high - low), start, end)
+def _scale(values: Sequence[float], log: bool, start: float, end: float, margin: float) -> Scale:
+    positions = [_to_axis(value, log) for value in values]
+    low, high = min(positions), max(positions)
+    return Scale(low - margin * (high - low), high + margin * (high - low), start, end)
 
 
 def _grid(canvas: Canvas, axes: Axes, across: Scale, up: Scale, frame: tuple[float, float, float]) -> None:
@@ -89,7 +86,7 @@ def _grid(canvas: Canvas, axes: Axes, across: Scale, up: Scale, frame: tuple[flo
 
 
 def _log_ticks(scale: Scale) -> list[tuple[float, str]]:
-    """Round numbers on a scale of decimal logarithms: the coarsest set that gives at least three."""
+    """Return round numbers on a log10 scale: the coarsest set with at least three numbers."""
     found: list[float] = []
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
         powers = range(math.floor(scale.low), math.ceil(scale.high) + 1)
@@ -100,13 +97,13 @@ def _log_ticks(scale: Scale) -> list[tuple[float, str]]:
     return [(math.log10(value), f"{value:,.0f}" if value >= 10 else f"{value:g}") for value in found]
 
 
-def _compare(canvas: Canvas, axes: Axes, across: Scale, up: Scale, right: float, named: int) -> None:
+def _reference_lines(canvas: Canvas, axes: Axes, across: Scale, up: Scale, right: float, named: int) -> None:
     for number, (name, height) in enumerate(axes.marks):
         if height is None:
             ends = [max(across.low, up.low), min(across.high, up.high)]
             canvas.line([across.at(e) for e in ends], [up.at(e) for e in ends], ORANGE, 1.4, (4, 3))
         else:
-            canvas.line([LEFT, right], [up.at(_seen(height, axes.log_up))] * 2, ORANGE, 1.4, (4, 3))
+            canvas.line([LEFT, right], [up.at(_to_axis(height, axes.log_up))] * 2, ORANGE, 1.4, (4, 3))
         y = 14.0 + LINE * (named + number)
         canvas.line([LEFT, LEFT + 26], [y, y], ORANGE, 1.4, (4, 3))
         canvas.text(LEFT + 34, y, name, size=SMALL, room=canvas.width - LEFT - 40)

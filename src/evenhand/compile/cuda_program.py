@@ -1,0 +1,169 @@
+"""A program as CUDA C++: tables, memory of one thread, and functions."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.compile.annotations import DTYPES, Type
+from evenhand.compile.arguments import Layout
+from evenhand.compile.arrays import buffer_kind
+from evenhand.compile.cuda_functions import STORED, Printer, tuple_type
+from evenhand.compile.cuda_prelude import PRELUDE
+from evenhand.compile.program import Program
+from evenhand.compile.registry import Kernel
+from evenhand.compile.residual import Function
+from evenhand.compile.values import FLOAT, WORD, Dynamic, scalars
+
+APART_FROM = 8  # lines of a function with its inlined callees, from which it is called and not inlined
+COMPILED_IN = 4096  # largest table, in numbers, that is written into the source
+_POWER = re.compile(r"\bpower_(\d+)<")
+
+Tables = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Root:
+    """A function called from outside: its name, the paths of its numbers, its results."""
+
+    name: str
+    passed: list[str]
+    results: list[str]
+
+
+def specialised(
+    kernels: Sequence[Kernel], types: Mapping[str, Type], layout: Layout
+) -> tuple[Program, list[Root]]:
+    """Return one program for several kernels with the same arguments."""
+    program = Program(dict(layout.target.strides), layout.target.read_only, layout.uniform)
+    roots = []
+    for kernel in kernels:
+        arguments = layout.arguments(types)
+        found = program.root(kernel, arguments)
+        numbers = [number for value in arguments for number in scalars(value)]
+        flags = [flag for flags in found.wanted for flag in flags]
+        leaves = iter(layout.passed)
+        passed = []
+        for number, is_wanted in zip(numbers, flags, strict=True):
+            if isinstance(number, Dynamic) and not number.header:
+                leaf = next(leaves)
+                passed += [layout.leaves[leaf].path] if is_wanted else []
+        roots.append(Root(found.name, passed, found.kinds))
+    return program, roots
+
+
+@dataclass(frozen=True)
+class Source:
+    """Generated source, and its memory and tables."""
+
+    text: str
+    memory: dict[str, int]  # buffers of each thread, with their lengths
+    filled: Tables  # buffers that all threads read, filled before the first launch
+
+    @property
+    def bytes_per_thread(self) -> int:
+        """Return the bytes of memory per thread."""
+        return sum(DTYPES[buffer_kind(name)]().itemsize * size for name, size in self.memory.items())
+
+
+def printed(program: Program, sizes: Mapping[str, int], tables: Tables) -> Source:
+    """Return the source of a program.
+
+    `tables` are the contents of buffers that all threads read; `sizes` are the lengths of the others, per
+    thread.
+    """
+    functions = {function.name: function for function in program.functions}
+    used = {name for function in program.functions for name, kind in function.parameters if kind[0] == "*"}
+    constant = {
+        name: np.concatenate([np.ravel(part) for part in parts]) for name, parts in program.constants.items()
+    }
+    shared = {name: table for name, table in (dict(tables) | constant).items() if name in used}
+    own = {name: size for name, size in sizes.items() if name in used and name not in shared}
+    writing = _writing(program.functions)
+    apart = _apart(program.functions)
+    bodies = [
+        Printer(function, functions, set(own), writing).printed("APART" if name in apart else "FUNCTION")
+        for name, function in functions.items()
+    ]
+    results = {tuple_type(f.results) for f in program.functions if len(f.results) > 1}
+    powers = {int(exponent) for body in bodies for exponent in _POWER.findall(body)}
+    filled = {name: table for name, table in shared.items() if table.size > COMPILED_IN}
+    parts = [
+        PRELUDE,
+        *map(_power, sorted(powers)),
+        *[_table(name, table, name not in filled) for name, table in sorted(shared.items())],
+        _memory(own),
+        *sorted(results),
+        *bodies,
+    ]
+    return Source("\n".join(parts), own, filled)
+
+
+def _memory(own: Mapping[str, int]) -> str:
+    members = [f"    {STORED[buffer_kind(name)]} {name}[{max(size, 1)}];" for name, size in own.items()]
+    return "\n".join(["struct Memory {", *members, "};"])
+
+
+def _table(name: str, table: NDArray[Any], compiled_in: bool) -> str:
+    kind = buffer_kind(name)
+    if not compiled_in:
+        return f'extern "C" {{ FILLED {STORED[kind]} {name}[{table.size}]; }}'
+    values = ", ".join(_number(value, kind) for value in table.tolist()) or "0"
+    return f"TABLE {STORED[kind]} {name}[{max(table.size, 1)}] = {{{values}}};"
+
+
+def _number(value: Any, kind: str) -> str:
+    if kind == FLOAT:
+        if math.isnan(value):
+            return "UNDEFINED"
+        return repr(value) if math.isfinite(value) else "INFINITE" if value > 0 else "-INFINITE"
+    return f"{int(value)}ULL" if kind == WORD else f"{int(value)}"
+
+
+def _power(exponent: int) -> str:
+    """Print a power with a constant exponent, multiplying in the order of the CPU's compiler."""
+    lines = [f"template <class T> FUNCTION T power_{exponent}(T a) {{", "    T result = 1;"]
+    left = exponent
+    while left:
+        lines += ["    result = result * a;"] if left & 1 else []
+        left >>= 1
+        lines += ["    a = a * a;"] if left else []
+    return "\n".join([*lines, "    return result;", "}"])
+
+
+def _writing(functions: Sequence[Function]) -> set[str]:
+    """Return the functions that write to buffers, or call one that does; callees come first."""
+    found: set[str] = set()
+    for function in functions:
+        stores = any(
+            isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+            for node in ast.walk(ast.parse(function.source))
+        )
+        if stores or found & set(function.calls):
+            found.add(function.name)
+    return found
+
+
+def _apart(functions: Sequence[Function]) -> set[str]:
+    """Return the functions that are not inlined: those of some length with several callers."""
+    sites: Counter[str] = Counter()
+    for function in functions:
+        for node in ast.walk(ast.parse(function.source)):
+            if isinstance(node, ast.Call):
+                sites[ast.unparse(node.func)] += 1
+    found: set[str] = set()
+    lengths: dict[str, int] = {}
+    for function in functions:
+        copied = sum(lengths[name] for name in function.calls if name not in found)
+        lengths[function.name] = len(function.lines) + copied
+        if sites[function.name] > 1 and lengths[function.name] >= APART_FROM:
+            found.add(function.name)
+    return found

@@ -1,0 +1,217 @@
+"""Compute the status of an experiment from a view of it.
+
+The health part compares the allocation with the intended one and lists cells with too few samples and tickets
+that are open too long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from evenhand.live import sentences
+from evenhand.live.clock import seconds_of
+from evenhand.live.projection import View
+from evenhand.live.replay_kernels import Tally
+from evenhand.live.status import ALERT, CHANCES, Corrected, Health, ShortCell, Status
+from evenhand.live.stop import finite
+from evenhand.live.tickets import ticket_code
+from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.procedure.decide import check
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.intervals import verdicts
+from evenhand.procedure.log_space import NOT_COMPUTED
+from evenhand.procedure.rows import cell_rows, policy_rows
+from evenhand.procedure.spec import CERTIFIED, EVIDENCE_VERSION, Spec, is_unproven
+from evenhand.procedure.state import (
+    ANSWER,
+    DECIDED,
+    EVIDENCE,
+    NEEDED,
+    NONE,
+    RUNNING,
+    STOPPED,
+    TOLD,
+    State,
+    new_work,
+)
+
+
+class Forecast(Protocol):
+    """A forecast of the remaining samples, as `judge.forecast_statement` states it."""
+
+    def summary(self, samples: int | None = None) -> str: ...
+
+    def to_dict(self, samples: int | None = None) -> dict[str, Any]: ...
+
+
+Forecaster = Callable[[View], Forecast]
+
+
+def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Status:
+    """Return the status of an experiment at this time."""
+    stop, state = view.stop, view.state
+    decided, samples = stop is not None and stop.why == "decided", int(state.clock[TOLD])
+    ahead = None if forecast is None else forecast(view)
+    cells, policies, computed = _rows(view)
+    status = Status(
+        experiment=view.protocol.experiment,
+        title=view.protocol.study.title,
+        state=state_word(view),
+        answer=stop.answer if stop is not None else None,
+        decided=decided,
+        samples=samples,
+        pending=view.pending,
+        evidence=finite(state.level[EVIDENCE]),
+        needed=finite(state.level[NEEDED] if has_looked(view) else _line_ahead(view)),
+        head=str(view.head),
+        leader=_leader(view, state),
+        corrected=_with_corrections(view) if view.corrected_after_stop else None,
+        events=view.head.seq,
+        late=view.counts["late"],
+        counts=view.counts,
+        health=health_of(view, now),
+        policies=policies,
+        cells=cells,
+        **(_no_forecast(decided) if ahead is None else ahead.to_dict(samples)),
+    )
+    summary = "" if ahead is None else ahead.summary(samples)
+    parts = [sentences.sentence(view, status, has_looked(view), summary), *_notes(view, computed)]
+    return replace(status, sentence=" ".join(parts))
+
+
+def _notes(view: View, computed: bool) -> list[str]:
+    """Return the warnings that apply to the evidence."""
+    found = []
+    if is_unproven(view.protocol.problem, view.protocol.procedure):
+        found.append(sentences.UNPROVEN)
+    if not computed or view.state.level[EVIDENCE] == NOT_COMPUTED:
+        found.append(sentences.NOT_COMPUTED)
+    if view.stop is None and not view.closed and _decides_by_newer_bounds(view):
+        found.append(sentences.OLDER_EVIDENCE)
+    return found
+
+
+def _decides_by_newer_bounds(view: View) -> bool:
+    """Return whether the newest evidence bounds would decide, if earlier ones are in use."""
+    spec = view.protocol.spec
+    if spec.evidence == EVIDENCE_VERSION or spec.stopping != CERTIFIED or not has_looked(view):
+        return False
+    state = _looked_at_again(view, spec._replace(evidence=EVIDENCE_VERSION))
+    return bool(state.clock[STOPPED] == DECIDED)
+
+
+def state_word(view: View) -> str:
+    """Return "running", "paused", "decided", "exhausted" or "closed"."""
+    if view.stop is not None:
+        return view.stop.why
+    return "closed" if view.closed else "paused" if view.paused else "running"
+
+
+def _no_forecast(decided: bool) -> dict[str, Any]:
+    """Return the forecast fields without a forecast; after a decision `more` is 0."""
+    more = dict.fromkeys(CHANCES, 0 if decided else None)
+    return {"more": more, "horizon": None, "unfinished": None, "forecast": None}
+
+
+def has_looked(view: View) -> bool:
+    """Return whether the stopping rule has been evaluated; it is after the initial samples."""
+    return bool(view.state.level[NEEDED] != 0.0)
+
+
+def _line_ahead(view: View) -> float:
+    """Return the threshold at the first evaluation of the stopping rule; inf if unknown."""
+    spec = view.protocol.spec
+    return threshold(spec) if spec.stopping == CERTIFIED else math.inf
+
+
+def _with_corrections(view: View) -> Corrected:
+    """Return the stopping rule's result now, if outcomes were corrected after the decision."""
+    state = _looked_at_again(view, view.protocol.spec)
+    return Corrected(_leader(view, state), finite(state.level[EVIDENCE]), finite(state.level[NEEDED]))
+
+
+def _looked_at_again(view: View, spec: Spec) -> State:
+    """Return a copy of the state after evaluating the stopping rule on the current data."""
+    tables: list[Any] = [np.array(part) for part in view.state]
+    state = State(*tables)
+    state.clock[STOPPED] = RUNNING
+    check(spec, state, new_work(spec))
+    return state
+
+
+def _leader(view: View, state: State) -> str | None:
+    """Return the leader at the last evaluation; None before it or if no policy qualifies."""
+    answer = int(state.clock[ANSWER])
+    return None if answer == NONE else view.protocol.problem.policies[answer]
+
+
+def _rows(view: View) -> tuple[tuple[CellRow, ...], tuple[PolicyRow, ...], bool]:
+    """Return the rows of cells and policies, and whether all their evidence was computed."""
+    spec, state, problem = view.protocol.spec, view.state, view.protocol.problem
+    work = new_work(spec)
+    refresh(spec, state, work, False)
+    cells, policies, computed = verdicts(spec, state, work)
+    leader = int(state.clock[ANSWER])
+    return (
+        cell_rows(problem, spec, state, cells, pending=state.out),
+        policy_rows(problem, spec, state, policies, leader),
+        computed,
+    )
+
+
+_LEAST_SPREAD = 5.0  # below this, a cell has too few draws for the normal approximation
+_LONG = 30 * 86_400.0  # seconds after which an open ticket without a lease needs attention
+
+
+def health_of(view: View, now: float) -> Health:
+    """Return each finding as a number; `well` if none needs attention."""
+    ratio = sample_ratio_p_value(view.tally)
+    starved = _starved(view)
+    limit = view.protocol.lease or _LONG
+    ticket, at = view.oldest or (None, None)
+    age = None if at is None else max(now - seconds_of(at), 0.0)
+    too_long = age is not None and age > limit
+    return Health(
+        well=ratio >= ALERT and not starved and not too_long and not view.counts["clock_back"],
+        sample_ratio_p=ratio,
+        starved=starved,
+        oldest_pending=None if ticket is None else ticket_code(view.protocol.hash, ticket),
+        oldest_pending_seconds=age,
+        pending_too_long=too_long,
+        clock_back=view.counts["clock_back"],
+    )
+
+
+def sample_ratio_p_value(tally: Tally) -> float:
+    """Return the p-value of the counts under the probabilities that cells were drawn with.
+
+    A draw minus its probability has mean zero given the past, whatever the rule, and variance p (1 - p). The
+    test uses the largest deviation, with a factor for the number of cells tested.
+    """
+    away = np.abs(tally.drawn - tally.expected)
+    if np.any(away[tally.spread == 0.0] > 1e-6 * (1.0 + tally.drawn[tally.spread == 0.0])):
+        return 0.0  # a cell with probability 0 or 1 whose count contradicts it
+    enough = tally.spread >= _LEAST_SPREAD
+    if not enough.any():
+        return 1.0
+    largest = float(np.max(away[enough] / np.sqrt(tally.spread[enough])))
+    return min(1.0, int(enough.sum()) * math.erfc(largest / math.sqrt(2.0)))
+
+
+def _starved(view: View) -> tuple[ShortCell, ...]:
+    """Return cells short of initial samples when twice as many tickets as needed were issued."""
+    problem, initial = view.protocol.problem, view.protocol.procedure.initial
+    groups, policies = view.state.n.shape
+    if view.counts["asked"] < 2 * initial * groups * policies:
+        return ()
+    short = np.argwhere((view.state.n + view.state.out).T - initial < 0)
+    return tuple(
+        ShortCell(problem.policies[k], problem.group_names[g], int(view.state.n[g, k]))
+        for k, g in short.tolist()
+    )

@@ -1,0 +1,61 @@
+"""Result rows: one type for a cell and one for a policy, used wherever results are shown.
+
+Verdicts, the status of an experiment, tables, figures and JSON use these two types. Numbers are in the user's
+units. A number that is not known (the mean of an empty cell, an open end of an interval) is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """One policy in one group, with the bounds that it must meet there.
+
+    If a requirement involves several groups at once, the verdict is that of the policy.
+    """
+
+    policy: str
+    group: str
+    n: int
+    mean: float | None
+    low: float | None  # None: unbounded on this side, or not computed, as in a status
+    high: float | None
+    verdict: str  # "met", "failed" or "undecided"
+    floor: float | None = None
+    cap: float | None = None
+    pending: float | None = None  # open tickets, in a live experiment
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether the cell has a floor or a cap."""
+        return self.floor is not None or self.cap is not None
+
+    @property
+    def known(self) -> bool:
+        """Return whether the mean is assumed, not estimated."""
+        return self.n == 0 and self.mean is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as a JSON object; `pending` only if there are tickets."""
+        table = asdict(self)
+        if self.pending is None:
+            del table["pending"]
+        return table
+
+
+@dataclass(frozen=True)
+class PolicyRow:
+    """One policy: its overall mean, less any penalties, and whether it meets its requirement."""
+
+    policy: str
+    mean: float | None
+    verdict: str  # "met", "failed" or "undecided"
+    place: int  # rank by overall mean; 1 is the largest
+    leads: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as a JSON object."""
+        return asdict(self)

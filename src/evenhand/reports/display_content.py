@@ -1,0 +1,214 @@
+"""What is shown of each kind of result: sentences, a table, the rows of its data frame, a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evenhand.errors import BadInput
+from evenhand.reports.page_parts import Field, Strong, Table, Words, table
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.evaluate import Evaluation
+    from evenhand.live.experiment import Experiment
+    from evenhand.reports.document import Report
+    from evenhand.reports.page_parts import Picture
+    from evenhand.simulation.calibrate import Calibration
+    from evenhand.simulation.runs import Runs
+    from evenhand.simulation.simulate import Comparison
+    from evenhand.theory.plan import Plan
+    from evenhand.verdicts.judge import Verdict
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is shown of a result; the figure and the rows of the frame are made when they are asked for."""
+
+    sentences: tuple[Words, ...]
+    table: Table
+    frame_rows: Callable[[], list[Row]]
+    picture: Callable[[], Picture | None]
+
+
+def content_of(result: Any) -> Content:
+    """Return what is shown of a result, found by the name of its class."""
+    for kind in type(result).__mro__:
+        if kind.__name__ in CONTENTS:
+            return CONTENTS[kind.__name__](result)
+    raise BadInput(f"there is nothing to show of a {type(result).__name__}.")
+
+
+def _plan(plan: Plan) -> Content:
+    from evenhand.procedure.spec import Procedure
+    from evenhand.reports import plan_sentences
+    from evenhand.reports.sections.common import true_estimates, true_standings
+
+    standings = true_standings(plan.problem, plan.means, plan.answer, plan.guardrails)
+    estimates = true_estimates(plan.problem, plan.means, standings)
+    shares = plan.allocation.ravel().tolist()
+    rows = [
+        {"policy": e.policy, "group": e.group, "mean": e.mean, "floor": e.floor, "cap": e.cap,
+         "verdict": e.verdict, "share": share}
+        for e, share in zip(estimates, shares, strict=True)
+    ]  # fmt: skip
+
+    def picture() -> Picture:
+        from evenhand.reports.captioned_figures import allocation_picture
+        from evenhand.reports.sections.common import shares as share_rows
+
+        where = share_rows(plan.problem, plan.allocation)
+        return allocation_picture(where, standings, "Where the samples should go")
+
+    said = [
+        plan_sentences.headline(plan),
+        *plan_sentences.acceptable(plan),
+        *plan_sentences.bounds(plan, Procedure().delta),
+        *plan.warnings,
+        *plan_sentences.suggestion(plan),
+    ]
+    shown = _table("Assumed mean, verdict and share of samples of every cell", rows)
+    return Content(tuple((sentence,) for sentence in said), shown, lambda: rows, picture)
+
+
+def _runs(runs: Runs) -> Content:
+    from evenhand.reports.runs_sentences import label
+
+    return _many({label(runs): runs}, _run_rows(runs))
+
+
+def _comparison(comparison: Comparison) -> Content:
+    def rows() -> list[Row]:
+        return [
+            {"procedure": name} | row for name, runs in comparison.runs.items() for row in _run_rows(runs)()
+        ]
+
+    return _many(comparison.runs, rows)
+
+
+def _many(many: Mapping[str, Runs], rows: Callable[[], list[Row]]) -> Content:
+    """One or several simulations: a row per procedure."""
+    from evenhand.reports import runs_sentences as said
+
+    def picture() -> Picture:
+        from evenhand.reports.sections.runs import pictures
+
+        return pictures(many)[0]
+
+    first = next(iter(many.values()))
+    return Content((said.lead(many), *said.wrong_answers(first)), said.summary(many), rows, picture)
+
+
+def _run_rows(runs: Runs) -> Callable[[], list[Row]]:
+    """A row per replication."""
+
+    def rows() -> list[Row]:
+        names = (*runs.study.problem.policies, None)  # -1, the last: none
+        columns = zip(runs.samples.tolist(), runs.stopped.tolist(), runs.answer.tolist(),
+                      runs.correct.tolist(), strict=True)  # fmt: skip
+        return [
+            {"replication": number, "samples": samples, "stopped": stopped, "answer": names[answer],
+             "correct": correct}
+            for number, (samples, stopped, answer, correct) in enumerate(columns)
+        ]  # fmt: skip
+
+    return rows
+
+
+def _calibration(calibration: Calibration) -> Content:
+    worst, delta = calibration.worst, f"{100 * calibration.delta:g}%"
+    rows: list[Row] = [
+        {"scenario": s.name, "error": s.error.rate, "low": s.error.low, "high": s.error.high,
+         "needs": s.needs}
+        for s in calibration.scenarios
+    ]  # fmt: skip
+
+    def picture() -> Picture:
+        from evenhand.reports.captioned_figures import calibration_picture
+
+        return calibration_picture(calibration)
+
+    found = f"{calibration.threshold:g}"
+    counted = "the scenario" if len(rows) == 1 else f"each of {len(rows)} scenarios"
+    often = f"{worst.error.rate:.2%} of {calibration.replications:,} runs"
+    interval = f"95% interval {worst.error.low:.2%} to {worst.error.high:.2%}"
+    said: list[Words] = [
+        ("With the threshold ", Strong(found), f" at most {delta} of the runs end with a wrong answer in ",
+         f"{counted} (95% confidence; runs of up to {calibration.horizon:,} samples)."),
+        ("The worst is ", Strong(worst.name), f": wrong in {often} ({interval})."),
+        (f"Use it as Procedure(stopping=Calibrated({found}), delta={calibration.delta:g}).",),
+    ]  # fmt: skip
+    shown = table("Error of every scenario, and the threshold it needs by itself",
+                  ["scenario", "error", "error, low", "error, high", "needs"],
+                  [list(row.values()) for row in rows])  # fmt: skip
+    return Content(tuple(said), shown, lambda: rows, picture)
+
+
+def _verdict(verdict: Verdict) -> Content:
+    return _cells(verdict, [(sentence,) for sentence in verdict.words()])
+
+
+def _evaluation(evaluation: Evaluation) -> Content:
+    return _cells(evaluation.verdict, [(sentence,) for sentence in evaluation.words()])
+
+
+def _experiment(trial: Experiment) -> Content:
+    from evenhand.verdicts.forecast_statement import NOT_ASKED, Forecast
+    from evenhand.verdicts.judge import judge_state
+
+    view = trial.present()
+    protocol, samples = view.protocol, int(view.state.n.sum())
+    no_forecast = Forecast(samples, why_none=NOT_ASKED)
+    verdict = judge_state(protocol.problem, protocol.procedure, view.state, ahead=no_forecast)
+    facts = f"{protocol.experiment}: {samples:,} samples, {view.pending:,} tickets open, head {view.head}."
+    return _cells(verdict, [(trial.status().sentence,), (facts,)])
+
+
+def _cells(verdict: Verdict, sentences: list[Words]) -> Content:
+    """A verdict: a row per cell."""
+    rows = [cell.to_dict() for cell in verdict.cells]
+
+    def picture() -> Picture:
+        from evenhand.reports.captioned_figures import floors_picture
+
+        return floors_picture(list(verdict.cells), list(verdict.policies))
+
+    shown = _table("Estimate, interval and verdict of every cell", rows)
+    return Content(tuple(sentences), shown, lambda: rows, picture)
+
+
+def _report(report: Report) -> Content:
+    rows = [
+        {"section": section.title, "name": name, "value": value}
+        for section in report.sections
+        for name, value in section.highlights
+    ]
+    pictures = [picture for section in (report.opening, *report.sections) for picture in section.pictures]
+    said: tuple[Words, ...] = (
+        (Strong(report.title),),
+        report.opening.lead,
+        (f"{len(report.sections)} sections; save('report.html') writes the whole page.",),
+    )
+    shown = _table("The main numbers of every section", rows)
+    return Content(said, shown, lambda: rows, lambda: pictures[0] if pictures else None)
+
+
+def _table(caption: str, rows: list[Row]) -> Table:
+    """Rows as a table, without the columns that hold nothing."""
+    names = [name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)]
+    fields: list[list[Field]] = [[row[name] for name in names] for row in rows]
+    return table(caption, names, fields)
+
+
+CONTENTS: dict[str, Callable[[Any], Content]] = {
+    "Plan": _plan,
+    "Runs": _runs,
+    "Comparison": _comparison,
+    "Calibration": _calibration,
+    "Verdict": _verdict,
+    "Evaluation": _evaluation,
+    "Experiment": _experiment,
+    "Report": _report,
+}

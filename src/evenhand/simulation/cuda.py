@@ -1,0 +1,129 @@
+"""Replications on an NVIDIA GPU: one thread each, compiled and launched through CuPy.
+
+Samples, decisions and answers are those of the CPU for the same seed. Functions of the mathematical library
+may differ in the last digit, and so may the recorded evidence.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import BadInput, CompilationFailed
+from evenhand.simulation.buffers import Rows, new_rows
+from evenhand.simulation.cuda_loop import NAME
+from evenhand.simulation.cuda_source import Simulation, simulation_of
+from evenhand.simulation.outcome_laws import drawn_means
+from evenhand.simulation.shards import Job, Shard
+
+BLOCK = 256  # threads in a block: the fastest of eleven configurations on an H200, with four blocks
+BLOCKS = 4  # blocks per multiprocessor
+MOST_MEMORY = 511 * 1024  # bytes of local memory that a thread can have
+# the same arithmetic as on the CPU: no fused multiply-add
+OPTIONS = ("--std=c++17", "--fmad=false", f"-DBLOCK={BLOCK}", f"-DBLOCKS={BLOCKS}")
+INSTEAD = "Use the device cpu."
+
+
+def check_device() -> None:
+    """Raise an error unless a GPU can be used."""
+    _cupy()
+
+
+def run_on_gpu(shard: Shard) -> Rows:
+    """Return the rows of one shard."""
+    cupy = _cupy()
+    job = shard.job
+    loaded = _loaded(job)
+    rows = new_rows(shard.count, len(job.checkpoints), job.spec.phi.shape)
+    try:
+        found = _launch(cupy, loaded, shard, rows)
+    except cupy.cuda.memory.OutOfMemoryError as problem:
+        raise _no_memory(loaded.simulation) from problem
+    except cupy.cuda.driver.CUDADriverError as problem:
+        if "OUT_OF_MEMORY" in str(problem):
+            raise _no_memory(loaded.simulation) from problem
+        raise
+    for name, array in zip(Rows._fields, found, strict=True):
+        own = getattr(rows, name)
+        own[...] = array.get().reshape(own.shape)
+    return rows
+
+
+def _launch(cupy: Any, loaded: Loaded, shard: Shard, rows: Rows) -> list[Any]:
+    """Run all replications of a shard; return the rows, still on the device."""
+    job = shard.job
+    out = [cupy.zeros(max(array.size, 1), _stored(array)) for array in rows]
+    numbers = [np.int64(number) for number in (job.seed, shard.first, shard.count)]
+    counter = cupy.zeros(1, np.int64)
+    blocks = min(loaded.processors * BLOCKS, -(-shard.count // BLOCK))
+    arguments = (*numbers, counter, cupy.asarray(_means(shard)), *loaded.start, *out)
+    loaded.function((blocks,), (BLOCK,), arguments)
+    return [array[: own.size] for array, own in zip(out, rows, strict=True)]
+
+
+def _means(shard: Shard) -> NDArray[np.float64]:
+    """Return the means of each replication, where they are drawn."""
+    job = shard.job
+    if job.draw is None:
+        return np.zeros(1)
+    source = drawn_means(job.study.problem, job.source, job.draw, job.seed, shard.first, shard.count)
+    return np.ravel(source.means)
+
+
+class Loaded(NamedTuple):
+    """A compiled program on the device."""
+
+    function: Any
+    start: list[Any]
+    processors: int
+    simulation: Simulation
+
+
+@lru_cache(maxsize=4)
+def _loaded(job: Job) -> Loaded:
+    cupy = _cupy()
+    simulation = simulation_of(job)
+    if simulation.source.bytes_per_thread > MOST_MEMORY:
+        raise _no_memory(simulation)
+    try:
+        module = cupy.RawModule(code=simulation.source.text, options=OPTIONS)
+        function = module.get_function(NAME)
+    except cupy.cuda.compiler.CompileException as problem:
+        raise CompilationFailed(f"the program for the GPU could not be compiled: {problem}") from problem
+    for name, table in simulation.source.filled.items():
+        memory = module.get_global(name)
+        cupy.ndarray(table.shape, _stored(table), memory)[...] = cupy.asarray(table)
+    start = [cupy.asarray(array.view(_stored(array))) for array in simulation.start.values()]
+    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
+    return Loaded(function, start, int(properties["multiProcessorCount"]), simulation)
+
+
+def _stored(array: NDArray[Any]) -> Any:
+    """Return the array with bools stored as bytes."""
+    return np.uint8 if array.dtype == np.bool_ else array.dtype
+
+
+def _no_memory(simulation: Simulation) -> BadInput:
+    kilobytes = -(-simulation.source.bytes_per_thread // 1024)
+    return BadInput(
+        f"the GPU has too little memory: this study needs {kilobytes} kB for each run, "
+        f"and many run at once. {INSTEAD}"
+    )
+
+
+def _cupy() -> Any:
+    """Return CuPy, or raise an error where it finds no GPU."""
+    try:
+        import cupy
+    except ImportError:
+        raise BadInput(f"the device cuda needs CuPy: install evenhand[gpu]. {INSTEAD}") from None
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as problem:
+        raise BadInput(f"the device cuda needs an NVIDIA GPU and its driver ({problem}). {INSTEAD}") from None
+    if count == 0:
+        raise BadInput(f"the device cuda needs an NVIDIA GPU; there is none. {INSTEAD}")
+    return cupy

@@ -1,0 +1,109 @@
+"""The program for a GPU, run on the CPU: the rows of the CPU's own program, to the last bit."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.errors import BadInput
+from evenhand.simulation import cuda
+from evenhand.simulation.buffers import Rows
+from evenhand.simulation.cuda_source import simulation_of
+from evenhand.simulation.outcome_laws import Drawn, Tables
+from evenhand.simulation.shards import Shard, prepare, run_shard
+from evenhand.simulation.sweep import address_of
+from evenhand.study import Study
+from tests.compile import studies
+from tests.simulation.emulated import require_compiler, run_emulated
+
+SEED, REPLICATIONS = 5, 40
+
+
+def compared(study: Study, first: int = 0, checkpoints: tuple[int, ...] = (8, 16), drawn: Any = None) -> Rows:
+    """Run both programs, compare all that is written, and return it."""
+    require_compiler()
+    shard = Shard(prepare(study, SEED, checkpoints, drawn), first, REPLICATIONS)
+    found, wanted = run_emulated(shard), run_shard(shard)
+    for name, a, b in zip(Rows._fields, found, wanted, strict=True):
+        assert np.array_equal(a, b, equal_nan=True), name
+    return found
+
+
+@pytest.mark.parametrize("name", studies.quick())
+def test_every_member_of_every_set_gives_the_rows_of_the_cpu(name: str) -> None:
+    rows = compared(studies.quick()[name])
+    assert rows.samples.min() >= 6
+    assert len(set(rows.samples)) > 1 or rows.samples[0] in (20, 24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", studies.every())
+def test_every_pair_of_members_gives_the_rows_of_the_cpu(name: str) -> None:
+    compared(studies.every()[name])
+
+
+def test_replications_are_numbered_from_the_first_one_of_the_shard() -> None:
+    rows = compared(studies.study(max_samples=400), first=1_000_000, checkpoints=())
+    assert rows.stopped.any()
+
+
+def test_means_are_drawn_for_each_replication() -> None:
+    tables = np.array([studies.MEANS] * (2 * REPLICATIONS))
+    tables[:, 0] += np.linspace(0.3, -0.3, 2 * REPLICATIONS)[:, None]  # at last the second policy is best
+    rows = compared(studies.study(), first=REPLICATIONS, drawn=Drawn(Tables(tables)))
+    assert len(set(rows.truth)) > 1
+
+
+def test_large_tables_are_filled_and_not_written_into_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenhand.compile.cuda_program.COMPILED_IN", 2)
+    job = prepare(studies.study(), SEED)
+    assert simulation_of(job).source.filled
+    compared(studies.study())
+
+
+def test_numbers_of_the_study_are_compiled_in() -> None:
+    source = simulation_of(prepare(studies.study(), SEED)).source
+    assert "HF" not in source.text
+    # every cell has the same variance, floor and ceiling: of the study, only the means need a table
+    (table,) = re.findall(r"^TABLE real SF\[\d+\] = \{(.*)\};$", source.text, flags=re.MULTILINE)
+    means = [float(number) for number in table.split(", ")]
+    assert means == [row[g] for g in range(2) for row in studies.MEANS]
+
+
+def test_the_source_does_not_depend_on_the_seed() -> None:
+    one, other = (simulation_of(prepare(studies.study(), seed)).source.text for seed in (1, 2))
+    assert one == other
+
+
+def test_a_shard_on_a_gpu_is_kept_under_another_address() -> None:
+    job = prepare(studies.study(), SEED)
+    other = type(job)(**(vars(job) | {"device": "cuda"}))
+    assert address_of(Shard(job, 0, 8)) != address_of(Shard(other, 0, 8))
+
+
+def test_a_device_is_cpu_or_cuda() -> None:
+    with pytest.raises(BadInput, match="the device must be cpu or cuda; it is 'gpu'"):
+        prepare(studies.study(), SEED, device="gpu")
+
+
+def test_without_cupy_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    problem = eh.Problem(["a", "b"], {"all": 1.0}, eh.Gaussian(1.0), eh.Floors(0.0))
+    with pytest.raises(
+        BadInput, match=r"the device cuda needs CuPy: install evenhand\[gpu\]\. Use the device"
+    ):
+        eh.simulate(problem, [[1.0], [0.5]], replications=10, device="cuda")
+
+
+def test_a_study_too_large_for_a_thread_is_refused() -> None:
+    large = studies.study(means=[[0.5 + k / 4000, 0.6] for k in range(1500)], max_samples=8000)
+    simulation = simulation_of(prepare(large, SEED))
+    assert simulation.source.bytes_per_thread > cuda.MOST_MEMORY
+    message = str(cuda._no_memory(simulation))
+    assert message.startswith("the GPU has too little memory: this study needs ")
+    assert message.endswith("Use the device cpu.")
