@@ -9,15 +9,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from matplotlib.colors import to_rgb
 
-from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.reports.figure_rows import Bar, Duration, Evidence, Share, Success
 from evenhand.reports.figures.allocation import allocation
+from evenhand.reports.figures.canvas import TOKENS, Canvas, Scale, percent, png, shortened, svg, text_width
 from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
-from evenhand.reports.figures.save import png, svg
-from evenhand.reports.figures.style import TOKENS, Canvas, Scale, percent, shortened, text_width
 from evenhand.reports.figures.success import success
-from evenhand.reports.rows import Bar, Duration, Evidence, Share, Success
 from tests.reports import made
 
 DRAW: dict[str, Callable[[int], Canvas]] = {

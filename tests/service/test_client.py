@@ -19,7 +19,7 @@ from evenhand.service.client import RemoteExperiment
 from evenhand.service.keys import Keys
 from evenhand.study import Study
 from tests.service import running as running_service
-from tests.service.running import Running
+from tests.service.service_process import Running
 
 STUDY = Study.from_dict(running_service.STUDY)
 
