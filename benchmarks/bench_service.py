@@ -25,7 +25,7 @@ import optuna
 import evenhand as eh
 from benchmarks.bench_live import postgres, rate, their_pair
 from benchmarks.rows import Row, less, more
-from tests.service.running import ENDLESS, Running, share_of_time
+from tests.service.service_process import ENDLESS, Running, share_of_time
 
 CLIENTS, PROCESSES = 16, 2
 TURNS, SECONDS = 3, 4.0  # number of turns of each side, and seconds per turn

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rows import Row
-from evenhand.reports.figures.save import svg
-from evenhand.reports.figures.style import (
+from evenhand.reports.figures.canvas import (
     BLUE,
     DASHES,
     GREY,
@@ -29,8 +28,9 @@ from evenhand.reports.figures.style import (
     WIDE,
     Canvas,
     Scale,
+    svg,
 )
-from evenhand.reports.figures.style import number as written
+from evenhand.reports.figures.canvas import number as written
 
 FOLDER = Path(__file__).parent / "history"
 RUNS = FOLDER / "runs.jsonl"

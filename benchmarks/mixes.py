@@ -12,7 +12,7 @@ import argparse
 
 import evenhand as eh
 from evenhand.cli.paper import paper_module
-from evenhand.simulation.outcome_laws import Drawn
+from evenhand.simulation.outcome_laws import DrawnTruth
 
 POLICIES = 50
 MIXES = ((33, 33), (20, 40), (20, 80), (10, 45), (10, 80), (10, 90), (4, 48))
@@ -47,7 +47,7 @@ def main() -> None:
         row = [
             eh.simulate(
                 instances.operational_scale(POLICIES, model),
-                Drawn(drawn, outcomes="bernoulli"),
+                DrawnTruth(drawn, outcomes="bernoulli"),
                 procedure,
                 replications,
                 seed=1,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenhand.reports.figures.style import DASHES, GREY, ORANGE, RULE, SERIES, SMALL, WIDE, Canvas, Scale
+from evenhand.reports.figures.canvas import DASHES, GREY, ORANGE, RULE, SERIES, SMALL, WIDE, Canvas, Scale
 
 LEFT, FOOT, LINE = 62.0, 48.0, 19.0
 

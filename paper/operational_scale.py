@@ -12,9 +12,9 @@ from evenhand.paper.methods import DEFAULT, MATCHED, Setting
 from evenhand.model.families import Bernoulli, Gaussian
 from evenhand.procedure.spec import Procedure
 from evenhand.reports.captioned_figures import success_picture
+from evenhand.reports.figure_rows import Success
 from evenhand.reports.page_parts import Section, Strong, table
-from evenhand.reports.rows import Success
-from evenhand.simulation.outcome_laws import Drawn
+from evenhand.simulation.outcome_laws import DrawnTruth
 from evenhand.simulation.runs import Runs
 
 BATCH, SUBGRADIENT_STEPS, INITIAL = 10, 3, 2
@@ -83,7 +83,7 @@ def _run(policies: int, samples: int, setting: Setting, on_done: Callable[[str],
     run_done = partial(_named, on_done, policies)
     found = methods.run(
         instances.operational_scale(policies, Gaussian(1.0)),
-        Drawn(means, outcomes="bernoulli"),
+        DrawnTruth(means, outcomes="bernoulli"),
         all_of_them,
         setting,
         run_done,
@@ -91,7 +91,7 @@ def _run(policies: int, samples: int, setting: Setting, on_done: Callable[[str],
     )
     matched = instances.operational_scale(policies, Bernoulli())
     own = {MATCHED: all_of_them[DEFAULT]}
-    return found | methods.run(matched, Drawn(means), own, setting, run_done, checkpoints)
+    return found | methods.run(matched, DrawnTruth(means), own, setting, run_done, checkpoints)
 
 
 def _named(on_done: Callable[[str], None], policies: int, name: str) -> None:

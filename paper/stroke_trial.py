@@ -13,8 +13,8 @@ from evenhand.paper.allocation_heat_maps import allocation_pictures
 from evenhand.paper.methods import CONVERGING, DEFAULT, LITERAL, POLICY_LEVEL, UNIFORM, Setting
 
 from evenhand.reports.captioned_figures import success_picture
+from evenhand.reports.figure_rows import Success
 from evenhand.reports.page_parts import Section, Strong, Table, table
-from evenhand.reports.rows import Success
 from evenhand.theory.plan import plan
 
 BUDGET = 6_000

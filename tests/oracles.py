@@ -30,7 +30,7 @@ from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISS
 Array = NDArray[np.float64]
 
 
-class Piece(NamedTuple):
+class Part(NamedTuple):
     """rows x >= rhs, and sign (limit - x' quad x) >= 0 where there is a quadratic."""
 
     rows: Array
@@ -59,35 +59,35 @@ def divergence(code: int, mu: Array, lam: Array) -> Array:
     return np.asarray(mu / lam - 1 - np.log(mu / lam))
 
 
-def inside(r: Region, k: int, groups: int) -> list[Piece]:
+def inside(r: Region, k: int, groups: int) -> list[Part]:
     """The region of policy k as a union of pieces."""
     eye = np.eye(groups)
     rows, rhs = _linear(r, k, groups)
     quad = r.quad if r.limit < math.inf else None
     if r.need == 0:
-        return [Piece(rows, rhs, quad, r.limit)]
+        return [Part(rows, rhs, quad, r.limit)]
     return [
-        Piece(np.r_[rows, eye[list(met)]], np.r_[rhs, r.lo[list(met), k]], quad, r.limit)
+        Part(np.r_[rows, eye[list(met)]], np.r_[rhs, r.lo[list(met), k]], quad, r.limit)
         for met in itertools.combinations(range(groups), r.need)
     ]
 
 
-def outside(r: Region, k: int, groups: int) -> list[Piece]:
+def outside(r: Region, k: int, groups: int) -> list[Part]:
     """The closure of the region's complement as a union of pieces, one for each condition that may break."""
     eye = np.eye(groups)
     rows, rhs = _linear(r, k, groups)
-    pieces = [Piece(-row[None], -np.array([bound])) for row, bound in zip(rows, rhs, strict=True)]
+    pieces = [Part(-row[None], -np.array([bound])) for row, bound in zip(rows, rhs, strict=True)]
     if r.limit < math.inf:
-        pieces.append(Piece(np.zeros((0, groups)), np.zeros(0), r.quad, r.limit, -1.0))
+        pieces.append(Part(np.zeros((0, groups)), np.zeros(0), r.quad, r.limit, -1.0))
     if r.need > 0:
         pieces.extend(
-            Piece(-eye[list(missed)], -r.lo[list(missed), k])
+            Part(-eye[list(missed)], -r.lo[list(missed), k])
             for missed in itertools.combinations(range(groups), groups - r.need + 1)
         )
     return pieces
 
 
-def beaten(r: Region, q: Array, i: int, k: int, eps: float = 0.0) -> list[Piece]:
+def beaten(r: Region, q: Array, i: int, k: int, eps: float = 0.0) -> list[Part]:
     """Rival k inside its region with a score of at least policy i's + eps, on the vector (lam_i, lam_k)."""
     groups = q.size
     if r.kind == regions.PENALTY:
@@ -100,7 +100,7 @@ def beaten(r: Region, q: Array, i: int, k: int, eps: float = 0.0) -> list[Piece]
         if piece.quad is not None:
             quad = np.zeros((2 * groups, 2 * groups))
             quad[groups:, groups:] = piece.quad
-        pieces.append(Piece(rows, np.r_[eps, piece.rhs], quad, piece.limit))
+        pieces.append(Part(rows, np.r_[eps, piece.rhs], quad, piece.limit))
     return pieces
 
 
@@ -126,7 +126,7 @@ def related(r: Region, k: int, policies: list[int]) -> tuple[list[Array], list[f
     return rows, rhs
 
 
-def daqp_value(cells: Cells, pieces: list[Piece]) -> float:
+def daqp_value(cells: Cells, pieces: list[Part]) -> float:
     """Gaussian, linear pieces, positive weights: exact to about 1e-10."""
     import daqp
 
@@ -147,7 +147,7 @@ def daqp_value(cells: Cells, pieces: list[Piece]) -> float:
     return best
 
 
-def conic_value(cells: Cells, pieces: list[Piece]) -> float:
+def conic_value(cells: Cells, pieces: list[Part]) -> float:
     """Convex divergence, convex pieces: exact to about 1e-8, zero weights and edge means included."""
     import cvxpy
 
@@ -176,7 +176,7 @@ def conic_value(cells: Cells, pieces: list[Piece]) -> float:
     return best
 
 
-def slsqp_value(cells: Cells, pieces: list[Piece], starts: int = 4, seed: int = 0) -> float:
+def slsqp_value(cells: Cells, pieces: list[Part], starts: int = 4, seed: int = 0) -> float:
     """Anything, from several starts: the cheapest feasible point found, exact to about 1e-7 with luck."""
     rng = np.random.default_rng(seed)
     top = cells.v.max() if cells.v.max() > 0 else 1.0
@@ -257,7 +257,7 @@ def _linear(r: Region, k: int, groups: int) -> tuple[Array, Array]:
     return np.array(rows).reshape(-1, groups), np.array(rhs, dtype=float)
 
 
-def _soft(r: Region, q: Array, i: int, k: int, eps: float) -> Iterator[Piece]:
+def _soft(r: Region, q: Array, i: int, k: int, eps: float) -> Iterator[Part]:
     """The rival's score is the least of 2^L linear ones; the best policy's is one of its 2^L, any of them."""
     patterns = [np.array(z, dtype=float) for z in itertools.product((0, 1), repeat=q.size)]
 
@@ -269,10 +269,10 @@ def _soft(r: Region, q: Array, i: int, k: int, eps: float) -> Iterator[Piece]:
         down, below = line(chosen, i)
         lines = [line(z, k) for z in patterns]
         rows = np.array([np.r_[-down, up] for up, _ in lines])
-        yield Piece(rows, np.array([below + eps - above for _, above in lines]))
+        yield Part(rows, np.array([below + eps - above for _, above in lines]))
 
 
-def _as_functions(piece: Piece) -> list[dict[str, object]]:
+def _as_functions(piece: Part) -> list[dict[str, object]]:
     rows, rhs, quad, limit, sign = piece
     conditions: list[dict[str, object]] = []
     if len(rhs):

@@ -28,7 +28,7 @@ def test_type_checkers_see_the_same_names_from_the_same_homes() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert seen == {name: f"evenhand.{home}" for name, home in eh._HOME.items()}
+    assert seen == {name: f"evenhand.{home}" for name, home in eh._MODULE_OF.items()}
 
 
 def test_the_package_is_marked_as_typed() -> None:

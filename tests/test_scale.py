@@ -422,8 +422,8 @@ def test_a_set_of_the_users_own_is_planned_like_the_same_floors_in_other_units(s
 
 def test_small_numbers_are_not_shown_as_0() -> None:
     from evenhand.cli.judge import _number as in_terminal
-    from evenhand.reports.figures.style import number, tick_label
-    from evenhand.service.rendering import _number as on_page
+    from evenhand.reports.figures.canvas import number, tick_label
+    from evenhand.service.pages import _number as on_page
 
     assert [in_terminal(2.5e-7), on_page(-2.5e-7), number(2.5e-7)] == ["2.50e-07", "-2.50e-07", "2.50e-07"]
     assert [in_terminal(0.0), on_page(0.25), number(0.25), number(0.0)] == [

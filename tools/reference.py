@@ -193,12 +193,13 @@ def _public_names() -> dict[str, list[str]]:
             "live.events",
             "service.client",
         ),
-        "Verdicts and evaluation": ("verdicts.judge", "model.rows", "evaluation.evaluate"),
+        "Verdicts and evaluation": ("verdicts.judge", "model.result_rows", "evaluation.evaluate"),
         "Reports": ("reports.document",),
         "Errors": ("errors",),
     }
     return {
-        title: [name for module in modules for name in eh._HOMES[module]] for title, modules in titles.items()
+        title: [name for module in modules for name in eh._NAMES_BY_MODULE[module]]
+        for title, modules in titles.items()
     }
 
 

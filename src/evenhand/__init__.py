@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing is imported at run time
+if TYPE_CHECKING:  # `_NAMES_BY_MODULE` for type checkers and editors; not run
     from evenhand.errors import BadInput as BadInput
     from evenhand.errors import Closed as Closed
     from evenhand.errors import CompilationFailed as CompilationFailed
@@ -54,8 +54,8 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
     from evenhand.model.requirements import Polyhedron as Polyhedron
     from evenhand.model.requirements import Quota as Quota
     from evenhand.model.requirements import Ratio as Ratio
-    from evenhand.model.rows import CellRow as CellRow
-    from evenhand.model.rows import PolicyRow as PolicyRow
+    from evenhand.model.result_rows import CellRow as CellRow
+    from evenhand.model.result_rows import PolicyRow as PolicyRow
     from evenhand.procedure.spec import Budget as Budget
     from evenhand.procedure.spec import Calibrated as Calibrated
     from evenhand.procedure.spec import Procedure as Procedure
@@ -79,7 +79,7 @@ if TYPE_CHECKING:  # what `_HOMES` says, for type checkers and editors; nothing 
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_NAMES_BY_MODULE = {
     "model.requirements": (
         "All", "Caps", "Convex", "Dispersion", "Floors", "Gap", "NoConstraint", "Penalty", "Polyhedron",
         "Quota", "Ratio",
@@ -89,7 +89,7 @@ _HOMES = {
     ),
     "model.guardrails": ("Guardrail",),
     "model.problem": ("Problem",),
-    "model.rows": ("CellRow", "PolicyRow"),
+    "model.result_rows": ("CellRow", "PolicyRow"),
     "theory.plan": ("Plan", "plan"),
     "procedure.spec": ("Budget", "Calibrated", "Procedure", "TrackAndStop"),
     "study": ("Study", "Truth", "load"),
@@ -109,15 +109,15 @@ _HOMES = {
         "KeyReused", "NotComputed", "NotFound", "StorageFailed", "Undecidable",
     ),
 }  # fmt: skip
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: home for home, names in _NAMES_BY_MODULE.items() for name in names}
 
-__all__ = sorted(_HOME)
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
-    return getattr(import_module(f"evenhand.{_HOME[name]}"), name)
+    return getattr(import_module(f"evenhand.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

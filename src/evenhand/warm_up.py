@@ -80,7 +80,7 @@ def _outcome(problem: Problem, number: int) -> float:
 
 def are_compiled() -> bool:
     """Return whether the simulation of `SMALL` is in the cache, which `evenhand warmup` puts there."""
-    from evenhand.compile.calling import is_compiled
+    from evenhand.compile.dispatch import is_compiled
     from evenhand.simulation.engine import run_block
     from evenhand.simulation.shards import arguments_of, prepare
     from evenhand.study import Study, Truth

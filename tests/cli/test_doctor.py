@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.cli.main import main
-from evenhand.cli.tools import examine, sqlite_health
+from evenhand.cli.tools import check_installation, sqlite_health
 from evenhand.compile.cache import UNITS, cache_directory, store
 
 
@@ -33,7 +33,7 @@ def test_the_json_names_versions_cache_sqlite_threads_and_extras(
 def test_an_empty_cache_is_cold_and_the_next_command_warms_it(
     empty_cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kernels = examine()["kernels"]
+    kernels = check_installation()["kernels"]
     assert (kernels["warm"], kernels["bytes"], kernels["writable"]) == (False, 0, True)
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
@@ -42,7 +42,7 @@ def test_an_empty_cache_is_cold_and_the_next_command_warms_it(
 
 
 def test_nothing_is_made_by_looking(empty_cache: Path) -> None:
-    examine()
+    check_installation()
     assert not empty_cache.exists()
 
 
@@ -65,10 +65,10 @@ def test_it_runs_as_a_module(empty_cache: Path) -> None:
 def test_a_damaged_file_of_the_cache_is_counted_and_said(empty_cache: Path) -> None:
     store(UNITS, "whole", b"content")
     store(UNITS, "damaged", b"content")
-    assert examine()["kernels"]["damaged"] == 0
+    assert check_installation()["kernels"]["damaged"] == 0
     path = cache_directory() / UNITS / "damaged"
     path.write_bytes(path.read_bytes()[:-1])
-    found = examine()
+    found = check_installation()
     assert found["kernels"]["damaged"] == 1
     assert any("1 of the files in" in note and "compiled again" in note for note in found["notes"])
     assert path.exists()  # it looks, and changes nothing

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import evenhand as eh
-from evenhand.cli import extras
+from evenhand.cli import tools
 from evenhand.cli.demo import run_demo
 from evenhand.cli.main import group, main
 from evenhand.study import Study, Truth
@@ -19,7 +19,7 @@ OTHERS = ("sqlalchemy", "jinja2", "matplotlib", "narwhals", "uvicorn")
 
 @pytest.fixture(autouse=True)
 def base_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "version_of", lambda name: None if name in OTHERS else "1")
+    monkeypatch.setattr(tools, "version_of", lambda name: None if name in OTHERS else "1")
 
 
 def test_the_demo_tells_the_first_half_and_what_the_second_needs(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_module_of_ours_that_is_missing_is_not_blamed_on_the_user(monkeypatch:
 
 
 def test_each_extra_tells_what_it_misses() -> None:
-    found = extras.installed_extras()
+    found = tools.installed_extras()
     assert found["live"] == {"installed": False, "missing": ["sqlalchemy"]}
     assert found["dask"] == {"installed": True, "missing": []}
     assert not {"dev", "all"} & set(found)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.compile import Kernel
-from evenhand.compile.sources import tree_of
+from evenhand.compile.registry import tree_of
 
 _LIBRARY = ctypes.CDLL(ctypes.util.find_library("m"))
 _OF_ONE = ("log", "exp", "lgamma", "log1p", "expm1", "sin", "cos", "asin", "erfc", "sqrt")

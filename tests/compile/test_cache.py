@@ -26,9 +26,9 @@ ROOT = Path(__file__).parents[2]
 # what one kernel gives, and whether it had to be specialised and compiled for it
 PROGRAM = """
 import json, sys
-from evenhand.compile import building, workers
+from evenhand.compile import build_program, workers
 did = []
-for module, name in ((building, "specialised"), (workers, "ask_all")):
+for module, name in ((build_program, "specialised"), (workers, "ask_all")):
     def noted(*arguments, plain=getattr(module, name), name=name):
         did.append(name)
         return plain(*arguments)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.compile.arguments import Target
-from evenhand.compile.calling import Caller
+from evenhand.compile.argument_layout import Target
+from evenhand.compile.dispatch import KernelCaller
 from evenhand.procedure.decide import check
 from evenhand.procedure.spec import FIRST_EVIDENCE
 from evenhand.simulation import engine
-from evenhand.simulation.buffers import new_body, new_rows, new_trace
+from evenhand.simulation.buffers import new_buffers, new_rows, new_trace
 from evenhand.simulation.shards import prepare
 from evenhand.study import Study
 from tests.compile import studies
 from tests.compile.plain import run_plain
-from tests.procedure.stopping.told import as_if_told
+from tests.procedure.stopping.counts import state_with_counts
 
 REPLICATIONS, TRACED, SEED = 2, 10, 5
 
@@ -27,9 +27,9 @@ def compared(study: Study) -> None:
     for run in (engine.run_block, lambda *arguments: run_plain(engine.run_block, *arguments)):
         rows = new_rows(REPLICATIONS, 2, job.spec.phi.shape)
         # fewer are traced than told, and those of the last replication stay
-        trace, body = new_trace(40), new_body(job.spec, job.source)
-        run(job.spec, job.source, SEED, 0, body, np.array([8, 16]), rows, trace)
-        found.append((rows, trace, body.state, body.desk))
+        trace, buffers = new_trace(40), new_buffers(job.spec, job.source)
+        run(job.spec, job.source, SEED, 0, buffers, np.array([8, 16]), rows, trace)
+        found.append((rows, trace, buffers.state, buffers.pending))
     for one, other in zip(*found, strict=True):
         for name, a, b in zip(one._fields, one, other, strict=True):
             assert np.array_equal(a, b, equal_nan=True), name
@@ -51,7 +51,7 @@ def test_evidence_at_large_counts_is_compiled_to_what_python_computes(family: st
     for n in (100.0, 1e4, 3e6):
         found = []
         for run in (check, lambda *arguments: run_plain(check, *arguments)):
-            state, work = as_if_told(spec, n, means)
+            state, work = state_with_counts(spec, n, means)
             run(spec, state, work)
             found.append((state, work))
         for one, other in zip(*found, strict=True):
@@ -61,13 +61,13 @@ def test_evidence_at_large_counts_is_compiled_to_what_python_computes(family: st
 
 def test_a_simulation_with_constant_lengths_gives_the_same() -> None:
     job = prepare(studies.study(), SEED)
-    places = (("spec", "S"), ("source", "S"), ("body", "B"))
-    constant = Caller(engine.run_block, Target(groups=places, packed=frozenset(("S", "B"))))
+    places = (("spec", "S"), ("source", "S"), ("buffers", "B"))
+    constant = KernelCaller(engine.run_block, Target(groups=places, packed=frozenset(("S", "B"))))
     found = []
     for run in (engine.run_block, lambda *arguments: constant(arguments, {})):
-        rows, body = new_rows(REPLICATIONS, 0, job.spec.phi.shape), new_body(job.spec, job.source)
-        run(job.spec, job.source, SEED, 0, body, np.zeros(0, dtype=np.int64), rows, new_trace(0))
-        found.append((rows, body.state))
+        rows, buffers = new_rows(REPLICATIONS, 0, job.spec.phi.shape), new_buffers(job.spec, job.source)
+        run(job.spec, job.source, SEED, 0, buffers, np.zeros(0, dtype=np.int64), rows, new_trace(0))
+        found.append((rows, buffers.state))
     for one, other in zip(*found, strict=True):
         for name, a, b in zip(one._fields, one, other, strict=True):
             assert np.array_equal(a, b, equal_nan=True), name

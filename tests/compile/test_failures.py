@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.service.running import STUDY, Running
+from tests.service.service_process import STUDY, Running
 
 ROOT = Path(__file__).parents[2]
 STUDY_FILE = str(ROOT / "examples" / "scaling.toml")

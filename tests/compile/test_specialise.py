@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from evenhand.compile import Kernel, kernel
-from evenhand.compile.arguments import CPU, Target
-from evenhand.compile.building import specialised
-from evenhand.compile.calling import Caller
+from evenhand.compile.argument_layout import CPU, Target
+from evenhand.compile.build_program import specialised
+from evenhand.compile.dispatch import KernelCaller
+from evenhand.compile.kernel_checks import verify
 from evenhand.compile.registry import KERNELS
-from evenhand.compile.scope import Refused
-from evenhand.compile.verifier import verify
+from evenhand.compile.scope import UnsupportedCode
 from tests.compile import kernels, refused
 from tests.compile.plain import run_plain
 
@@ -51,7 +51,7 @@ def test_branches_that_depend_on_static_values_are_gone() -> None:
 
 
 def test_other_lengths_use_the_same_program() -> None:
-    caller = Caller(kernels.by_kind)  # type: ignore[arg-type]
+    caller = KernelCaller(kernels.by_kind)  # type: ignore[arg-type]
     longer = kernels.whole()._replace(table=np.zeros((5, 4)), counts=np.arange(5))
     assert caller((kernels.whole(), 0), {}) == caller((longer, 0), {}) == 6.0
     assert len(caller._programs) == 1
@@ -82,7 +82,7 @@ def test_arguments_can_be_named() -> None:
 
 @pytest.mark.parametrize(("name", "sentence"), refused.SENTENCES.items())
 def test_what_is_not_known_is_refused_with_a_sentence(name: str, sentence: str) -> None:
-    with pytest.raises(Refused, match=sentence) as problem:
+    with pytest.raises(UnsupportedCode, match=sentence) as problem:
         _source(getattr(refused, name), kernels.whole(), np.zeros(4), 1)
     assert f"tests.compile.refused.{name}, line " in str(problem.value)
 
@@ -110,7 +110,7 @@ def test_all_kernels_of_the_package_are_made_of_what_is_known() -> None:
 def test_packed_and_strided_buffers_hold_the_same_numbers(name: str, stride: int) -> None:
     """As a graphics processor gets them: constant lengths and places, neighbours some way apart."""
     target = Target("emulated", packed=frozenset([""]), strides=(("", stride),))
-    caller = Caller(getattr(kernels, name), target)
+    caller = KernelCaller(getattr(kernels, name), target)
     for turn in (-1, 0, 1):
         number = abs(turn) + 2 if "loop" in name else turn
         given, also = kernels.whole(), kernels.whole()
@@ -126,7 +126,7 @@ def test_a_group_of_arrays_has_a_letter_that_no_program_uses_itself(group: str) 
 
 
 def _source(found: Any, *arguments: Any) -> str:
-    caller = Caller(found, CPU)
+    caller = KernelCaller(found, CPU)
     layout = caller.layout(caller.values(arguments))
     program, _, _ = specialised(found, caller.types, layout)
     return "\n".join(function.source for function in program.functions)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.faults import lives
-from tests.live.world import create, play
+from tests.faults import processes
+from tests.live.example_experiments import create, play
 
-__all__ = ["lives"]
+__all__ = ["processes"]
 
 with create() as trial:
     first = play(trial, 30)[0]

@@ -21,8 +21,8 @@ from evenhand.live.build import present_build
 from evenhand.live.experiment import Experiment
 from evenhand.live.protocol import Protocol
 from evenhand.live.transfer import transfer
+from tests.live.example_experiments import START, SetClock, create, endless, even, kinds, play, records
 from tests.live.forgeries import write_chain
-from tests.live.world import START, SetClock, create, endless, even, kinds, play, records
 
 ROOT = Path(__file__).parents[2]
 # glibc without the code that it has for newer processors: other last digits of logarithms and exponentials

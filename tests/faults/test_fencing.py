@@ -20,9 +20,9 @@ from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
 from evenhand.live.tickets import Receipt
 from tests.conftest import require_postgres
-from tests.faults.lives import Life
-from tests.faults.stopped_lives import LEASE, LOCK_WAIT, stop_inside_a_turn
-from tests.live.world import SetClock, create, endless, even, kinds, play
+from tests.faults.processes import Process
+from tests.faults.stopped_processes import LEASE, LOCK_WAIT, stop_inside_a_turn
+from tests.live.example_experiments import SetClock, create, endless, even, kinds, play
 from tests.postgres import PostgresServer
 
 # ---------------------------------------------------------------- 36: the database goes back
@@ -158,7 +158,7 @@ def test_others_go_on_when_a_writer_is_stopped_inside_its_turn_and_it_is_fenced(
     monkeypatch.setattr(postgres, "LEASE", LEASE)
     monkeypatch.setattr(postgres, "LOCK_WAIT", LOCK_WAIT)
     create(postgres_url, study=endless()).close()
-    life = Life(stop_inside_a_turn, postgres_url, place, rows)
+    life = Process(stop_inside_a_turn, postgres_url, place, rows)
     pid = life.process.pid
     assert pid is not None
     try:
@@ -194,11 +194,11 @@ def test_a_writer_that_is_at_work_for_long_is_waited_for(
     with Experiment.open(postgres_url, patience=0.1) as trial:
         asked: list[Any] = []
         other = threading.Thread(target=lambda: asked.append(trial.ask()))
-        with journal.turn("main") as turn:
+        with journal.transaction("main") as transaction:
             other.start()
             until = time.monotonic() + 2.5 * LEASE
             while time.monotonic() < until:
-                assert turn.hash_of(1) == turn.head.hash  # says something now and then
+                assert transaction.hash_of(1) == transaction.head.hash  # says something now and then
                 time.sleep(LOCK_WAIT)
             assert asked == []
         other.join()

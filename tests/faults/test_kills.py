@@ -17,8 +17,8 @@ from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.protocol import Protocol
 from evenhand.live.tickets import Ask
-from tests.faults.lives import SNAPSHOT_EVERY, Life, answer, busy, hold, serve
-from tests.live.world import SetClock, coin, create, endless
+from tests.faults.processes import SNAPSHOT_EVERY, Process, answer, busy, hold, serve
+from tests.live.example_experiments import SetClock, coin, create, endless
 
 PLACES = (
     6  # a writing call reaches no more: before and after write and commit, twice with a lookup, the reply
@@ -93,8 +93,8 @@ def interrupted(address: str, most: int, place: int) -> tuple[list[Any], int]:
     return answers, kills
 
 
-def _begin(address: str) -> Life:
-    life = Life(serve, address)
+def _begin(address: str) -> Process:
+    life = Process(serve, address)
     assert life.pipe.recv() == "ready"
     return life
 
@@ -146,7 +146,7 @@ def kill_at_random(address: str, kills: int, workers: int) -> None:
     luck, heard, waits = random.Random(11), [], []
     for number in range(kills):
         begun = time.monotonic()
-        life = Life(busy, address, workers, f"life {number} worker ")
+        life = Process(busy, address, workers, f"life {number} worker ")
         words = life.heard()
         heard.append(next(words))
         waits.append(time.monotonic() - begun)
@@ -167,7 +167,7 @@ def kill_at_random(address: str, kills: int, workers: int) -> None:
 
 def start_the_fork_server(address: str) -> None:
     """Its start is no part of a life's."""
-    life = Life(hold, address)
+    life = Process(hold, address)
     assert life.pipe.recv() == "ready"
     life.pipe.send("end")
     life.end()

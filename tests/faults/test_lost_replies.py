@@ -15,7 +15,7 @@ from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
 from evenhand.live.tickets import Ask
 from tests.faults.proxy import LossyProxy
-from tests.live.world import create, endless, kinds, log, problem
+from tests.live.example_experiments import create, endless, kinds, log, problem
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from evenhand.live import events as ev
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.study.truth import Truth
-from tests.faults.lives import Life, busy
+from tests.faults.processes import Process, busy
 from tests.faults.test_kills import out_of_order
-from tests.live.world import create, endless, even, log, ticket
+from tests.live.example_experiments import create, endless, even, log, ticket
 
 # ---------------------------------------------------------------- 14: one order
 
@@ -42,7 +42,7 @@ def histories_with_kills(folder: Path, count: int, pairs: int, kills: int) -> No
 
 def live_until(address: str, prefix: str, words: int) -> list[tuple[Any, ...]]:
     """What four workers hear before they are killed after so many words, or to the stop."""
-    life = Life(busy, address, 4, prefix)
+    life = Process(busy, address, 4, prefix)
     heard = []
     for word in life.heard():
         heard.append(word)

@@ -17,9 +17,9 @@ from evenhand.live import fault_points
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
-from tests.faults.lives import Life, hold
-from tests.faults.stopped_lives import fork_and_leave, fork_with_a_journal
-from tests.live.world import create, endless, even, kinds, one, play
+from tests.faults.processes import Process, hold
+from tests.faults.stopped_processes import fork_and_leave, fork_with_a_journal
+from tests.live.example_experiments import create, endless, even, kinds, one, play
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -65,7 +65,7 @@ def test_a_released_object_does_not_write_beside_another_process(tmp_path: Path)
     with create(address, study=endless()) as trial:
         play(trial, 2, even)
         events = len(kinds(trial))
-    life = Life(hold, address)
+    life = Process(hold, address)
     assert life.pipe.recv() == "ready"
     with pytest.raises(StorageFailed, match="open it again"):
         trial.ask()
@@ -79,8 +79,8 @@ def test_a_turn_in_another_thread_is_finished_before_the_journal_is_released(tmp
     journal, inside, go_on = trial._journal, threading.Event(), threading.Event()
     released: list[bool] = []
 
-    def turn() -> None:
-        with journal.turn("main"):
+    def transaction() -> None:
+        with journal.transaction("main"):
             inside.set()
             go_on.wait()
             released.append(journal.is_closed)
@@ -88,7 +88,7 @@ def test_a_turn_in_another_thread_is_finished_before_the_journal_is_released(tmp
     def leave() -> None:
         trial.close()
 
-    first = threading.Thread(target=turn)
+    first = threading.Thread(target=transaction)
     first.start()
     inside.wait()
     second = threading.Thread(target=leave)
@@ -101,7 +101,7 @@ def test_a_turn_in_another_thread_is_finished_before_the_journal_is_released(tmp
 
 def test_a_forked_process_is_refused_and_harms_nothing(address: str) -> None:
     create(address, study=endless()).close()
-    life = Life(fork_with_a_journal, address)
+    life = Process(fork_with_a_journal, address)
     refused = life.pipe.recv().splitlines()
     assert life.pipe.recv().counted
     life.end()
@@ -118,7 +118,7 @@ def test_a_forked_process_is_refused_and_harms_nothing(address: str) -> None:
 def test_a_forked_process_does_not_keep_the_journal_locked(tmp_path: Path) -> None:
     address = str(tmp_path / "t.db")
     create(address, study=endless()).close()
-    life = Life(fork_and_leave, address)
+    life = Process(fork_and_leave, address)
     life.pipe.recv()  # the parent has released it, the child lives on
     with Experiment.open(address) as trial:
         assert len(play(trial, 2, even)) == 2

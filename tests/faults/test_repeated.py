@@ -19,7 +19,19 @@ from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
 from evenhand.live.protocol import Protocol
-from tests.live.world import SetClock, coin, create, endless, even, kinds, log, one, play, problem, ticket
+from tests.live.example_experiments import (
+    SetClock,
+    coin,
+    create,
+    endless,
+    even,
+    kinds,
+    log,
+    one,
+    play,
+    problem,
+    ticket,
+)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

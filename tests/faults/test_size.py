@@ -15,7 +15,7 @@ from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.hash_chain import genesis, verified
 from evenhand.live.journal import open_journal
-from tests.live.world import create, endless, even, play
+from tests.live.example_experiments import create, endless, even, play
 
 EVENTS = 1_000_000
 

@@ -22,9 +22,9 @@ from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
 from tests.conftest import require_postgres
-from tests.faults.lives import Life, busy, hold, migrate
+from tests.faults.processes import Process, busy, hold, migrate
 from tests.faults.test_kills import compare
-from tests.live.world import START, SetClock, create, endless, even, play
+from tests.live.example_experiments import START, SetClock, create, endless, even, play
 from tests.postgres import PostgresServer
 
 # ---------------------------------------------------------------- 4: the database restarts
@@ -36,7 +36,7 @@ def restart_under_load(times: int, workers: int) -> None:
     try:
         address = server.create_database("restarts")
         create(address, study=endless()).close()
-        life = Life(busy, address, workers, "w")
+        life = Process(busy, address, workers, "w")
         heard: list[Any] = []
         listener = threading.Thread(target=lambda: heard.extend(life.heard()))
         listener.start()
@@ -117,7 +117,7 @@ def test_a_full_disk_is_said_plainly_and_writing_goes_on_when_there_is_room(smal
 def test_a_hot_backup_goes_on_elsewhere_and_an_old_copy_put_back_is_refused(tmp_path: Path) -> None:
     address = tmp_path / "t.db"
     create(str(address), study=endless()).close()
-    life = Life(busy, str(address), 4, "w")
+    life = Process(busy, str(address), 4, "w")
     heard = life.heard()
     for _ in range(30):
         next(heard)
@@ -154,12 +154,12 @@ def test_a_migration_killed_halfway_leaves_the_old_journal(tmp_path: Path) -> No
     with create(str(address)) as trial:
         play(trial, 3)
         head = str(trial.head)
-    life = Life(migrate, str(address), True)
+    life = Process(migrate, str(address), True)
     assert list(life.heard()) == []
     assert life.end() == -9
     with Experiment.open(str(address)) as trial:  # version 1 again, with this program
         assert str(trial.head) == head
-    life = Life(migrate, str(address), False)
+    life = Process(migrate, str(address), False)
     assert list(life.heard()) == [head]
     assert life.end() == 0
     with closing(sqlite3.connect(address)) as database:
@@ -174,7 +174,7 @@ def test_a_migration_killed_halfway_leaves_the_old_journal(tmp_path: Path) -> No
 def test_a_second_writer_is_refused_at_once_with_the_first_ones_number(tmp_path: Path) -> None:
     address = str(tmp_path / "t.db")
     create(address).close()
-    life = Life(hold, address)
+    life = Process(hold, address)
     assert life.pipe.recv() == "ready"
     begun = time.monotonic()
     with pytest.raises(StorageFailed, match=rf"one writer; process {life.process.pid} is writing"):

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.errors import EvenhandError
 from evenhand.live.protocol import Protocol
-from tests.live.world import coin, create, play
+from tests.live.example_experiments import coin, create, play
 
 
 @pytest.fixture(scope="session")

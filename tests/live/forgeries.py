@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evenhand.live.hash_chain import canonical, extend, genesis
-from tests.live.honest_logs import COUNTING, Log, Table
+from tests.live.random_logs import COUNTING, Log, Table
 
 
 class Forged(NamedTuple):

@@ -16,7 +16,7 @@ from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.export import Export, write_export
 from evenhand.live.journal import open_journal
-from tests.live.world import coin, create, play, problem
+from tests.live.example_experiments import coin, create, play, problem
 
 
 def test_an_untouched_journal_is_identical(whole: Path) -> None:

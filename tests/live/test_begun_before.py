@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import evenhand as eh
-from evenhand.live import sentences
+from evenhand.live import status_sentences
 from evenhand.live.audit import audit
 from evenhand.live.compute_status import status_of
 from evenhand.live.experiment import Experiment
 from evenhand.procedure.spec import EVIDENCE_VERSION, FIRST_EVIDENCE
 from evenhand.procedure.state import EVIDENCE
 from evenhand.verdicts.judge import judge_state
-from tests.live.world import SetClock, create, play
+from tests.live.example_experiments import SetClock, create, play
 
 HOME = Path(__file__).with_name("begun_before")
 HEADS = {
@@ -43,7 +43,7 @@ def test_an_experiment_goes_on_by_the_evidence_it_was_begun_with_and_says_so(cop
         assert trial.protocol.spec.evidence == FIRST_EVIDENCE
         status = trial.status()
         assert status.evidence == pytest.approx(-8.317766166719343, rel=1e-12)
-        assert status.sentence.endswith(sentences.OLDER_EVIDENCE)
+        assert status.sentence.endswith(status_sentences.OLDER_EVIDENCE)
         view = trial.present()
         verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
         assert (verdict.decided, verdict.answer) == (True, "a")
@@ -57,7 +57,7 @@ def test_a_new_experiment_is_begun_with_the_present_evidence(tmp_path: Path) -> 
     with create(address, clock=SetClock()) as trial:
         assert trial.protocol.evidence == EVIDENCE_VERSION == trial.protocol.spec.evidence
         play(trial, 12)
-        assert sentences.OLDER_EVIDENCE not in trial.status().sentence
+        assert status_sentences.OLDER_EVIDENCE not in trial.status().sentence
     with Experiment.open(address, write=False) as trial:
         assert trial.protocol.spec.evidence == EVIDENCE_VERSION
     assert audit(address).identical
@@ -67,7 +67,7 @@ def test_a_new_experiment_is_begun_with_the_present_evidence(tmp_path: Path) -> 
 def test_an_unproven_experiment_is_read_and_told_but_asks_no_more(copy: str) -> None:
     with Experiment.open(copy, clock=SetClock()) as trial:
         sentence = trial.status().sentence
-        assert sentences.UNPROVEN in sentence
+        assert status_sentences.UNPROVEN in sentence
         assert "certified for" not in sentence
         [held] = trial.ask(1, worker="w")  # it has this one already
         with pytest.raises(eh.Closed, match="guarantee of this experiment does not hold"):
@@ -85,11 +85,11 @@ def test_an_unproven_experiment_is_read_and_told_but_asks_no_more(copy: str) -> 
 def test_a_status_says_where_evidence_could_not_be_computed(copy: str) -> None:
     with Experiment.open(copy, write=False) as trial:
         view = trial.present()
-    assert sentences.NOT_COMPUTED not in status_of(view, 0.0).sentence
+    assert status_sentences.NOT_COMPUTED not in status_of(view, 0.0).sentence
     view.state.level[EVIDENCE] = float("-inf")
     status = status_of(view, 0.0)
-    assert status.sentence.count(sentences.NOT_COMPUTED) == 1
+    assert status.sentence.count(status_sentences.NOT_COMPUTED) == 1
     assert status.evidence is None
     view.state.s[0, 0] = float("nan")
     view.state.level[EVIDENCE] = 0.0
-    assert sentences.NOT_COMPUTED in status_of(view, 0.0).sentence
+    assert status_sentences.NOT_COMPUTED in status_of(view, 0.0).sentence

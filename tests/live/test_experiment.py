@@ -8,7 +8,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import BadInput, Closed, Conflict
-from tests.live.world import MEANS, create, kinds, one, play, problem
+from tests.live.example_experiments import MEANS, create, kinds, one, play, problem
 
 
 def test_a_run_ends_by_itself_with_an_answer() -> None:

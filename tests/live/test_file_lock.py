@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import evenhand
-from evenhand.file_lock import try_lock, wait_for_lock
+from evenhand.files import try_lock, wait_for_lock
 
 # Windows as far as the package can tell: no fcntl, no fork, and bytes that are locked as Windows locks them.
 # Other packages are loaded before, for the system that they are installed on.
@@ -96,4 +96,4 @@ def test_only_one_module_imports_what_one_system_has() -> None:
     found = {
         path.name for path in root.rglob("*.py") if re.search(r"import (fcntl|msvcrt)", path.read_text())
     }
-    assert found == {"file_lock.py"}
+    assert found == {"files.py"}

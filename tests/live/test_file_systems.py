@@ -9,7 +9,7 @@ import pytest
 from evenhand.errors import StorageFailed
 from evenhand.live import writer_lock
 from evenhand.live.writer_lock import refuse_remote
-from tests.live.world import create
+from tests.live.example_experiments import create
 
 ROOT = "1 0 0:1 / / rw - ext4 /dev/sda rw\n"
 

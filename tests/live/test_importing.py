@@ -15,8 +15,8 @@ from evenhand.live import events as ev
 from evenhand.live import importing
 from evenhand.live.audit import audit
 from evenhand.live.events import decode, encode
-from evenhand.live.outcomes import LARGEST, checked_outcome, first_bad
-from tests.live.world import SetClock, create, kinds, records
+from evenhand.live.input_checks import LARGEST, checked_outcome, first_bad
+from tests.live.example_experiments import SetClock, create, kinds, records
 
 NAMES = ['plain "quoted"', "back\\slash", "Größe é", "tab\there", "データ", "\u2028line"]
 ODD = (0.1, 1e-7, 1e16, 123456789.123456789, 5e-324, -1.5, 0.0, 1e22, 3.0)

@@ -1,4 +1,4 @@
-"""What every storage promises: append, read, one writer's turn at a time, nothing half-written."""
+"""What every storage promises: append, read, one transaction at a time, nothing half-written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evenhand.live.hash_chain import Head, genesis, verified
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.schema import ENDED, Index
 from evenhand.live.sqlite import SqliteJournal
-from tests.live.world import create, endless, even, play
+from tests.live.example_experiments import create, endless, even, play
 
 Make = Callable[[], str]
 
@@ -36,10 +36,10 @@ def entries(*numbers: int) -> list[tuple[bytes, Index]]:
 
 
 def append(journal: Journal, experiment: str, new: list[tuple[bytes, Index]]) -> Head:
-    """Write these events in one turn; return the head."""
-    with journal.turn(experiment) as turn:
-        turn.append(new)
-    return turn.head
+    """Write these events in one transaction; return the head."""
+    with journal.transaction(experiment) as transaction:
+        transaction.append(new)
+    return transaction.head
 
 
 def test_what_is_appended_is_read_back_in_order_with_a_whole_chain(journal: Journal) -> None:
@@ -63,9 +63,9 @@ def test_a_turn_that_fails_leaves_nothing(journal: Journal) -> None:
     head = journal.create("one", entries(1)[0])
 
     def halfway() -> None:
-        with journal.turn("one") as turn:
-            turn.append(entries(2, 3))
-            turn.flush()
+        with journal.transaction("one") as transaction:
+            transaction.append(entries(2, 3))
+            transaction.flush()
             raise RuntimeError("halfway")
 
     with pytest.raises(RuntimeError, match="halfway"):
@@ -86,17 +86,19 @@ def test_a_ticket_ends_once_whatever_the_program_does(journal: Journal) -> None:
 
 def test_a_turn_finds_what_it_has_just_appended(journal: Journal) -> None:
     journal.create("one", entries(1)[0])
-    with journal.turn("one") as turn:
-        turn.append(
+    with journal.transaction("one") as transaction:
+        transaction.append(
             [
                 (b'{"t":1}', Index(ticket=1, slot=0, key="k", part=0)),
                 (b'{"t":2}', Index(ticket=1, slot=1, cell=4)),
             ]
         )
-        assert [record.body for record in turn.by_ticket(1)] == [b'{"t":1}', b'{"t":2}']
-        assert [record.seq for record in turn.by_key("k")] == [2]
-        assert [record.seq for record in turn.by_cell(4)] == [3]
-        assert turn.by_cell(4, until=2) == turn.by_ticket(2) == turn.by_key("other") == []
+        assert [record.body for record in transaction.by_ticket(1)] == [b'{"t":1}', b'{"t":2}']
+        assert [record.seq for record in transaction.by_key("k")] == [2]
+        assert [record.seq for record in transaction.by_cell(4)] == [3]
+        assert (
+            transaction.by_cell(4, until=2) == transaction.by_ticket(2) == transaction.by_key("other") == []
+        )
     assert [record.seq for record in journal.by_cell("one", 4, 3)] == [3]
 
 
@@ -104,13 +106,13 @@ def test_keys_looked_up_together_are_those_looked_up_alone(journal: Journal) -> 
     journal.create("one", entries(1)[0])
     parts = [(b'{"p":%d}' % part, Index(key="k", part=part)) for part in range(2)]
     append(journal, "one", [*parts, (b"{}", Index(key="other", part=0))])
-    with journal.turn("one") as turn:
-        alone = {key: turn.by_key(key) for key in ("k", "other", "new")}
+    with journal.transaction("one") as transaction:
+        alone = {key: transaction.by_key(key) for key in ("k", "other", "new")}
         assert [len(found) for found in alone.values()] == [2, 1, 0]
-        turn.look_up(list(alone))
-        assert {key: turn.by_key(key) for key in alone} == alone
-        [record] = turn.append([(b'{"p":2}', Index(key="k", part=2))])
-        assert turn.by_key("k") == [*alone["k"], record]
+        transaction.look_up(list(alone))
+        assert {key: transaction.by_key(key) for key in alone} == alone
+        [record] = transaction.append([(b'{"p":2}', Index(key="k", part=2))])
+        assert transaction.by_key("k") == [*alone["k"], record]
 
 
 def test_experiments_do_not_see_each_other(journal: Journal) -> None:
@@ -183,7 +185,7 @@ def test_readers_read_while_one_process_writes(tmp_path: Path) -> None:
     reader = open_journal(address, write=False)
     append(writer, "one", entries(2))
     assert [row.record.seq for row in reader.read("one")] == [1, 2]
-    with pytest.raises(StorageFailed, match="reading only"), reader.turn("one"):
+    with pytest.raises(StorageFailed, match="reading only"), reader.transaction("one"):
         pass
     reader.close()
     writer.close()

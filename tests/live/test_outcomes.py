@@ -10,8 +10,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import BadInput
-from evenhand.live.outcomes import checked_outcome, parsed_outcome
-from tests.live.world import create
+from evenhand.live.input_checks import checked_outcome, parsed_outcome
+from tests.live.example_experiments import create
 
 BAD = [
     math.nan, math.inf, -math.inf, 10**400, -0.0, "1", None, np.float64("nan"), [1], {},

@@ -19,7 +19,7 @@ from evenhand.procedure.spec import SAMPLING, Procedure
 from evenhand.simulation.simulate import follow
 from evenhand.study import Study
 from evenhand.study.truth import Truth
-from tests.live.world import SetClock
+from tests.live.example_experiments import SetClock
 
 POLICIES, GROUPS = ["a", "b", "c"], {"x": 0.6, "y": 0.4}
 MEANS = [[0.8, 0.7], [0.5, 0.6], [0.4, 0.3]]

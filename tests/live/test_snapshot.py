@@ -11,22 +11,22 @@ import evenhand as eh
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
-from evenhand.live.loading import load, load_protocol
+from evenhand.live.load_log import load, load_protocol
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
 from evenhand.live.snapshot import restore, snapshot_of
-from tests.live.world import SetClock, create, endless, even, play
+from tests.live.example_experiments import SetClock, create, endless, even, play
 
 
 def same(a: Fold, b: Fold) -> None:
     assert a.head == b.head
-    for name in a.brain.state._fields:
-        assert np.array_equal(getattr(a.brain.state, name), getattr(b.brain.state, name), equal_nan=True), (
+    for name in a.replay.state._fields:
+        assert np.array_equal(getattr(a.replay.state, name), getattr(b.replay.state, name), equal_nan=True), (
             name
         )
     assert snapshot_of(a) == snapshot_of(b)
     assert a.snapshot == b.snapshot
-    assert a.out.held_by("w") == b.out.held_by("w")
+    assert a.open_tickets.held_by("w") == b.open_tickets.held_by("w")
 
 
 @pytest.mark.parametrize("every", [7, 50])
@@ -79,7 +79,7 @@ def test_a_snapshot_reads_back_after_the_stop_too(monkeypatch: pytest.MonkeyPatc
         event = Snapshot(at=fold.latest, fold=snapshot_of(fold))
         again = restore(load_protocol(trial._journal, "main"), fold.head, event)
         assert again.stop == fold.stop
-        assert again.brain.has_stopped
+        assert again.replay.has_stopped
 
 
 def test_what_is_kept_in_memory_does_not_grow_with_the_log() -> None:

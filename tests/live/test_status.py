@@ -10,12 +10,12 @@ import pytest
 
 import evenhand as eh
 from evenhand.live.compute_status import sample_ratio_p_value
-from evenhand.live.replay_kernels import Tally
+from evenhand.live.replay_kernels import DrawTally
 from evenhand.live.status import ShortCell, Status
 from evenhand.verdicts.forecast import experiment_forecast
 from evenhand.verdicts.forecast_statement import CHANCES, Forecast
 from evenhand.verdicts.judge import judge_state
-from tests.live.world import MEANS, START, SetClock, coin, create, endless, even, play, problem
+from tests.live.example_experiments import MEANS, START, SetClock, coin, create, endless, even, play, problem
 
 
 def rows(successes: dict[str, int], of: int) -> list[tuple[str, str, float]]:
@@ -179,9 +179,9 @@ def test_an_allocation_by_the_rule_is_as_intended_and_a_loaded_die_is_not() -> N
     play(trial, 400, even)
     assert trial.status().health.well
     p = np.full((1, 2), 500.0)
-    fair = Tally(np.array([[520.0, 480.0]]), p, np.full((1, 2), 250.0))
-    loaded = Tally(np.array([[620.0, 380.0]]), p, np.full((1, 2), 250.0))
-    impossible = Tally(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), np.zeros((1, 2)))
+    fair = DrawTally(np.array([[520.0, 480.0]]), p, np.full((1, 2), 250.0))
+    loaded = DrawTally(np.array([[620.0, 380.0]]), p, np.full((1, 2), 250.0))
+    impossible = DrawTally(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), np.zeros((1, 2)))
     assert sample_ratio_p_value(fair) > 0.1
     assert sample_ratio_p_value(loaded) < 1e-6
     assert sample_ratio_p_value(impossible) == 0.0
@@ -192,7 +192,8 @@ def test_the_sample_ratio_alarm_is_as_rare_as_it_says() -> None:
     draws = np.random.default_rng(3).binomial(1000, 0.3, size=2000)
     spread = np.full((1, 2), 1000 * 0.3 * 0.7)
     alarms = sum(
-        sample_ratio_p_value(Tally(np.array([[n, 1000.0 - n]]), np.array([[300.0, 700.0]]), spread)) < 0.001
+        sample_ratio_p_value(DrawTally(np.array([[n, 1000.0 - n]]), np.array([[300.0, 700.0]]), spread))
+        < 0.001
         for n in draws.tolist()
     )
     assert alarms <= 14  # P(Binomial(2000, 0.001) > 14) < 1e-6

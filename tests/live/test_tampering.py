@@ -15,7 +15,7 @@ from evenhand.errors import IntegrityFailed
 from evenhand.live.audit import Audit, audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.hash_chain import extend, genesis
-from tests.live.world import create, play
+from tests.live.example_experiments import create, play
 
 
 @pytest.fixture

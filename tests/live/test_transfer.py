@@ -15,8 +15,8 @@ from evenhand.live.export import write_export
 from evenhand.live.journal import open_journal
 from evenhand.live.protocol import Protocol
 from evenhand.live.transfer import transfer
-from tests.live.test_kept import KEPT
-from tests.live.world import SetClock, create, endless, even, play
+from tests.live.example_experiments import SetClock, create, endless, even, play
+from tests.live.test_journals_of_0_1 import KEPT
 
 
 def exported(address: str, path: Path, name: str = "main") -> Path:

@@ -12,8 +12,8 @@ from evenhand.model.requirements import Floors, Penalty, Quota
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import new_work
-from tests.procedure.sampling.body import Body, body, problem
-from tests.procedure.stopping.told import counted, heard
+from tests.procedure.sampling.rule_run import RuleRun, problem, rule_run
+from tests.procedure.stopping.counts import counted, recorded
 from tests.reference.evidence import block
 
 SHARES = np.array([0.2, 0.3, 0.5])
@@ -37,7 +37,7 @@ def test_with_gaussian_outcomes_an_indifference_is_a_head_start(family: Family) 
     for indifference, start in ((eps, 0.0), (0.0, eps)):
         spec = spec_of(family, indifference=indifference)
         shifted = {cell: x + (start if cell[0] == 0 else 0.0) for cell, x in outcomes.items()}
-        state, work = heard(spec, shifted)
+        state, work = recorded(spec, shifted)
         ahead.append(certified.ahead(spec, state, work, 0, 1, np.inf))
     assert ahead[0] == pytest.approx(ahead[1], rel=1e-9)
 
@@ -81,8 +81,8 @@ def test_a_tolerance_moves_the_bounds_of_the_answer_and_not_of_its_rivals(constr
 
 @pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
 def test_decisions_do_not_depend_on_what_was_computed_before(mode: str) -> None:
-    def run() -> Body:
-        return body("ts-ids", mode, indifference=0.3, tolerance=0.1)
+    def run() -> RuleRun:
+        return rule_run("ts-ids", mode, indifference=0.3, tolerance=0.1)
 
     kept, fresh = run(), run()
     for cell in kept.run(100):
@@ -93,6 +93,6 @@ def test_decisions_do_not_depend_on_what_was_computed_before(mode: str) -> None:
 
 def test_beyond_many_policies_the_best_is_followed() -> None:
     means = np.tile(np.linspace(1.0, 0.0, 300)[:, None], (1, 3))
-    run = Body(problem(policies=300), Procedure(initial=1, indifference=0.3), means)
+    run = RuleRun(problem(policies=300), Procedure(initial=1, indifference=0.3), means)
     cells = list(run.run(1000))
     assert len({k for k, _ in cells[900:]}) > 5

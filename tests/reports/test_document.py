@@ -16,7 +16,7 @@ from evenhand.reports.captioned_figures import write_csv
 from evenhand.reports.document import Report, report
 from evenhand.reports.guarantees import methods
 from evenhand.reports.page_parts import decimal, field_text, table
-from tests.reports.made import made
+from tests.reports.example_rows import made
 
 PAYLOADS = (
     "<script>document.title='owned'</script>", "<img src=x onerror=\"document.title='owned'\">",

@@ -9,23 +9,22 @@ from xml.etree import ElementTree as ET
 import pytest
 from matplotlib.colors import to_rgb
 
-from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.reports.figure_rows import Bar, Duration, Evidence, Share, Success
 from evenhand.reports.figures.allocation import allocation
+from evenhand.reports.figures.canvas import TOKENS, Canvas, Scale, percent, png, shortened, svg, text_width
 from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
-from evenhand.reports.figures.save import png, svg
-from evenhand.reports.figures.style import TOKENS, Canvas, Scale, percent, shortened, text_width
 from evenhand.reports.figures.success import success
-from evenhand.reports.rows import Bar, Duration, Evidence, Share, Success
-from tests.reports import made
+from tests.reports import example_rows
 
 DRAW: dict[str, Callable[[int], Canvas]] = {
-    "floors": lambda width: floors(made.estimates(), made.standings(), width),
-    "allocation": lambda width: allocation(made.shares(), made.standings(), width),
-    "evidence": lambda width: evidence(made.evidences(), width),
-    "duration": lambda width: duration(made.durations(), width),
-    "success": lambda width: success(made.successes(), width),
+    "floors": lambda width: floors(example_rows.estimates(), example_rows.standings(), width),
+    "allocation": lambda width: allocation(example_rows.shares(), example_rows.standings(), width),
+    "evidence": lambda width: evidence(example_rows.evidences(), width),
+    "duration": lambda width: duration(example_rows.durations(), width),
+    "success": lambda width: success(example_rows.successes(), width),
 }
 
 
@@ -79,12 +78,12 @@ def test_a_saved_picture_stands_on_white_wherever_it_is_shown() -> None:
 )
 def test_a_name_is_drawn_as_text_whatever_it_is(name: str) -> None:
     names = (name, "b", "c", "d")
-    drawn = svg(floors(made.estimates(names), made.standings(names)), "floors")
+    drawn = svg(floors(example_rows.estimates(names), example_rows.standings(names)), "floors")
     root = ET.fromstring(drawn)
     words = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
     shown = name.replace("\x00", "\ufffd").replace("\x1b", "\ufffd")
     assert shown in words
-    assert png(floors(made.estimates(names), made.standings(names)))
+    assert png(floors(example_rows.estimates(names), example_rows.standings(names)))
     assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from tests.reports.made import made
+from tests.reports.example_rows import made
 from tests.reports.test_document import PAYLOADS
 
 

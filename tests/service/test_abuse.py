@@ -19,7 +19,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 from scipy.stats import mannwhitneyu
 
-from evenhand.cli.journal_options import unescaped, write_batch
+from evenhand.cli.options import unescaped, write_batch
 from evenhand.cli.serve import serve
 from evenhand.errors import BadInput
 from evenhand.live.tickets import Ask
@@ -28,7 +28,7 @@ from evenhand.service.app import Settings, create_app
 from evenhand.service.auth import WRONG_KEYS
 from evenhand.service.keys import Keys, KnownKeys
 from tests.service.peers import seen_from
-from tests.service.running import STUDY
+from tests.service.service_process import STUDY
 
 ROLES = ("operator", "analyst", "admin")
 GUESSES, CALLS = 250, 400  # wrong keys of each kind, and how often each is tried

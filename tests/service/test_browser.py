@@ -17,7 +17,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import evenhand as eh
 from evenhand.service.keys import Keys
-from tests.service.running import STUDY, Running
+from tests.service.service_process import STUDY, Running
 
 pytestmark = pytest.mark.slow
 SCREENSHOTS = Path(__file__).parents[2] / "out" / "screenshots"

@@ -119,10 +119,10 @@ def test_a_forecast_is_kept_until_the_data_change(folder: Path) -> None:
             future.set_result(work(view))
             return future
 
-    class Studio:
+    class OneWorker:
         long = Done()
 
-    forecasts = Forecasts(Studio())  # type: ignore[arg-type]
+    forecasts = Forecasts(OneWorker())  # type: ignore[arg-type]
     with Experiment.open(str(folder / "journal.db"), write=False) as trial:
         view = trial.present()
         first = forecasts.latest("a", view)
@@ -147,11 +147,11 @@ def test_a_little_more_data_wait_and_much_more_do_not(tmp_path: Path) -> None:
             future.set_result(Forecast(samples, 200, dict.fromkeys(CHANCES, 70), 0.0, 100))
             return future
 
-    class Studio:
+    class OneWorker:
         long = Instant()
 
     study = loads(STUDY)
-    forecasts = Forecasts(Studio())  # type: ignore[arg-type]
+    forecasts = Forecasts(OneWorker())  # type: ignore[arg-type]
     with Experiment.create(str(tmp_path / "a.db"), study, seed=1) as trial:
 
         def latest() -> Forecast:
@@ -183,15 +183,15 @@ def test_a_helper_that_cannot_be_started_or_fails_leaves_a_reason(folder: Path) 
             future.set_exception(ValueError("no"))
             return future
 
-    class Studio:
+    class OneWorker:
         def __init__(self, long: Any) -> None:
             self.long = long
 
     with Experiment.open(str(folder / "journal.db"), write=False) as trial:
         view = trial.present()
-        broken = Forecasts(Studio(Broken())).latest("a", view)  # type: ignore[arg-type]
+        broken = Forecasts(OneWorker(Broken())).latest("a", view)  # type: ignore[arg-type]
         assert broken.statement() == "No forecast: the service is stopping."
-        failing = Forecasts(Studio(Failing()))  # type: ignore[arg-type]
+        failing = Forecasts(OneWorker(Failing()))  # type: ignore[arg-type]
         failing.latest("a", view)
         said = failing.latest("a", view).statement()
         assert said == "No forecast: making it failed; the service's log says why."

@@ -15,7 +15,7 @@ import evenhand as eh
 from evenhand.live.audit import audit
 from evenhand.live.events import Told
 from evenhand.service.client import RemoteExperiment
-from tests.service.running import ENDLESS, Running, share_of_time
+from tests.service.service_process import ENDLESS, Running, share_of_time
 
 MB = 2**20
 

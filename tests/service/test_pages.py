@@ -11,11 +11,11 @@ import pytest
 from litestar.testing import TestClient
 
 from evenhand import service
-from evenhand.reports.figures.style import TOKENS
+from evenhand.reports.figures.canvas import TOKENS
 from evenhand.service.app import Settings, create_app
 from evenhand.service.keys import Keys
 from tests.service.peers import seen_from
-from tests.service.running import STUDY
+from tests.service.service_process import STUDY
 
 STATIC = Path(service.__file__).parent / "static"
 PAGES = ("/", "/experiments/main", "/planner", "/docs", "/login")

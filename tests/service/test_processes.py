@@ -11,7 +11,7 @@ import pytest
 import evenhand as eh
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
-from tests.service.running import STUDY, Running
+from tests.service.service_process import STUDY, Running
 
 SEED = 11
 

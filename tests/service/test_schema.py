@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 
 import evenhand as eh
 from evenhand.service.keys import Keys
-from tests.service.running import STUDY, Running
+from tests.service.service_process import STUDY, Running
 
 pytestmark = pytest.mark.slow
 # wrong keys are tried on every route in test_abuse; so many of them as here are rightly answered with 429;

@@ -13,8 +13,7 @@ from evenhand.errors import BadInput
 from evenhand.model.families import Bernoulli
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Calibrated
-from evenhand.simulation.calibrate import _allowed, calibrate
-from evenhand.simulation.scenario_files import load_scenarios
+from evenhand.simulation.calibrate import _allowed, calibrate, load_scenarios
 from evenhand.simulation.simulate import simulate
 from evenhand.study import Truth
 from tests.simulation.studies import coins

@@ -14,12 +14,12 @@ from evenhand.errors import BadInput
 from evenhand.simulation import cuda
 from evenhand.simulation.buffers import Rows
 from evenhand.simulation.cuda_source import simulation_of
-from evenhand.simulation.outcome_laws import Drawn, Tables
+from evenhand.simulation.outcome_laws import DrawnTruth, MeansByReplication
 from evenhand.simulation.shards import Shard, prepare, run_shard
 from evenhand.simulation.sweep import address_of
 from evenhand.study import Study
 from tests.compile import studies
-from tests.simulation.emulated import require_compiler, run_emulated
+from tests.simulation.cuda_emulation import require_compiler, run_emulated
 
 SEED, REPLICATIONS = 5, 40
 
@@ -55,7 +55,7 @@ def test_replications_are_numbered_from_the_first_one_of_the_shard() -> None:
 def test_means_are_drawn_for_each_replication() -> None:
     tables = np.array([studies.MEANS] * (2 * REPLICATIONS))
     tables[:, 0] += np.linspace(0.3, -0.3, 2 * REPLICATIONS)[:, None]  # at last the second policy is best
-    rows = compared(studies.study(), first=REPLICATIONS, drawn=Drawn(Tables(tables)))
+    rows = compared(studies.study(), first=REPLICATIONS, drawn=DrawnTruth(MeansByReplication(tables)))
     assert len(set(rows.truth)) > 1
 
 

@@ -11,7 +11,7 @@ from evenhand.model.requirements import Floors
 from evenhand.procedure.spec import Budget
 from evenhand.simulation.engine import NO_ANSWER_YET
 from evenhand.simulation.executors import Processes, Serial, Threads
-from evenhand.simulation.outcome_laws import Drawn, Tables
+from evenhand.simulation.outcome_laws import DrawnTruth, MeansByReplication
 from evenhand.simulation.shards import Shard, prepare, run_job, run_shard, trace_job
 from evenhand.simulation.streams import outcome, scenario_uniforms
 from evenhand.study import Study
@@ -167,20 +167,20 @@ def test_groups_that_come_by_themselves_come_by_their_shares() -> None:
 def test_means_may_be_drawn_anew_for_each_replication() -> None:
     problem = problem_of(3, 2, Gaussian(0.5), Floors(0.0))
     study = Study(problem, scaling(stopping=Budget(60)).procedure)
-    runs = run_job(prepare(study, 5, drawn=Drawn(fresh_means)), 40, Serial())
+    runs = run_job(prepare(study, 5, drawn=DrawnTruth(fresh_means)), 40, Serial())
     answers = [problem.answer(fresh_means(5, number)) for number in range(40)]
     assert [int(truth) for truth in runs.rows.truth] == answers
     assert len(set(answers)) > 1
     tables = np.array([fresh_means(5, number) for number in range(40)])
     with Processes(2) as executor:
-        again = run_job(prepare(study, 5, drawn=Drawn(Tables(tables))), 40, executor)
+        again = run_job(prepare(study, 5, drawn=DrawnTruth(MeansByReplication(tables))), 40, executor)
     assert same_rows(runs, again)
 
 
 def test_outcomes_may_be_coins_under_another_family() -> None:
     problem = problem_of(3, 2, Gaussian(1.0), Floors(0.0))
     study = Study(problem, scaling(stopping=Budget(60)).procedure)
-    _, trace = trace_job(prepare(study, 5, drawn=Drawn(fresh_means, outcomes="bernoulli")), 0)
+    _, trace = trace_job(prepare(study, 5, drawn=DrawnTruth(fresh_means, outcomes="bernoulli")), 0)
     assert set(trace.outcome) == {0.0, 1.0}
 
 

@@ -15,7 +15,7 @@ from evenhand.procedure.spec import SAMPLING, Budget, Procedure
 from evenhand.procedure.state import new_work
 from evenhand.simulation.simulate import simulate
 from evenhand.theory.question import question_of
-from tests.procedure.sampling.body import RULES, Body
+from tests.procedure.sampling.rule_run import RULES, RuleRun
 from tests.simulation.boundary import HAIR, RISK, most_errors
 
 GROUPS = {"x": 0.5, "y": 0.3, "z": 0.2}
@@ -141,7 +141,7 @@ def test_every_sampling_rule_serves_it(sampling: str) -> None:
 @pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
 def test_the_control_is_never_starved(mode: str) -> None:
     means = [[-0.5, -0.5, -0.5], *MEANS[1:]]  # it looks hopeless, but what the others may do hangs on it
-    run = Body(problem(mode=mode), Procedure(initial=2, max_samples=4000), means)
+    run = RuleRun(problem(mode=mode), Procedure(initial=2, max_samples=4000), means)
     cells = list(run.run(1500))
     counts = run.counts
     assert len(cells) == 1500
@@ -159,8 +159,8 @@ def test_an_unlucky_control_does_not_stay_unlucky_while_two_others_compete() -> 
 
 @pytest.mark.parametrize("rule", ["ts-ids", "top-two", "two-stage", "frank-wolfe", "ids"])
 def test_decisions_do_not_depend_on_what_was_computed_before(rule: str) -> None:
-    def run() -> Body:
-        return Body(problem(), Procedure(sampling=RULES[rule], initial=2, max_samples=4000), MEANS)
+    def run() -> RuleRun:
+        return RuleRun(problem(), Procedure(sampling=RULES[rule], initial=2, max_samples=4000), MEANS)
 
     kept, fresh = run(), run()
     for cell in kept.run(60):
@@ -173,8 +173,8 @@ def test_beyond_256_policies_draws_roll_and_the_control_with_them() -> None:
     means = np.tile(np.linspace(0.9, 0.1, 300)[:, None], (1, 3))
     asked = problem(policies=300)
 
-    def run() -> Body:
-        return Body(asked, Procedure(initial=1, stopping="stylised", max_samples=4000), means)
+    def run() -> RuleRun:
+        return RuleRun(asked, Procedure(initial=1, stopping="stylised", max_samples=4000), means)
 
     kept, fresh = run(), run()
     for number, cell in enumerate(kept.run(960)):

@@ -17,7 +17,7 @@ from evenhand.simulation.calibrate import calibrate
 from evenhand.simulation.simulate import simulate
 from evenhand.study import Study, Truth
 from evenhand.theory.plan import plan
-from tests.procedure.sampling.body import Body
+from tests.procedure.sampling.rule_run import RuleRun
 from tests.simulation.boundary import HAIR, RISK, most_errors
 
 GROUPS = {"x": 0.5, "y": 0.5}
@@ -125,7 +125,7 @@ def test_other_stopping_rules_serve_it_too() -> None:
 
 
 def test_decisions_do_not_depend_on_what_was_computed_before() -> None:
-    kept, fresh = (Body(problem(), Procedure(initial=2, max_samples=4000), MEANS) for _ in range(2))
+    kept, fresh = (RuleRun(problem(), Procedure(initial=2, max_samples=4000), MEANS) for _ in range(2))
     for cell in kept.run(80):
         fresh.work = new_work(fresh.spec)
         assert fresh.ask() == cell

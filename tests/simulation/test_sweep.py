@@ -14,7 +14,7 @@ import pytest
 from evenhand.errors import BadInput
 from evenhand.simulation.executors import Processes, Serial
 from evenhand.simulation.shards import Shard, prepare, run_job
-from evenhand.simulation.sweep import Shelf, address_of, grid, sweep
+from evenhand.simulation.sweep import ShardStore, address_of, grid, sweep
 from evenhand.study import Truth
 from tests.simulation.studies import coins, same_rows
 
@@ -76,12 +76,12 @@ def test_a_shard_is_known_by_all_that_its_rows_depend_on() -> None:
 def test_a_store_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="cannot be made"):
-        Shelf(tmp_path / "file" / "store")
+        ShardStore(tmp_path / "file" / "store")
 
 
 def test_a_driver_killed_midway_loses_no_finished_shard(serial, tmp_path: Path) -> None:
     driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.simulation.drive", str(tmp_path)], cwd=Path(__file__).parents[2]
+        [sys.executable, "-m", "tests.simulation.slow_sweep", str(tmp_path)], cwd=Path(__file__).parents[2]
     )
     wait_for(lambda: len(list(tmp_path.rglob("*.npz"))) >= 3, driver)
     os.kill(driver.pid, signal.SIGKILL)

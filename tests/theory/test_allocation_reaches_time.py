@@ -30,7 +30,7 @@ from evenhand.model.requirements import (
     Quota,
     Ratio,
 )
-from evenhand.theory.alternatives import pieces_of
+from evenhand.theory.alternatives import alternatives_to
 from evenhand.theory.plan import Plan, plan
 from tests import oracles
 
@@ -85,7 +85,7 @@ def drawn(family: str, kind: str, seed: int) -> tuple[Problem, Array]:
 
 def certified(problem: Problem, means: Array, w: Array) -> float:
     """What the project's own inner solvers certify at an allocation."""
-    return pieces_of(problem, means, problem.answer(means)).look(w).lower
+    return alternatives_to(problem, means, problem.answer(means)).solve_at(w).lower
 
 
 def independent(problem: Problem, means: Array, w: Array) -> float:

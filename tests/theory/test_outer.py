@@ -25,7 +25,7 @@ from evenhand.model.requirements import (
     Penalty,
     Quota,
 )
-from evenhand.theory.alternatives import pieces_of
+from evenhand.theory.alternatives import alternatives_to
 from evenhand.theory.bracket import Bracket, Solution
 from evenhand.theory.cutting_planes import cutting_planes
 from evenhand.theory.modes import mode_of
@@ -62,7 +62,7 @@ def problem_of(
 
 def solved(problem: Problem, means: Any, gap: float = 1e-6) -> Solution:
     table = np.asarray(means, dtype=float)
-    return solve(pieces_of(problem, table, problem.answer(table)), mode_of(problem), gap)
+    return solve(alternatives_to(problem, table, problem.answer(table)), mode_of(problem), gap)
 
 
 def assert_time(found: Solution, expected: float, gap: float = 1e-6) -> None:
@@ -155,7 +155,7 @@ def test_nobody_feasible_under_a_quota_is_a_game_per_policy_and_not_one_cell_per
     assert_time(solved(problem, means), sum(1 / game for game in games))
     # all of a policy's samples in its worst group: it could meet the quota in the two others
     weights = printed / printed.sum()
-    assert pieces_of(problem, means, None).look(weights).value == 0.0
+    assert alternatives_to(problem, means, None).solve_at(weights).value == 0.0
 
 
 def test_nobody_feasible_in_other_modes_is_no_faster() -> None:
@@ -202,8 +202,8 @@ def test_the_order_of_policies_does_not_matter() -> None:
 
 def test_cutting_planes_alone_find_the_same_interval() -> None:
     problem = problem_of(SCALING, Gaussian(0.5), Floors(0.0))
-    found = Bracket(pieces_of(problem, np.array(SCALING), 0), mode_of(problem))
-    first = found.look(found.mode.start())
+    found = Bracket(alternatives_to(problem, np.array(SCALING), 0), mode_of(problem))
+    first = found.solve_at(found.mode.start())
     cutting_planes(found, 1e-6, first.cuts)
     assert_time(found.solution(), 54.13887438628, gap=1e-6)
 
@@ -284,11 +284,11 @@ def test_no_allocation_beats_the_upper_bound_and_the_interval_is_tight(data: st.
     problem = problem_of(means, family, constraint, shares, mode, arrivals=arrivals, costs=costs)
     found = solved(problem, means, gap=1e-5)
     assert found.gap <= 1e-5
-    pieces, sampling = pieces_of(problem, means, problem.answer(means)), mode_of(problem)
-    assert pieces.look(found.w).lower >= found.lower
+    alternatives, sampling = alternatives_to(problem, means, problem.answer(means)), mode_of(problem)
+    assert alternatives.solve_at(found.w).lower >= found.lower
     for _ in range(5):
         w = sampling.admit(found.w * rng.uniform(0.2, 2.0, found.w.shape))
-        assert pieces.look(w).lower <= found.upper
+        assert alternatives.solve_at(w).lower <= found.upper
 
 
 def reference_cases() -> list[Any]:

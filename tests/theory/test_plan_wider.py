@@ -130,9 +130,9 @@ def test_the_allocation_reaches_the_time_it_promises(mode: str, means: list[list
     found = plan(problem, means, guardrails=counts, indifference=0.02, tolerance=0.01)
     asked = question_of(problem, means, counts, 0.02, 0.01)
     easiest = None if found.easiest is None else problem.policies.index(found.easiest)
-    look = asked.pieces(easiest).look(np.maximum(found.allocation, 1e-12))
-    assert 1.0 / look.value == pytest.approx(found.time_high, rel=1e-5)
-    assert look.lower >= (1.0 - 1e-5) / found.time_high
+    found_at = asked.alternatives(easiest).solve_at(np.maximum(found.allocation, 1e-12))
+    assert 1.0 / found_at.value == pytest.approx(found.time_high, rel=1e-5)
+    assert found_at.lower >= (1.0 - 1e-5) / found.time_high
 
 
 def test_stricter_margins_take_longer_for_the_one_that_must_keep_them() -> None:
@@ -394,10 +394,10 @@ def test_screening_floors_is_a_sum_over_bounds_and_policies(
     # the general method comes to the same
     asked = question_of(problem, means, None, 0.0, 0.0)
     general = Screening(asked.metrics, asked.allowed)
-    look = general.look(
+    found_at = general.solve_at(
         np.maximum(found.allocation / (problem.sampling_costs * found.allocation).sum(), 1e-15)
     )
-    assert 1.0 / look.value == pytest.approx(interval.high, rel=1e-6)
+    assert 1.0 / found_at.value == pytest.approx(interval.high, rel=1e-6)
 
 
 def test_screening_one_policy_takes_one_over_the_divergence_in_each_group() -> None:
@@ -455,8 +455,8 @@ def test_screening_is_certified_in_every_mode(mode: str, constraint: Any) -> Non
     found = plan(problem, means)
     assert found.time_low <= found.time_high <= found.time_low * (1 + 2e-6)
     asked = question_of(problem, means, None, 0.0, 0.0)
-    look = Screening(asked.metrics, asked.allowed).look(np.maximum(found.allocation, 1e-12))
-    assert 1.0 / look.value == pytest.approx(found.time_high, rel=1e-5)
+    found_at = Screening(asked.metrics, asked.allowed).solve_at(np.maximum(found.allocation, 1e-12))
+    assert 1.0 / found_at.value == pytest.approx(found.time_high, rel=1e-5)
 
 
 def test_screening_many_policies_against_a_control_is_quick_and_certified() -> None:

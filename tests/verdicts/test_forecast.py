@@ -184,7 +184,7 @@ def test_data_that_decide_need_no_more() -> None:
 def test_what_the_procedure_did_before_does_not_change_the_forecast() -> None:
     """The same outcomes, once collected by a live experiment and once read from a table."""
     from evenhand.verdicts.forecast import experiment_forecast
-    from tests.live.world import create, endless, even, play
+    from tests.live.example_experiments import create, endless, even, play
 
     for sampling in ("ts-ids", "exact-tracking"):
         procedure = eh.Procedure(sampling=sampling, initial=2, delta=0.45, max_samples=160)

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evenhand.cli.journal_options import (
+from evenhand.cli.options import (
     journal_argument,
-    opened,
+    json_option,
+    open_experiment,
+    print_json,
     read_batch,
     reason_options,
     unescaped,
     write_batch,
 )
-from evenhand.cli.options import json_option, print_json
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def ask_command(
 
     When piped to a file, the output is CSV with an empty outcome column; fill it in and pass it to `tell`.
     """
-    with opened(journal, name) as trial:
+    with open_experiment(journal, name) as trial:
         asks = trial.ask(count, group=group, worker=worker, key=key)
         status = None if asks else trial.status()
     if as_json:
@@ -89,7 +90,7 @@ def tell_command(
     written by `ask`. Lines without an outcome are skipped. Either all other lines are recorded or none; the
     error names the first line that is invalid.
     """
-    with opened(journal, name) as trial:
+    with open_experiment(journal, name) as trial:
         if outcome is None:
             result = _tell_file(trial, Path(ticket))
         else:
@@ -126,7 +127,7 @@ def _group(trial: Experiment, row: dict[str, str]) -> str | None:
 
 
 def _parsed(trial: Experiment, text: str) -> float:
-    from evenhand.live.outcomes import parsed_outcome
+    from evenhand.live.input_checks import parsed_outcome
 
     return parsed_outcome(text, trial.protocol.problem.family)
 
@@ -149,7 +150,7 @@ def drop_command(
     journal: str, name: str | None, ticket: str, reason: str, by: str | None, as_json: bool
 ) -> None:
     """Drop TICKET: it will have no outcome."""
-    with opened(journal, name) as trial:
+    with open_experiment(journal, name) as trial:
         trial.drop(ticket, reason, by=by)
     if as_json:
         print_json({"ticket": ticket, "dropped": True})
@@ -171,8 +172,8 @@ def amend_command(
 
     The old outcome stays in the log. Estimates are recomputed from the corrected outcomes.
     """
-    with opened(journal, name) as trial:
-        from evenhand.live.outcomes import parsed_outcome
+    with open_experiment(journal, name) as trial:
+        from evenhand.live.input_checks import parsed_outcome
 
         value = parsed_outcome(outcome, trial.protocol.problem.family)
         receipt = trial.amend(ticket, value, reason=reason, by=by)
@@ -196,7 +197,7 @@ def import_command(journal: str, name: str | None, data: str, key: str | None, a
     another --key.
     """
     path = Path(data)
-    with opened(journal, name) as trial:
+    with open_experiment(journal, name) as trial:
         lines: array[int] = array("q")  # line number of each row in the file
         rows, before = _rows(path, trial.protocol.problem, lines), trial.head
         count = trial.import_data(
@@ -217,7 +218,7 @@ def import_command(journal: str, name: str | None, data: str, key: str | None, a
 
 def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str, str, float]]:
     """Yield the rows of a file and append the line number of each to `lines`."""
-    from evenhand.live.outcomes import parsed_number
+    from evenhand.live.input_checks import parsed_number
     from evenhand.study.data_files import columns
 
     for line, (policy, group, text) in columns(path, ("policy", "group", "outcome")):

@@ -215,7 +215,7 @@ def sweep_command(
 
 
 def _grid(studies: dict[str, Study], scenarios: str | None) -> dict[Name, Study]:
-    from evenhand.simulation.scenario_files import load_scenarios
+    from evenhand.simulation.calibrate import load_scenarios
     from evenhand.simulation.sweep import grid
 
     if scenarios is None:

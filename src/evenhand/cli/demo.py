@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenhand.cli.extras import installed_extras
 from evenhand.cli.terminal import heat_map, print_sentence, progress, section, table, verdict
+from evenhand.cli.tools import installed_extras
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def run_demo(
 
 def _show_means(show: Console, study: Study) -> None:
     """Print the means, the policy with the best overall mean, and the groups where it fails."""
-    from evenhand.model.sentences import listed
+    from evenhand.model.phrases import listed
 
     problem, means = study.problem, study.means()
     scores, feasible = problem.scores(means), problem.feasible(means)

@@ -1,14 +1,32 @@
-"""`evenhand new`, `pause`, `resume` and `finish`: create an experiment, change its state."""
+"""`evenhand new`, `pause`, `resume`, `finish`, `status`, `audit`, `export` and `transfer`."""
 
 from __future__ import annotations
 
 import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from evenhand.cli.journal_options import journal_argument, opened, reason_options
-from evenhand.cli.options import json_option, print_json, study_argument
-from evenhand.errors import BadInput
+from evenhand.cli.options import (
+    UNDECIDED,
+    journal_argument,
+    json_option,
+    new_file,
+    open_experiment,
+    print_json,
+    reason_options,
+    study_argument,
+)
+from evenhand.errors import BadInput, StorageFailed
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from evenhand.live.hash_chain import Head
+    from evenhand.live.journal import Journal
+    from evenhand.live.status import Status
 
 
 @click.command("new")
@@ -56,7 +74,7 @@ def new_command(
 @json_option
 def pause_command(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
     """Stop giving out tickets until `resume`. Outcomes are still accepted."""
-    with opened(journal, name) as trial:
+    with open_experiment(journal, name) as trial:
         trial.pause(reason, by=by)
     if as_json:
         print_json({"paused": True})
@@ -70,7 +88,7 @@ def pause_command(journal: str, name: str | None, reason: str, by: str | None, a
 @json_option
 def resume_command(journal: str, name: str | None, reason: str | None, by: str | None, as_json: bool) -> None:
     """Give out tickets again after `pause`."""
-    with opened(journal, name) as trial:
+    with open_experiment(journal, name) as trial:
         trial.resume(reason or "resumed", by=by)
     if as_json:
         print_json({"paused": False})
@@ -97,7 +115,7 @@ def close_command(journal: str, name: str | None, reason: str | None, by: str | 
 
 
 def _finish(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
-    with opened(journal, name) as trial:
+    with open_experiment(journal, name) as trial:
         trial.finish(reason, by=by)
         status = trial.status()
     if as_json:
@@ -105,3 +123,163 @@ def _finish(journal: str, name: str | None, reason: str, by: str | None, as_json
         return
     click.echo(f"Closed. {status.sentence}")
     click.echo(f"Next: evenhand export {journal} -o experiment.jsonl")
+
+
+@click.command("status")
+@journal_argument
+@click.option("--check", is_flag=True, help="Exit with code 3 while nothing is decided.")
+@json_option
+def status_command(journal: str, name: str | None, check: bool, as_json: bool) -> int:
+    """Show the leader, what is certified, what is open and a forecast of further samples.
+
+    Only reads, so it works while another process writes. The forecast assumes Jeffreys' prior on the means.
+    """
+    with open_experiment(journal, name, write=False) as trial:
+        from evenhand.verdicts.forecast import experiment_forecast
+
+        status = trial.status(experiment_forecast)
+    if as_json:
+        print_json(status.to_dict())
+    else:
+        _print_status(status, journal if name is None else f"{journal} --experiment {name}")
+    return UNDECIDED if check and not status.decided else 0
+
+
+def _print_status(status: Status, journal: str) -> None:
+    from evenhand.cli.terminal import console, print_sentence, section, table, verdict
+    from evenhand.live.status_sentences import counts_sentence, health_sentence
+
+    out = console()
+    if status.title:
+        print_sentence(out, status.title, style="bold")
+    print_sentence(out, status.sentence)
+    rows: list[list[str | Text]] = [
+        [
+            cell.policy,
+            cell.group,
+            f"{cell.n:,}",
+            "" if cell.mean is None else f"{cell.mean:.4g}",
+            verdict(cell.verdict),
+        ]
+        for cell in status.cells
+    ]
+    section(out, "Cells", table(["policy", "group", "samples", "mean", "requirement"], rows, numbers_from=2))
+    out.print()
+    forecast = "" if status.forecast is None else status.forecast["statement"]
+    for sentence in (counts_sentence(status), forecast, health_sentence(status.health)):
+        if sentence:
+            print_sentence(out, sentence)
+    events = "1 event" if status.events == 1 else f"{status.events:,} events"
+    print_sentence(out, f"{events}, head {status.head}")
+    following = {"running": f"ask {journal}", "paused": f"resume {journal}"}
+    print_sentence(out, f"Next: evenhand {following.get(status.state, f'report {journal} -o report.html')}")
+
+
+NOT_INTACT = 4
+
+
+@click.command("audit")
+@click.argument("source", metavar="JOURNAL-or-EXPORT")
+@click.option("--head", metavar="HASH", help="A hash noted earlier: the log must still contain that event.")
+@click.option(
+    "--experiment",
+    "name",
+    metavar="NAME",
+    help="Name of the experiment; needed only if the journal holds several.",
+)
+@json_option
+def audit_command(source: str, head: str | None, name: str | None, as_json: bool) -> int:
+    """Recompute every allocation, estimate, evidence value and the stop from the log.
+
+    Prints that everything is identical, or names the first event that does not follow from the events before
+    it (exit code 4). Makes all checks that the writer makes, and checks that the journal holds the last event
+    written to it.
+    """
+    from evenhand.live.audit import audit
+
+    found = audit(source, head, name)
+    if as_json:
+        print_json(found._asdict())
+    elif found.identical:
+        click.echo(f"Identical: {found.events:,} events, every decision recomputed. Head {found.head}.")
+        if found.builds > 1:
+            click.echo(f"The log was written by {found.builds:,} builds; each change is an event.")
+        if found.other_digits:
+            click.echo(
+                f"{found.other_digits:,} asks and snapshots of other builds differ here in their last digits."
+            )
+        if found.close_decisions:
+            click.echo(
+                f"{found.close_decisions:,} decisions of other builds depend on rounding; to recompute these "
+                "too, audit the log on the machine where they were made."
+            )
+    else:
+        click.echo(f"Not identical: {found.first_difference}")
+    return 0 if found.identical else NOT_INTACT
+
+
+@click.command("export")
+@journal_argument
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
+@json_option
+def export_command(journal: str, name: str | None, output: str | None, as_json: bool) -> None:
+    """Write protocol, events and head as JSON lines.
+
+    With -o, --json prints the number of events and the head. `evenhand transfer` copies an export to a
+    journal.
+    """
+    from evenhand.live.export import write_export
+    from evenhand.live.journal import open_journal
+    from evenhand.live.load_log import only_experiment
+
+    # before the journal is opened: closing another handle on the file would drop SQLite's locks on it
+    target = None if output is None else new_file(output, b'{"evenhand":"export"', "an export")
+    store = open_journal(journal, write=False)
+    try:
+        chosen = only_experiment(store, name)
+        if target is None:
+            write_export(store, chosen, sys.stdout.buffer)
+            return
+        head = _write_export(store, chosen, target)
+    finally:
+        store.close()
+    if as_json:
+        print_json({"file": output, "events": head.seq, "head": str(head)})
+        return
+    click.echo(f"{head.seq:,} events written to {output}, head {head}.")
+    click.echo(f"Next: evenhand audit {output} --head {head}")
+
+
+def _write_export(store: Journal, experiment: str, target: Path) -> Head:
+    """Write the export atomically, so that a file of this name is always complete."""
+    from evenhand.files import whole_file
+    from evenhand.live.export import write_export
+
+    try:
+        with whole_file(target) as file:
+            return write_export(store, experiment, file)
+    except OSError as problem:
+        raise StorageFailed(f"{target} cannot be written: {problem.strerror}.") from None
+
+
+@click.command("transfer")
+@click.argument("export", type=click.Path(path_type=Path))
+@click.argument("journal")
+@json_option
+def transfer_command(export: Path, journal: str, as_json: bool) -> None:
+    """Copy an export into a journal, for example from SQLite to PostgreSQL.
+
+    JOURNAL is a file to create, or a postgresql:// address; it may hold other experiments. The export is
+    audited first. Events, keys and hashes are unchanged, so the experiment can continue in the new journal.
+    Do not continue it in both journals.
+    """
+    from evenhand.live.transfer import transfer
+
+    if journal == ":memory:":
+        raise BadInput("a journal in memory would be lost when this command ends; name a file to create.")
+    found = transfer(export, journal)
+    if as_json:
+        print_json({"journal": journal, **found._asdict()})
+        return
+    click.echo(f"{found.events:,} events of {found.experiment!r} copied to {journal}, head {found.head}.")
+    click.echo(f"Next: evenhand status {journal}")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
-    from evenhand.reports.figures.style import Canvas
-    from evenhand.reports.rows import Evidence
+    from evenhand.reports.figure_rows import Evidence
+    from evenhand.reports.figures.canvas import Canvas
     from evenhand.simulation.buffers import Trace
     from evenhand.simulation.runs import Runs
     from evenhand.simulation.simulate import Comparison
@@ -34,7 +34,7 @@ def figure_path(name: str) -> Path:
 def draw_plan(found: Plan, path: Path) -> None:
     """Draw the optimal allocation of a plan as a heat map."""
     from evenhand.reports.figures.allocation import allocation
-    from evenhand.reports.sections.common import shares, true_standings
+    from evenhand.reports.sections.section_rows import shares, true_standings
 
     standings = true_standings(found.problem, found.means, found.answer, found.guardrails)
     _write(allocation(shares(found.problem, found.allocation), standings), "allocation", path)
@@ -42,7 +42,7 @@ def draw_plan(found: Plan, path: Path) -> None:
 
 def draw_runs(source: Runs | Comparison, name: str, path: Path) -> None:
     """Draw a figure of runs by name: duration, success or allocation."""
-    from evenhand.reports.figures.style import WIDE
+    from evenhand.reports.figures.canvas import WIDE
     from evenhand.reports.sections.runs import runs_section
 
     section, _ = runs_section(source)
@@ -63,20 +63,20 @@ def draw_evidence(study: Study, trace: Trace, path: Path) -> None:
 
 
 def _evidence(study: Study, trace: Trace) -> list[Evidence]:
-    from evenhand.reports.rows import Evidence
-    from evenhand.verdicts.sentences import piece_in_words
+    from evenhand.reports.figure_rows import Evidence
+    from evenhand.verdicts.verdict_sentences import alternative_in_words
 
     rows = []
     for number in range(len(trace.policy)):
         value, needed = float(trace.evidence[number]), float(trace.needed[number])
         if needed != 0.0 and math.isfinite(needed) and math.isfinite(value):
-            words = piece_in_words(study.problem, int(trace.answer[number]), int(trace.weakest[number]))
+            words = alternative_in_words(study.problem, int(trace.answer[number]), int(trace.weakest[number]))
             rows.append(Evidence((number + 1) * trace.every, value, needed, words))
     return rows
 
 
 def _write(canvas: Canvas, name: str, path: Path) -> None:
-    from evenhand.reports.figures.save import png, svg
+    from evenhand.reports.figures.canvas import png, svg
 
     if path.suffix == ".svg":
         path.write_text(svg(canvas, name), encoding="utf-8")

@@ -95,8 +95,8 @@ def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
 
 def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
     from evenhand.cli.terminal import console, print_sentence, section, table
-    from evenhand.model.sentences import bound_word
-    from evenhand.verdicts.sentences import looser, under_other_bounds
+    from evenhand.model.phrases import bound_word
+    from evenhand.verdicts.verdict_sentences import looser, under_other_bounds
 
     out = console()
     first, *rest = verdict.words()

@@ -33,8 +33,9 @@ MODULES = {
     "plan": "plan", "simulate": "simulate", "compare": "compare", "calibrate": "simulate", "sweep": "compare",
     "judge": "judge",
     "new": "experiment", "ask": "ask_tell", "tell": "ask_tell", "drop": "ask_tell", "amend": "ask_tell",
-    "import": "ask_tell", "status": "status", "pause": "experiment", "resume": "experiment",
-    "export": "audit", "transfer": "audit", "finish": "experiment", "close": "experiment", "audit": "audit",
+    "import": "ask_tell", "status": "experiment", "pause": "experiment", "resume": "experiment",
+    "export": "experiment", "transfer": "experiment",
+    "finish": "experiment", "close": "experiment", "audit": "experiment",
     "report": "report", "serve": "serve", "keys": "serve", "paper": "paper", "demo": "demo",
     "doctor": "tools", "warmup": "tools",
 }  # fmt: skip
@@ -119,7 +120,7 @@ def group() -> None:
 
 def _missing_extra_message(missing: ModuleNotFoundError) -> str:
     """Return a message naming the extra to install; re-raise if the module belongs to no extra."""
-    from evenhand.cli.extras import installed_extras
+    from evenhand.cli.tools import installed_extras
 
     package = (missing.name or "").partition(".")[0]
     for name, extra in installed_extras().items():

@@ -1,18 +1,21 @@
-"""Options shared by several commands, executor with progress bar, checks of output paths."""
+"""Arguments and options shared by commands: executors, output paths, journals, ticket files."""
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
 
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
+    from evenhand.live.experiment import Experiment
+    from evenhand.live.tickets import Ask
     from evenhand.simulation.executors import Executor
     from evenhand.simulation.shards import Progress
 
@@ -44,7 +47,7 @@ def print_json(result: Any) -> None:
     click.echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-class Work(NamedTuple):
+class ExecutorAndProgress(NamedTuple):
     """An executor and its progress callback."""
 
     executor: Executor
@@ -114,7 +117,7 @@ def checkpoints_of(text: str) -> tuple[int, ...]:
 def open_executor_with_progress(
     label: str, total: int, workers: int | None, processes: bool, dask: str | None, device: str,
     quiet: bool = False,
-) -> Iterator[Work]:  # fmt: skip
+) -> Iterator[ExecutorAndProgress]:  # fmt: skip
     """Open the executor that the options select, with a progress bar on a terminal."""
     from evenhand.cli.terminal import progress
     from evenhand.simulation.executors import open_executor
@@ -123,7 +126,7 @@ def open_executor_with_progress(
     if device != "cpu":
         workers = workers or 1  # one thread hands work to a GPU, which does many runs at once
     with open_executor(workers, kind, dask) as executor, progress(label, total, quiet) as update:
-        yield Work(executor, lambda done, _: update(done))
+        yield ExecutorAndProgress(executor, lambda done, _: update(done))
 
 
 def new_file(name: str, first_bytes: bytes, what: str) -> Path:
@@ -154,3 +157,88 @@ def option_advice() -> Iterator[None]:
     except ValuesMissing as error:
         advice = "Complete them, or leave them out and have them counted by --missing drop."
         raise BadInput(f"{error.fault} {advice}") from None
+
+
+COLUMNS = ("ticket", "policy", "group", "outcome")
+FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\0",
+)  # spreadsheets read a field that starts with one of these as a formula
+
+
+def journal_argument(function: F) -> F:
+    """Add the argument JOURNAL and the option --experiment."""
+    text = "Name of the experiment; needed only if the journal holds several."
+    function = click.option("--experiment", "name", metavar="NAME", help=text)(function)
+    return click.argument("journal")(function)
+
+
+def reason_options(required: bool) -> Callable[[F], F]:
+    """Return a decorator that adds --reason R and --by WHO."""
+
+    def add(function: F) -> F:
+        function = click.option(
+            "--by", required=False, metavar="WHO", help="Your name; recorded in the log."
+        )(function)
+        return click.option("--reason", required=required, help="The reason; recorded in the log.")(function)
+
+    return add
+
+
+@contextmanager
+def open_experiment(journal: str, name: str | None, *, write: bool = True) -> Iterator[Experiment]:
+    """Open an experiment of a journal; close the journal at the end."""
+    from evenhand.live.journal import open_journal
+
+    # open first: a second writer is refused before the slow imports
+    store = open_journal(journal, write=write, wait=0.5)
+    try:
+        from evenhand.live.experiment import Experiment
+
+        yield Experiment.open(store, name)
+    finally:
+        store.close()
+
+
+def write_batch(asks: list[Ask], file: TextIO) -> None:
+    """Write tickets as CSV, with an empty column for the outcomes."""
+    plain = csv.writer(file, lineterminator="\n")
+    quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(COLUMNS)
+    for ask in asks:
+        row = [ask.ticket, _escaped(ask.policy), _escaped(ask.group or ""), ""]
+        # readers also end a line at a carriage return, but csv.writer quotes only its own line terminator
+        (quoted if any("\r" in name for name in row[1:]) else plain).writerow(row)
+
+
+def read_batch(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """Return (line number, row) for every row of a ticket file that has an outcome."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            missing = {"ticket", "outcome"} - set(reader.fieldnames or ())
+            if missing:
+                raise BadInput(
+                    f"{path} needs the columns ticket and outcome; {sorted(missing)[0]!r} is missing."
+                )
+            return [(reader.line_num, row) for row in reader if (row["outcome"] or "").strip()]
+    except FileNotFoundError:
+        raise BadInput(
+            f"there is no file {path}; give a ticket and its outcome, or the file that `ask` wrote."
+        ) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise BadInput(f"{path} cannot be read: {problem}.") from None
+
+
+def unescaped(field: str) -> str:
+    """Remove the apostrophe that `write_batch` or a spreadsheet put before a name."""
+    return field[1:] if field.startswith("'") and field[1:].startswith(FORMULA) else field
+
+
+def _escaped(field: str) -> str:
+    return "'" + field if field.startswith(FORMULA) else field

@@ -120,9 +120,9 @@ def _opened(sources: Sequence[str], name: str | None, missing: str, stack: ExitS
         elif path.suffix.lower() in DATA:
             yield _judged(study, source, missing)
         else:
-            from evenhand.cli.journal_options import opened
+            from evenhand.cli.options import open_experiment
 
-            yield stack.enter_context(opened(source, name, write=False))
+            yield stack.enter_context(open_experiment(source, name, write=False))
 
 
 def _judged(study: Study | None, source: str, missing: str) -> Any:
@@ -139,7 +139,7 @@ def _dossier(
 ) -> Report:
     from evenhand.cli.terminal import progress
     from evenhand.reports.dossier import dossier, new_recipe, read_recipe
-    from evenhand.simulation.scenario_files import load_scenarios
+    from evenhand.simulation.calibrate import load_scenarios
     from evenhand.study import load
 
     if len(sources) != 1:
@@ -151,7 +151,7 @@ def _dossier(
         given = None if scenarios is None else load_scenarios(scenarios, study.problem)
         recipe = new_recipe(study, given, replications, seed, max_samples)
     with progress("scenarios", len(recipe.scenarios)) as update:
-        return dossier(recipe, tell=lambda done, total: update(done))
+        return dossier(recipe, progress=lambda done, total: update(done))
 
 
 def _write(page: Report, out: str | None, figures: str | None, as_json: bool) -> None:

@@ -1,17 +1,18 @@
-"""`evenhand doctor` and `warmup`: check the installation, compile the kernels."""
+"""`evenhand doctor` and `warmup`: check installation and extras, compile the kernels."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import sqlite3
 import time
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
-from evenhand.cli.extras import installed_extras, version_of
 from evenhand.cli.options import json_option, print_json
 
 PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
@@ -34,14 +35,14 @@ def doctor_command(as_json: bool) -> None:
 
     Paste the output into a bug report. Nothing is changed. evenhand needs neither PostgreSQL nor a browser.
     """
-    found = examine()
+    found = check_installation()
     if as_json:
         print_json(found)
     else:
-        _print(found)
+        _print_checks(found)
 
 
-def examine() -> dict[str, Any]:
+def check_installation() -> dict[str, Any]:
     """Return everything that `doctor` prints, with notes on possible problems."""
     cache, sqlite, extras = kernel_cache(), sqlite_health(), installed_extras()
     notes = [] if cache["warm"] else [COLD]
@@ -100,7 +101,7 @@ def threads() -> dict[str, Any]:
     return {"cores": cores, "numba_layer": None, "limits": limits}
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print_checks(found: dict[str, Any]) -> None:
     from evenhand.cli.terminal import console, print_sentence, table
 
     out = console()
@@ -157,7 +158,6 @@ def warmup_command() -> None:
     """
     from rich.console import Console
 
-    from evenhand.cli.extras import installed_extras
     from evenhand.warm_up import common_problems, load_kernels, load_live_kernels
 
     started = time.perf_counter()
@@ -169,3 +169,35 @@ def warmup_command() -> None:
                 load_live_kernels(problem)
     click.echo(f"The kernels are compiled and cached ({time.perf_counter() - started:.1f} s).")
     click.echo("Next: evenhand plan STUDY.toml")
+
+
+NOT_FOR_USERS = ("dev", "all")
+
+
+class Extra(TypedDict):
+    installed: bool
+    missing: list[str]
+
+
+def installed_extras() -> dict[str, Extra]:
+    """Return each extra with the list of its packages that are not installed."""
+    offered = metadata.metadata("evenhand").get_all("Provides-Extra") or []
+    wanted: dict[str, list[str]] = {name: [] for name in offered if name not in NOT_FOR_USERS}
+    for requirement in metadata.requires("evenhand") or ():
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
+        if name and extra and extra[1] in wanted:
+            wanted[extra[1]].append(name[0])
+    found: dict[str, Extra] = {}
+    for extra_name, packages in wanted.items():
+        missing = [package for package in packages if package != "evenhand" and version_of(package) is None]
+        found[extra_name] = {"installed": not missing, "missing": missing}
+    return found
+
+
+def version_of(package: str) -> str | None:
+    """Return the installed version of a package, or None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from evenhand.compile.numbers import KindMismatch, binary, cast_to, combined, converted
+from evenhand.compile.arithmetic import KindMismatch, binary, cast_to, combined, converted
 from evenhand.compile.values import (
     BOOL,
     FLOAT,

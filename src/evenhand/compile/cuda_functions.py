@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from evenhand.compile.arithmetic import BINARY, COMPARE, joined_kind
 from evenhand.compile.cuda_kinds import TESTS, Kinds
-from evenhand.compile.numbers import BINARY, COMPARE, joined_kind
 from evenhand.compile.residual import Function
 from evenhand.compile.values import BOOL, FLOAT, INT, WORD
 from evenhand.errors import CompilationFailed
@@ -112,7 +112,7 @@ class Printer:
         first, last = ("0", texts[0]) if len(texts) == 1 else (texts[0], texts[1])
         step = ast.literal_eval(bounds[2]) if len(bounds) == 3 else 1
         self._temporaries += 1
-        turn, end = f"turn_{self._temporaries}", f"end_{self._temporaries}"
+        turn, end = f"step_{self._temporaries}", f"end_{self._temporaries}"
         test = f"{turn} < {end}" if step > 0 else f"{turn} > {end}"
         head = f"for (whole {turn} = {first}, {end} = {last}; {test}; {turn} += {step}) {{"
         name = self._named(node.target.id)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from evenhand.compile.arithmetic import joined_kind
 from evenhand.compile.arrays import buffer_kind
-from evenhand.compile.numbers import joined_kind
 from evenhand.compile.residual import Function
 from evenhand.compile.values import BOOL, FLOAT, INT, WORD
 from evenhand.errors import CompilationFailed

@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 
 from evenhand.compile import arrays
+from evenhand.compile.arithmetic import (
+    KindMismatch,
+    binary,
+    combined,
+    compared,
+    inverted,
+    joined_kind,
+    negative,
+)
 from evenhand.compile.arrays import Misuse, Slice
-from evenhand.compile.numbers import KindMismatch, binary, combined, compared, inverted, joined_kind, negative
 from evenhand.compile.residual import Assign, Block, If
 from evenhand.compile.scope import Environment, Scope
 from evenhand.compile.values import (
@@ -22,7 +30,7 @@ from evenhand.compile.values import (
     Dynamic,
     Record,
     Scalar,
-    Several,
+    TupleValue,
     Unusable,
     Value,
     View,
@@ -98,7 +106,7 @@ class Expressions(Scope):
         if isinstance(found, (bool, int, float, np.bool_, np.integer, np.floating)):
             return constant(found)
         if isinstance(found, tuple):
-            return Several(tuple(self.from_python(node, item) for item in found))
+            return TupleValue(tuple(self.from_python(node, item) for item in found))
         if isinstance(found, np.ndarray):
             return self.program.constant_array(found)
         return self.refuse(node, f"{ast.unparse(node)} must be a number, a tuple or an array")
@@ -134,17 +142,17 @@ class Expressions(Scope):
             return owner.fields[node.attr]
         if isinstance(owner, View):
             if node.attr == "shape":
-                return Several(owner.lengths)
+                return TupleValue(owner.lengths)
             if node.attr == "size":
                 return arrays.size_of(owner)
         return self.refuse(node, f"{ast.unparse(node)} is not known here")
 
     def _tuple(self, node: ast.Tuple, env: Environment, out: Block) -> Value:
-        return Several(tuple(self.values(node.elts, env, out)))
+        return TupleValue(tuple(self.values(node.elts, env, out)))
 
     def _subscript(self, node: ast.Subscript, env: Environment, out: Block) -> Value:
         owner = self.value(node.value, env, out)
-        if isinstance(owner, (Several, Record)):
+        if isinstance(owner, (TupleValue, Record)):
             return self._item(node, owner, env, out)
         if not isinstance(owner, View):
             self.refuse(node, f"{ast.unparse(node.value)} has no elements")
@@ -178,7 +186,7 @@ class Expressions(Scope):
         except (KindMismatch, Misuse) as problem:
             self.refuse(node, problem)
 
-    def _item(self, node: ast.Subscript, owner: Several | Record, env: Environment, out: Block) -> Value:
+    def _item(self, node: ast.Subscript, owner: TupleValue | Record, env: Environment, out: Block) -> Value:
         place = self.number(node.slice, env, out)
         if isinstance(place, Constant):
             if not 0 <= place.value < len(owner.items):
@@ -187,7 +195,7 @@ class Expressions(Scope):
             return found
         return self.item_of(node, owner, place)
 
-    def item_of(self, node: ast.AST, owner: Several | Record, place: Scalar) -> Dynamic:
+    def item_of(self, node: ast.AST, owner: TupleValue | Record, place: Scalar) -> Dynamic:
         """Return the item of a tuple of numbers at a run-time index."""
         items = [item for item in owner.items if isinstance(item, (Constant, Dynamic))]
         if len(items) < len(owner.items) or len({item.kind for item in items}) != 1:
@@ -222,7 +230,7 @@ class Expressions(Scope):
     def _membership(self, node: ast.Compare, env: Environment, out: Block) -> Value:
         inside = isinstance(node.ops[0], ast.In)
         left, among = self.values([node.left, node.comparators[0]], env, out)
-        if not isinstance(left, (Constant, Dynamic)) or not isinstance(among, Several):
+        if not isinstance(left, (Constant, Dynamic)) or not isinstance(among, TupleValue):
             self.refuse(node, "`in` must ask for a number in a tuple")
         left = self.kept(left, out)
         op = ast.Eq() if inside else ast.NotEq()
@@ -300,7 +308,7 @@ class Expressions(Scope):
             return variable(name, joined_kind(one.kind, other.kind))
         if isinstance(one, View) and isinstance(other, View):
             return self._merged_views(node, one, other, first, second)
-        if isinstance(one, (Record, Several)) and isinstance(other, (Record, Several)):
+        if isinstance(one, (Record, TupleValue)) and isinstance(other, (Record, TupleValue)):
             if type(one) is not type(other) or len(one.items) != len(other.items):
                 self.refuse(node, "tuples of different kinds meet here")
             if isinstance(one, Record) and isinstance(other, Record) and one.type is not other.type:
@@ -311,7 +319,7 @@ class Expressions(Scope):
             ]
             if isinstance(one, Record):
                 return Record(one.type, dict(zip(one.fields, items, strict=True)))
-            return Several(tuple(items))
+            return TupleValue(tuple(items))
         return self.refuse(node, "values of different kinds meet here")
 
     def _merged_views(self, node: ast.AST, one: View, other: View, first: Block, second: Block) -> View:

@@ -1,16 +1,20 @@
-"""Link, optimise and compile LLVM IR to machine code, by llvmlite alone."""
+"""Link and optimise LLVM IR, compile it, and load the machine code, by llvmlite alone."""
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypedDict
 
 import llvmlite.binding as llvm
 
 from evenhand.compile import processor
-from evenhand.compile.units import ENTRY, NAME, call_name
+from evenhand.compile.build_program import Code
+from evenhand.compile.units import ENTRY, NAME, call_name, head_name
 from evenhand.errors import CompilationFailed
 
 # numba forbids inlining a function into its external wrapper because of the errors that it may raise;
@@ -100,3 +104,42 @@ def _refuse_python(module: Any) -> None:
     for function in module.functions:
         if function.is_declaration and function.name.startswith(("Py", "numba_", "NRT_")):
             raise CompilationFailed(f"a kernel needs {function.name}, which is not at hand where it runs")
+
+
+_loading = threading.Lock()
+_loaded: dict[tuple[str, tuple[int, ...]], tuple[int, Any]] = {}  # code stays loaded until the process ends
+_numbers = itertools.count()
+
+
+def entry_of(code: Code) -> Callable[..., None]:
+    """Return the program's entry, which takes the addresses of its buffers.
+
+    It runs without the interpreter lock. Clusters loaded by another program are reused.
+    """
+    plan = code.plan
+    addresses: list[int] = []
+    with _loading:
+        for key, calls, machine_code in zip(plan.clusters, plan.calls, code.objects, strict=True):
+            called = tuple(addresses[place] for place in calls)
+            if (key, called) not in _loaded:
+                _loaded[key, called] = _load(machine_code, called)
+            addresses.append(_loaded[key, called][0])
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(plan.buffers))(addresses[-1])
+
+
+def _load(machine_code: bytes, called: tuple[int, ...]) -> tuple[int, Any]:
+    """Return the address of a cluster's head, and the object that keeps it in memory."""
+    import llvmlite.binding as llvm
+
+    library = llvm.JITLibraryBuilder().add_object_img(machine_code).add_current_process().export_symbol(ENTRY)
+    for place, address in enumerate(called):
+        library.import_symbol(head_name(place), address)
+    tracker = library.link(_linker(), f"cluster_{next(_numbers)}")
+    return tracker[ENTRY], tracker
+
+
+@cache
+def _linker() -> Any:
+    import llvmlite.binding as llvm
+
+    return llvm.create_lljit_compiler(machine())

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenhand.compile import arrays
+from evenhand.compile.arithmetic import joined_kind
 from evenhand.compile.expressions import assign
-from evenhand.compile.numbers import joined_kind
-from evenhand.compile.residual import Block, Do, If, Loop
+from evenhand.compile.residual import Block, If, Loop, OtherLine
 from evenhand.compile.scope import Environment, stores_in_block
 from evenhand.compile.statements import UNREAD, Statements
 from evenhand.compile.values import (
@@ -23,7 +23,7 @@ from evenhand.compile.values import (
     Constant,
     Dynamic,
     Scalar,
-    Several,
+    TupleValue,
     Unusable,
     Value,
     View,
@@ -39,7 +39,7 @@ from evenhand.compile.values import (
 )
 
 
-class Turn:
+class LoopState:
     """What is known of a loop while its body is evaluated."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Turn:
 class Loops(Statements):
     """Evaluates loops and all other statements."""
 
-    turns: list[Turn]  # loops around the current statement, innermost last
+    loops_around: list[LoopState]  # loops around the current statement, innermost last
 
     def statement(self, node: ast.stmt, env: Environment, out: Block) -> Environment | None:
         if type(node) in _EVALUATE:
@@ -70,20 +70,20 @@ class Loops(Statements):
             if not isinstance(node.target, ast.Name):
                 self.refuse(node, "a range gives one number at a time")
             name = self.temporary() if node.target.id == UNREAD else node.target.id
-            body, turn = self._loop(node, {name: variable(name, INT)}, [], env, out)
+            body, loop = self._loop(node, {name: variable(name, INT)}, [], env, out)
             out.append(Loop(f"for {name} in range({', '.join(map(bare, bounds))})", body))
-            return _after(turn, all(isinstance(bound, Constant) for bound in bounds))
+            return _after(loop, all(isinstance(bound, Constant) for bound in bounds))
         return self._for_elements(node, env, out)
 
     def _for_elements(self, node: ast.For, env: Environment, out: Block) -> Environment | None:
         """Evaluate a loop over the elements of an array or of a tuple."""
         over = self.value(node.iter, env, out)
-        if isinstance(over, Several) and not all(isinstance(item, Constant) for item in over.items):
+        if isinstance(over, TupleValue) and not all(isinstance(item, Constant) for item in over.items):
             return self._unroll(node, over, env, out)
-        if not isinstance(node.target, ast.Name) or not isinstance(over, (View, Several)):
+        if not isinstance(node.target, ast.Name) or not isinstance(over, (View, TupleValue)):
             self.refuse(node, "a loop runs over a range, a tuple or the elements of an array")
         position = variable(self.temporary(), INT)
-        if isinstance(over, Several):
+        if isinstance(over, TupleValue):
             element: Scalar = self.item_of(node, over, position)
             length: Scalar = constant(len(over.items))
         else:
@@ -93,16 +93,16 @@ class Loops(Statements):
             length = kept.lengths[0]
         name = node.target.id
         given: Environment = {name: variable(name, element.kind)}
-        body, turn = self._loop(node, given, [assign(name, element)], env, out)
+        body, loop = self._loop(node, given, [assign(name, element)], env, out)
         out.append(Loop(f"for {position.text} in range({bare(length)})", body))
-        return _after(turn, isinstance(over, Several))
+        return _after(loop, isinstance(over, TupleValue))
 
-    def _unroll(self, node: ast.For, over: Several, env: Environment, out: Block) -> Environment | None:
+    def _unroll(self, node: ast.For, over: TupleValue, env: Environment, out: Block) -> Environment | None:
         """Unroll a loop over a tuple of run-time values."""
         if any(isinstance(part, (ast.Break, ast.Continue)) for part in ast.walk(node)):
             self.refuse(node, "a loop over a tuple of run-time values has no break or continue")
         kept = self.kept_whole(over, out)
-        assert isinstance(kept, Several)
+        assert isinstance(kept, TupleValue)
         current: Environment | None = env
         for item in kept.items:
             if current is None:
@@ -113,89 +113,89 @@ class Loops(Statements):
 
     def _while(self, node: ast.While, env: Environment, out: Block) -> Environment | None:
         before: Block = []
-        first = _start(env, stores_in_block(node.body), Turn())
+        first = _start(env, stores_in_block(node.body), LoopState())
         if _is_false(self.test(node.test, first, before)):
             return env
-        body, turn = self._loop(node, {}, [], env, out)
+        body, loop = self._loop(node, {}, [], env, out)
         before = []
-        test = self.test(node.test, turn.start, before)
+        test = self.test(node.test, loop.start, before)
         if before and not isinstance(test, Constant):
-            leave: Block = [Do("break")]
+            leave: Block = [OtherLine("break")]
             out.append(Loop("while True", [*before, If(f"not {text_of(test)}", leave, []), *body]))
         else:
             out.append(Loop(f"while {bare(test)}", body))
-        ends = turn.left if isinstance(test, Constant) else [*turn.left, turn.start]
+        ends = loop.left if isinstance(test, Constant) else [*loop.left, loop.start]
         return _joined(ends)
 
     def _loop(
         self, node: ast.For | ast.While, given: Environment, first: Block, env: Environment, out: Block
-    ) -> tuple[Block, Turn]:
+    ) -> tuple[Block, LoopState]:
         """Evaluate the body of a loop until its end fits its start."""
         written = stores_in_block(node.body)
         returns = len(self.returns)
-        turn = Turn()
+        loop = LoopState()
         while True:
             del self.returns[returns:]
-            turn.left, turn.ends = [], []
-            turn.start = _start(env, written, turn)
-            held = [number for shape in turn.carried.values() for number in scalars(shape)]
+            loop.left, loop.ends = [], []
+            loop.start = _start(env, written, loop)
+            held = [number for shape in loop.carried.values() for number in scalars(shape)]
             self.stores.update({bare(number): 2 for number in held if isinstance(number, Dynamic)})
-            known = len(turn.kinds), len(turn.changing), len(turn.unusable)
+            known = len(loop.kinds), len(loop.changing), len(loop.unusable)
             body = list(first)
-            self.turns.append(turn)
-            after = self.block(node.body, turn.start | given, body)
+            self.loops_around.append(loop)
+            after = self.block(node.body, loop.start | given, body)
             if after is not None:
-                turn.ends.append(self._carry(node, after, body))
-            self.turns.pop()
-            turn.kinds |= _wider_kinds(turn, written)
-            if known == (len(turn.kinds), len(turn.changing), len(turn.unusable)):
+                loop.ends.append(self._carry(node, after, body))
+            self.loops_around.pop()
+            loop.kinds |= _wider_kinds(loop, written)
+            if known == (len(loop.kinds), len(loop.changing), len(loop.unusable)):
                 break
-        for name, shape in turn.carried.items():
-            if name not in turn.unusable:
+        for name, shape in loop.carried.items():
+            if name not in loop.unusable:
                 out.extend(_copies(shape, env[name]))
-        return body, turn
+        return body, loop
 
     def _carry(self, node: ast.AST, env: Environment, out: Block) -> Environment:
         """Assign the values at the end of the body to the variables of the loop."""
-        turn = self.turns[-1]
+        loop = self.loops_around[-1]
         found = dict(env)
-        for name, shape in turn.carried.items():
-            if name in turn.unusable:
+        for name, shape in loop.carried.items():
+            if name in loop.unusable:
                 continue
             value = env[name]
             if isinstance(value, Unusable) or key(blank(shape)) != key(blank(value)):
-                turn.unusable.add(name)
+                loop.unusable.add(name)
                 continue
             self.check_structure(node, shape, value)
             pairs = zip(scalars(shape), scalars(value), strict=True)
             for position, (held, new) in enumerate(pairs):
                 if _is_fixed(held) and not same(held, new):
-                    turn.changing.add(f"{name}__{position}")
+                    loop.changing.add(f"{name}__{position}")
             out.extend(_copies(shape, value))
             found[name] = shape
         return found
 
     def _break(self, node: ast.Break, env: Environment, out: Block) -> None:
-        self.turns[-1].left.append(self._carry(node, env, out))
-        out.append(Do("break"))
+        self.loops_around[-1].left.append(self._carry(node, env, out))
+        out.append(OtherLine("break"))
 
     def _continue(self, node: ast.Continue, env: Environment, out: Block) -> None:
-        self.turns[-1].ends.append(self._carry(node, env, out))
-        out.append(Do("continue"))
+        self.loops_around[-1].ends.append(self._carry(node, env, out))
+        out.append(OtherLine("continue"))
 
 
-def _start(env: Environment, written: set[str], turn: Turn) -> Environment:
+def _start(env: Environment, written: set[str], loop: LoopState) -> Environment:
     """Return the environment at the start of every iteration."""
     found: Environment = {}
     for name, value in env.items():
         if name not in written or isinstance(value, Unusable):
             found[name] = value
         elif isinstance(value, (Constant, Dynamic)):
-            found[name] = variable(name, turn.kinds.get(name, value.kind))
-        elif name in turn.unusable:
+            found[name] = variable(name, loop.kinds.get(name, value.kind))
+        elif name in loop.unusable:
             found[name] = Unusable("is bound to arrays or tuples of different structure in a loop")
         else:
-            found[name] = turn.carried[name] = _carried(name, value, turn.changing)
+            found[name] = loop.carried[name] = _carried(name, value, loop.changing)
     return found
 
 
@@ -222,12 +222,12 @@ def _copies(shape: Value, value: Value) -> Block:
     return [assign(bare(held), new) for held, new in pairs if not _is_fixed(held) and not same(held, new)]
 
 
-def _wider_kinds(turn: Turn, written: set[str]) -> dict[str, str]:
+def _wider_kinds(loop: LoopState, written: set[str]) -> dict[str, str]:
     """Return the numbers whose kind at the end of the body differs from that at its start."""
     found: dict[str, str] = {}
-    for end in turn.ends:
-        for name in written & turn.start.keys() & end.keys():
-            one, other = turn.start[name], end[name]
+    for end in loop.ends:
+        for name in written & loop.start.keys() & end.keys():
+            one, other = loop.start[name], end[name]
             if isinstance(one, (Constant, Dynamic)) and isinstance(other, (Constant, Dynamic)):
                 kind = joined_kind(found.get(name, one.kind), other.kind)
                 if kind != one.kind:
@@ -235,9 +235,9 @@ def _wider_kinds(turn: Turn, written: set[str]) -> dict[str, str]:
     return found
 
 
-def _after(turn: Turn, certain: bool) -> Environment | None:
+def _after(loop: LoopState, certain: bool) -> Environment | None:
     """Return the environment after a loop; with at least one iteration, its variables are set."""
-    return _joined([*turn.left, *(turn.ends if certain else [turn.start])])
+    return _joined([*loop.left, *(loop.ends if certain else [loop.start])])
 
 
 def _joined(ends: Sequence[Environment]) -> Environment | None:

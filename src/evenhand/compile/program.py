@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from evenhand.compile import arrays
 from evenhand.compile.annotations import DTYPES, Nothing, result_type
 from evenhand.compile.arrays import ARGUMENTS, CONSTANTS, HEADER, RESULTS
+from evenhand.compile.kernel_checks import verify
 from evenhand.compile.loops import Loops
-from evenhand.compile.registry import Kernel
+from evenhand.compile.registry import Kernel, body_of, tree_of
 from evenhand.compile.residual import Block, Function, Return, drop_unread, names_in, rendered
 from evenhand.compile.scope import Environment
-from evenhand.compile.sources import body_of, tree_of
 from evenhand.compile.units import ENTRY
 from evenhand.compile.values import (
     BOOL,
@@ -39,7 +39,6 @@ from evenhand.compile.values import (
     scalars,
     variable,
 )
-from evenhand.compile.verifier import verify
 
 _BUFFER = re.compile("[A-Z]?[FIBW]")
 _HEADER_ENTRY = re.compile(r"(int|float|bool|word)_\d+_")
@@ -159,7 +158,7 @@ class Evaluation(Loops):
         super().__init__(program, kernel.py_func, tree)
         self.kernel = kernel
         self._is_root = is_root
-        self.turns, self.returns = [], []
+        self.loops_around, self.returns = [], []
         names = [argument.arg for argument in tree.args.args]
         self._formal = [_formal(value, name) for name, value in zip(names, arguments, strict=True)]
         self._body: Block = []

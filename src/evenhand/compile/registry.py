@@ -1,11 +1,16 @@
-"""`@kernel`: register a function for specialisation and compilation."""
+"""`@kernel`: register a function for compilation; syntax trees of registered functions."""
 
 from __future__ import annotations
 
+import ast
 import dis
 from collections.abc import Callable
-from types import FunctionType
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast, overload
+
+from evenhand.errors import CompilationFailed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +42,7 @@ class Kernel:
         _check(function)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        from evenhand.compile.calling import call
+        from evenhand.compile.dispatch import call
 
         return call(self, arguments, named)
 
@@ -91,3 +96,51 @@ def _check(function: FunctionType) -> None:
             f"kernel {function.__qualname__} must be made of assignments, if, for, while and return over "
             f"numbers, arrays and tuples; it contains {names}."
         )
+
+
+Place = tuple[str, int]  # a function's name and first line
+
+
+@cache
+def tree_of(function: FunctionType) -> ast.FunctionDef:
+    """Return the function's definition, which must not be modified."""
+    code = function.__code__
+    trees, codes = _definitions(code.co_filename)
+    place = code.co_name, code.co_firstlineno
+    if place not in trees or not _are_equal(codes[place], code):
+        raise CompilationFailed(f"{code.co_filename} was changed after it was imported; restart the program.")
+    return trees[place]
+
+
+def body_of(function: FunctionType) -> list[ast.stmt]:
+    """Return the statements of a kernel, without its docstring."""
+    body = tree_of(function).body
+    return body if ast.get_docstring(tree_of(function), clean=False) is None else body[1:]
+
+
+@cache
+def _definitions(file: str) -> tuple[dict[Place, ast.FunctionDef], dict[Place, CodeType]]:
+    """Return the functions of a file, as syntax trees and as code, by name and line."""
+    try:
+        text = Path(file).read_bytes()
+    except OSError as problem:
+        raise CompilationFailed(
+            f"the source of the kernels cannot be read ({problem}); install evenhand with its sources."
+        ) from problem
+    module = ast.parse(text)
+    trees = {_place(node): node for node in module.body if isinstance(node, ast.FunctionDef)}
+    compiled = compile(module, file, "exec", dont_inherit=True)
+    codes = [part for part in compiled.co_consts if isinstance(part, CodeType)]
+    return trees, {(code.co_name, code.co_firstlineno): code for code in codes}
+
+
+def _place(node: ast.FunctionDef) -> Place:
+    return node.name, min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _are_equal(fresh: CodeType, loaded: CodeType) -> bool:
+    return (fresh.co_code, fresh.co_names, repr(fresh.co_consts)) == (
+        loaded.co_code,
+        loaded.co_names,
+        repr(loaded.co_consts),
+    )

@@ -34,7 +34,7 @@ class Unpack:
 
 
 @dataclass(slots=True)
-class Do:
+class OtherLine:
     """Any other line: a write to a buffer, or a call."""
 
     text: str
@@ -63,7 +63,7 @@ class Return:
     text: str = ""
 
 
-Statement: TypeAlias = Assign | Unpack | Do | If | Loop | Return
+Statement: TypeAlias = Assign | Unpack | OtherLine | If | Loop | Return
 Block: TypeAlias = list[Statement]
 
 
@@ -88,7 +88,7 @@ def drop_unread(block: Block) -> None:
     """Remove assignments to variables that are never read, repeatedly."""
     while True:
         read: set[str] = set()
-        for statement in walk(block):
+        for statement in all_statements(block):
             read.update(_names_read(statement))
         if not _remove(block, read):
             return
@@ -102,15 +102,15 @@ def names_in(lines: Iterable[str]) -> set[str]:
     return found
 
 
-def walk(block: Block) -> Iterator[Statement]:
+def all_statements(block: Block) -> Iterator[Statement]:
     """Yield every statement, nested ones included."""
     for statement in block:
         yield statement
         if isinstance(statement, If):
-            yield from walk(statement.body)
-            yield from walk(statement.orelse)
+            yield from all_statements(statement.body)
+            yield from all_statements(statement.orelse)
         elif isinstance(statement, Loop):
-            yield from walk(statement.body)
+            yield from all_statements(statement.body)
 
 
 def rendered(block: Block, indent: str = "    ") -> list[str]:
@@ -121,7 +121,7 @@ def rendered(block: Block, indent: str = "    ") -> list[str]:
             lines.append(f"{indent}{statement.target} = {statement.text}")
         elif isinstance(statement, Unpack):
             lines.append(f"{indent}{', '.join(statement.targets)} = {statement.text}")
-        elif isinstance(statement, Do):
+        elif isinstance(statement, OtherLine):
             lines.append(indent + statement.text)
         elif isinstance(statement, Return):
             lines.append(f"{indent}return {statement.text}".rstrip())
@@ -144,7 +144,7 @@ def _rendered_if(statement: If, indent: str) -> list[str]:
 
 
 def _names_read(statement: Statement) -> list[str]:
-    if isinstance(statement, (Assign, Unpack, Do, Return)):
+    if isinstance(statement, (Assign, Unpack, OtherLine, Return)):
         return _NAME.findall(statement.text)
     if isinstance(statement, Loop):
         return _NAME.findall(statement.head)
@@ -159,7 +159,7 @@ def _remove(block: Block, read: set[str]) -> bool:
         if isinstance(statement, Assign) and statement.target not in read:
             removed = True
             if statement.calls:
-                kept.append(Do(statement.text))
+                kept.append(OtherLine(statement.text))
             continue
         if isinstance(statement, If):
             removed |= _remove(statement.body, read) | _remove(statement.orelse, read)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Environment = dict[str, Value]
 
 
-class Refused(CompilationFailed):
+class UnsupportedCode(CompilationFailed):
     """A kernel contains an unsupported construct."""
 
 
@@ -34,7 +34,9 @@ class Scope:
     def refuse(self, node: ast.AST, message: object) -> NoReturn:
         """Raise an error that names the construct and its place."""
         line = getattr(node, "lineno", self.function.__code__.co_firstlineno)
-        raise Refused(f"{self.function.__module__}.{self.function.__qualname__}, line {line}: {message}.")
+        raise UnsupportedCode(
+            f"{self.function.__module__}.{self.function.__qualname__}, line {line}: {message}."
+        )
 
     def is_local(self, name: str) -> bool:
         return name in self.stores

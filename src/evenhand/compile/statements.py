@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenhand.compile import arrays
+from evenhand.compile.arithmetic import BINARY, KindMismatch, binary, joined_kind
 from evenhand.compile.arrays import Misuse
-from evenhand.compile.calls import Calls
+from evenhand.compile.call_expressions import Calls
 from evenhand.compile.expressions import assign
-from evenhand.compile.numbers import BINARY, KindMismatch, binary, joined_kind
-from evenhand.compile.residual import Block, Do, If, Loop, Return, Unpack
+from evenhand.compile.residual import Block, If, Loop, OtherLine, Return, Unpack
 from evenhand.compile.scope import Environment
 from evenhand.compile.values import (
     INT,
@@ -19,7 +19,7 @@ from evenhand.compile.values import (
     Dynamic,
     Record,
     Scalar,
-    Several,
+    TupleValue,
     Unusable,
     Value,
     View,
@@ -59,7 +59,7 @@ class Statements(Calls):
     def _expression(self, node: ast.Expr, env: Environment, out: Block) -> Environment:
         found = self.value(node.value, env, out)
         if isinstance(found, Dynamic) and found.calls:
-            out.append(Do(found.text))
+            out.append(OtherLine(found.text))
         return env
 
     def _return(self, node: ast.Return, env: Environment, out: Block) -> None:
@@ -82,7 +82,7 @@ class Statements(Calls):
         if isinstance(target, ast.Name):
             if target.id == UNREAD:
                 if isinstance(found, Dynamic) and found.calls:
-                    out.append(Do(found.text))
+                    out.append(OtherLine(found.text))
                 return env
             return env | {target.id: self._named(target.id, found, out)}
         if isinstance(target, ast.Subscript):
@@ -107,7 +107,7 @@ class Statements(Calls):
         out.extend(own)
         value = arrays.storable(element, found)
         if not element.lengths:
-            out.append(Do(f"{self._place(target, element)} = {bare(value)}"))
+            out.append(OtherLine(f"{self._place(target, element)} = {bare(value)}"))
             return
         self._each(target, element, "=", value, out)
 
@@ -129,7 +129,7 @@ class Statements(Calls):
         assert isinstance(kept, View)
         indices = [variable(self.temporary(), INT) for _ in kept.lengths]
         place = self._place(node, arrays.index(kept, indices))
-        body: Block = [Do(f"{place} {symbol} {bare(value)}")]
+        body: Block = [OtherLine(f"{place} {symbol} {bare(value)}")]
         for position, length in reversed(list(zip(indices, kept.lengths, strict=True))):
             body = [Loop(f"for {position.text} in range({bare(length)})", body)]
         out.extend(body)
@@ -145,7 +145,7 @@ class Statements(Calls):
             return self.bind(target, found, env, out)
         if isinstance(found, View):
             found = self._elements(found, len(target.elts))
-        if not isinstance(found, (Several, Record)):
+        if not isinstance(found, (TupleValue, Record)):
             self.refuse(node, "only a tuple has several parts")
         if len(found.items) != len(target.elts):
             self.refuse(node, f"{len(found.items)} values for {len(target.elts)} targets")
@@ -159,13 +159,13 @@ class Statements(Calls):
             env = self.bind(element, item, env, out)
         return env
 
-    def _elements(self, view: View, count: int) -> Several:
+    def _elements(self, view: View, count: int) -> TupleValue:
         """Return the first elements of an array, to be unpacked."""
         places = [arrays.index(view, [constant(position)]) for position in range(count)]
-        return Several(tuple(map(self.program.load, places)))
+        return TupleValue(tuple(map(self.program.load, places)))
 
     def _received(
-        self, target: ast.Tuple, found: Several | Record, unpack: Unpack, env: Environment, out: Block
+        self, target: ast.Tuple, found: TupleValue | Record, unpack: Unpack, env: Environment, out: Block
     ) -> Environment:
         """Assign the results of a call directly to the named variables."""
         for position, (element, item) in enumerate(zip(target.elts, found.items, strict=True)):
@@ -208,10 +208,10 @@ class Statements(Calls):
             old = self.kept(self.program.load(kept), out)
             out.extend(own)
             value = arrays.storable(kept, binary(node.op, old, value))
-            out.append(Do(f"{self._place(node, kept)} = {bare(value)}"))
+            out.append(OtherLine(f"{self._place(node, kept)} = {bare(value)}"))
             return env
         arrays.storable(element, binary(node.op, arrays.load(element, 1), value))
-        out.append(Do(f"{self._place(node, element)} {symbol}= {bare(value)}"))
+        out.append(OtherLine(f"{self._place(node, element)} {symbol}= {bare(value)}"))
         return env
 
     def _if(self, node: ast.If, env: Environment, out: Block) -> Environment | None:
@@ -254,7 +254,7 @@ class Statements(Calls):
         return env
 
 
-def _are_results(found: Several | Record, unpack: Unpack) -> bool:
+def _are_results(found: TupleValue | Record, unpack: Unpack) -> bool:
     """Return whether these are exactly the variables of a call's unpacked results."""
     texts = [item.text if isinstance(item, Dynamic) else None for item in found.items]
     return texts == unpack.targets

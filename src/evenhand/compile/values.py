@@ -76,7 +76,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class TupleValue:
     """A plain tuple."""
 
     items: tuple[Value, ...]
@@ -89,11 +89,11 @@ class Unusable:
     reason: str
 
 
-Value: TypeAlias = Constant | Dynamic | View | Record | Several | Unusable
-Compound: TypeAlias = View | Record | Several
+Value: TypeAlias = Constant | Dynamic | View | Record | TupleValue | Unusable
+Compound: TypeAlias = View | Record | TupleValue
 
 ZERO, ONE = Constant(0, INT, True), Constant(1, INT, True)
-COMPOUND = (View, Record, Several)
+COMPOUND = (View, Record, TupleValue)
 
 
 def constant(value: Any, structural: bool = False) -> Constant:
@@ -156,7 +156,7 @@ def key(value: Value) -> tuple[Any, ...]:
         return ("view", value.buffer, value.kind, shape)
     if isinstance(value, Record):
         return ("record", value.type, tuple(map(key, value.items)))
-    if isinstance(value, Several):
+    if isinstance(value, TupleValue):
         return ("several", tuple(map(key, value.items)))
     raise TypeError(value.reason)
 
@@ -171,7 +171,7 @@ def same(one: Value, other: Value) -> bool:
             and len(one.lengths) == len(other.lengths)
             and all(map(same, numbers_of(one), numbers_of(other)))
         )
-    if isinstance(one, (Record, Several)) and type(one) is type(other) and not isinstance(other, Unusable):
+    if isinstance(one, (Record, TupleValue)) and type(one) is type(other) and not isinstance(other, Unusable):
         parts, others = one.items, other.items
         alike = not isinstance(one, Record) or one.type is other.type  # type: ignore[union-attr]
         return alike and len(parts) == len(others) and all(map(same, parts, others))
@@ -197,7 +197,7 @@ def scalars(value: Value) -> Iterator[Scalar]:
         yield value
     elif isinstance(value, View):
         yield from numbers_of(value)
-    elif isinstance(value, (Record, Several)):
+    elif isinstance(value, (Record, TupleValue)):
         for item in value.items:
             yield from scalars(item)
     else:
@@ -216,8 +216,8 @@ def rebuilt(value: Value, change: Callable[[Scalar, str], Scalar], path: str = "
     if isinstance(value, Record):
         fields = {name: rebuilt(part, change, f"{path}__{name}") for name, part in value.fields.items()}
         return Record(value.type, fields)
-    if isinstance(value, Several):
-        return Several(tuple(rebuilt(part, change, f"{path}__{i}") for i, part in enumerate(value.items)))
+    if isinstance(value, TupleValue):
+        return TupleValue(tuple(rebuilt(part, change, f"{path}__{i}") for i, part in enumerate(value.items)))
     raise TypeError(value.reason)
 
 

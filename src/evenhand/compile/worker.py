@@ -1,4 +1,4 @@
-"""A compiling process: numba and LLVM run here, separately from the requesting process.
+"""A compiling process, and the messages between it and the requesting process.
 
 It is started by `workers`, handles one message at a time, and ends after a time without messages.
 """
@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import base64
 import gc
+import json
 import os
 import queue
 import signal
 import sys
 import threading
 import traceback
-from typing import Any
+from typing import IO, Any
 
-from evenhand.compile.messages import receive, send
-
-PATIENCE = 20.0  # seconds without a message, after which it ends
+IDLE_SECONDS = 20.0  # seconds without a message, after which it ends
 
 
 def main() -> None:
@@ -31,7 +30,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
     while True:
         try:
-            message = waiting.get(timeout=PATIENCE)
+            message = waiting.get(timeout=IDLE_SECONDS)
         except queue.Empty:
             return
         if message is None:
@@ -59,3 +58,18 @@ def _answer(message: dict[str, Any]) -> dict[str, Any]:
         traceback.print_exc()
         words = str(problem).strip().splitlines() or [type(problem).__name__]
         return {"error": words[0]}
+
+
+def send(stream: IO[bytes], message: Any) -> None:
+    data = json.dumps(message).encode()
+    stream.write(len(data).to_bytes(4, "big") + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """Return the next message; None at the end of the stream."""
+    head = stream.read(4)
+    if len(head) < 4:
+        return None
+    data = stream.read(int.from_bytes(head, "big"))
+    return json.loads(data) if len(data) == int.from_bytes(head, "big") else None

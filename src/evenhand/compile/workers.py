@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from evenhand.compile.messages import receive, send
-from evenhand.compile.worker import PATIENCE
+from evenhand.compile.worker import IDLE_SECONDS, receive, send
 from evenhand.errors import CompilationFailed
 
-MOST = 4  # maximum number of processes
-FEW = 6  # messages that one process answers before another one is ready
+MAX_PROCESSES = 4  # maximum number of processes
+MESSAGES_PER_PROCESS = 6  # messages that one process answers before another one is ready
 _ROOT = Path(__file__).parents[2]
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from evenhand.compile.worker import main; main()"
 
@@ -50,7 +49,7 @@ class Worker:
         except OSError:
             answer = None
         if answer is None:
-            raise CompilationFailed(f"the compiler ended unexpectedly{self._last_words()}.")
+            raise CompilationFailed(f"the compiler ended unexpectedly{self._last_error_line()}.")
         if "error" in answer:
             raise CompilationFailed(f"the compiler failed: {answer['error']}.")
         found: dict[str, Any] = answer
@@ -59,7 +58,7 @@ class Worker:
     @property
     def usable(self) -> bool:
         """Return whether it was started by this process, is alive, and is not about to end."""
-        recent = time.monotonic() - self._used < PATIENCE / 2
+        recent = time.monotonic() - self._used < IDLE_SECONDS / 2
         return recent and self._owner == os.getpid() and self._process.poll() is None
 
     def end(self) -> None:
@@ -74,7 +73,7 @@ class Worker:
                 with contextlib.suppress(OSError):  # unsent data is discarded
                     stream.close()
 
-    def _last_words(self) -> str:
+    def _last_error_line(self) -> str:
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return f" ({lines[-1]})" if lines else ""
@@ -103,7 +102,7 @@ atexit.register(stop)
 
 def ask_all(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the answers to all messages; call from one thread at a time."""
-    count = max(1, min(MOST, os.cpu_count() or 1, len(messages) // FEW))
+    count = max(1, min(MAX_PROCESSES, os.cpu_count() or 1, len(messages) // MESSAGES_PER_PROCESS))
     if not messages:
         return []
     start(count)

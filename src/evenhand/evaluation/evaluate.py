@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evenhand.errors import BadInput, nearest, shown
-from evenhand.evaluation.calls import Caller, Cost, Score, named_candidates, scorer
+from evenhand.evaluation.callers import Caller, Cost, Score, named_candidates, scorer
 from evenhand.evaluation.pool import Pool, exact_verdict, open_pool
-from evenhand.model.arguments import callable_or_none, flag, instance_of, optional, whole_number
+from evenhand.model.argument_checks import callable_or_none, flag, instance_of, optional, whole_number
 from evenhand.model.families import Bernoulli, Bounded, Family
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, Floors

@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, nearest, shown
-from evenhand.model.arguments import callable_or_none
+from evenhand.model.argument_checks import callable_or_none
 from evenhand.model.region import ROUNDING
 from evenhand.procedure.intervals import FAILED, MET
 from evenhand.procedure.spec import Spec, compile_spec
 from evenhand.procedure.state import NONE, new_state
-from evenhand.verdicts.apply_rule import Cells, Weight
+from evenhand.verdicts.apply_rule import CellVerdicts, RuleResult, result_rows
 from evenhand.verdicts.forecast import nothing_more
 from evenhand.verdicts.judge import Verdict
-from evenhand.verdicts.rows import result_rows
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,8 @@ def exact_verdict(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
     meets = (unit >= spec.region.lo - _rounding(spec, unit, spec.region.lo)) & (
         unit <= spec.region.hi + _rounding(spec, unit, spec.region.hi)
     )
-    cells = Cells(unit, unit, np.where(meets, MET, FAILED))
-    weight = Weight(answer, True, verdict.evidence, verdict.needed, 0, np.where(feasible, MET, FAILED))
+    cells = CellVerdicts(unit, unit, np.where(meets, MET, FAILED))
+    weight = RuleResult(answer, True, verdict.evidence, verdict.needed, 0, np.where(feasible, MET, FAILED))
     of_cells, of_policies = result_rows(problem, spec, state, cells, weight)
     return replace(
         verdict,

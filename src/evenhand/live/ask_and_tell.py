@@ -21,7 +21,7 @@ from evenhand.errors import (
 )
 from evenhand.live import events as ev
 from evenhand.live.events import decode
-from evenhand.live.operation_checks import code, refuse_unless_open, told_group
+from evenhand.live.input_checks import code, refuse_unless_open, told_group
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import LIMITS
 from evenhand.live.tickets import Ask, Receipt
@@ -29,7 +29,7 @@ from evenhand.live.transaction import Session
 from evenhand.procedure.spec import is_unproven
 from evenhand.procedure.state import TOLD
 
-NO_MORE = (
+NO_TICKET_LEFT = (
     "the guarantee of this experiment does not hold (kaufmann-koolen with a variance that nobody knows), so "
     "it hands out no new tickets; tell those that are out, and begin another with stopping = 'certified' "
     "that imports its outcomes."
@@ -57,30 +57,30 @@ def ask(session: Session, request: Request) -> list[Ask]:
     """Return tickets: first those this worker holds, then new ones; none after the stop."""
     fold = session.fold
     refuse_unless_open(fold, "hand out tickets")
-    arrived = _arrived(fold, request.group)
+    arrived = _arrived_group(fold, request.group)
     if fold.stop is not None:
         return []
-    held = _held(fold, request.worker, arrived)[: request.n]
+    held = _held_tickets(fold, request.worker, arrived)[: request.n]
     if len(held) < request.n and is_unproven(fold.protocol.problem, fold.protocol.procedure):
-        raise Closed(NO_MORE)
-    return held + _fresh(session, request, _room(fold, request.n - len(held)), arrived)
+        raise Closed(NO_TICKET_LEFT)
+    return held + _new_tickets(session, request, _tickets_left(fold, request.n - len(held)), arrived)
 
 
-def _room(fold: Fold, wanted: int) -> int:
+def _tickets_left(fold: Fold, wanted: int) -> int:
     """Return how many of the wanted tickets the experiment may still issue."""
-    left = int(fold.brain.spec.cap - fold.brain.state.clock[TOLD]) - len(fold.out)
+    left = int(fold.replay.spec.cap - fold.replay.state.clock[TOLD]) - len(fold.open_tickets)
     n = max(min(wanted, left), 0)
     most = fold.protocol.limits["tickets_out"]
-    if len(fold.out) + n > most:
+    if len(fold.open_tickets) + n > most:
         raise BadInput(f"at most {most} tickets may be out; tell or drop some first.")
     return n
 
 
-def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask]:
+def _new_tickets(session: Session, request: Request, n: int, arrived: int) -> list[Ask]:
     fold = session.fold
     problem = fold.protocol.problem
     asks = []
-    for cell in fold.brain.choose(n, arrived) if n else []:
+    for cell in fold.replay.choose(n, arrived) if n else []:
         group = None if cell.group < 0 else problem.group_names[cell.group]
         event = ev.Asked(
             ticket=fold.tickets + 1,
@@ -95,25 +95,25 @@ def _fresh(session: Session, request: Request, n: int, arrived: int) -> list[Ask
             **session.stamp(),
         )
         session.emit_chosen(event)
-        asks.append(_shown(fold, event.ticket, event.policy, group))
+        asks.append(_as_ask(fold, event.ticket, event.policy, group))
     return asks
 
 
-def _held(fold: Fold, worker: str | None, arrived: int) -> list[Ask]:
+def _held_tickets(fold: Fold, worker: str | None, arrived: int) -> list[Ask]:
     """Return the open tickets of this worker that match the request."""
     asks = []
     problem = fold.protocol.problem
-    for ticket in fold.out.held_by(worker):
-        k, g = fold.out[ticket][:2]
+    for ticket in fold.open_tickets.held_by(worker):
+        k, g = fold.open_tickets[ticket][:2]
         if arrived not in (-1, g):
             raise Conflict(
                 f"worker {worker!r} has ticket {code(fold, ticket)} for another group; tell or drop it first."
             )
-        asks.append(_shown(fold, ticket, problem.policies[k], None if g < 0 else problem.group_names[g]))
+        asks.append(_as_ask(fold, ticket, problem.policies[k], None if g < 0 else problem.group_names[g]))
     return asks
 
 
-def _arrived(fold: Fold, group: str | None) -> int:
+def _arrived_group(fold: Fold, group: str | None) -> int:
     """Return the group of the arriving unit; -1 if the rule chooses it or it is unknown."""
     mode = fold.protocol.problem.mode
     if mode == "proportional":
@@ -126,7 +126,7 @@ def _arrived(fold: Fold, group: str | None) -> int:
     return -1
 
 
-def _shown(fold: Fold, ticket: int, policy: str, group: str | None) -> Ask:
+def _as_ask(fold: Fold, ticket: int, policy: str, group: str | None) -> Ask:
     return Ask(code(fold, ticket), policy, group)
 
 
@@ -178,7 +178,7 @@ def tell_all(session: Session, outcomes: Sequence[Outcome]) -> list[Receipt]:
 
 def drop(session: Session, ticket: int, reason: str, by: str | None) -> None:
     """Drop a ticket: it will have no outcome."""
-    if ticket in session.fold.out:
+    if ticket in session.fold.open_tickets:
         session.emit(ev.Dropped(ticket=ticket, reason=reason, by=by, **session.stamp()))
         return
     history = _history(session, ticket)
@@ -189,7 +189,7 @@ def drop(session: Session, ticket: int, reason: str, by: str | None) -> None:
 def amend(session: Session, ticket: int, outcome: float, reason: str, by: str) -> Receipt:
     """Correct an outcome; the old one stays in the log."""
     fold = session.fold
-    history = [] if ticket in fold.out else _history(session, ticket)
+    history = [] if ticket in fold.open_tickets else _history(session, ticket)
     told = _first_outcome(history)
     if told is None:
         raise BadInput(f"ticket {code(fold, ticket)} has no outcome to correct; tell it instead.")
@@ -223,13 +223,13 @@ def second_outcome(fold: Fold, ticket: int, kept: float, outcome: float) -> Conf
 def _checked(session: Session, outcome: Outcome) -> History | None:
     """Return the ticket's events, None while it is open; refuse an outcome for another group."""
     fold = session.fold
-    out = fold.out.get(outcome.ticket)
+    out = fold.open_tickets.get(outcome.ticket)
     if out is not None:
         told_group(fold.protocol.problem, out.group, outcome.group)
         return None
     history = _history(session, outcome.ticket)
     if _first_outcome(history) is None:
-        asked = _began(history).group
+        asked = _first_event(history).group
         group = -1 if asked is None else fold.protocol.groups[asked]
         told_group(fold.protocol.problem, group, outcome.group)
     return history
@@ -298,11 +298,11 @@ def _latest_outcome(history: History) -> float:
 
 def _cell_names(history: History, outcome: ev.Told | ev.Late | ev.Imported) -> tuple[str, str]:
     """Return the policy and group of a ticket with an outcome."""
-    began = _began(history)
+    began = _first_event(history)
     return began.policy, outcome.group or began.group or ""
 
 
-def _began(history: History) -> ev.Asked | ev.Imported:
+def _first_event(history: History) -> ev.Asked | ev.Imported:
     began = history[0]
     if not isinstance(began, (ev.Asked, ev.Imported)):
         raise IntegrityFailed("a ticket has an end and no beginning; run `evenhand audit`.")

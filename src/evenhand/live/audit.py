@@ -20,7 +20,7 @@ from evenhand.live.events import Amended, AnyEvent, BuildChanged, Created, decod
 from evenhand.live.export import Export
 from evenhand.live.hash_chain import Difference, Head, Record, genesis, verified
 from evenhand.live.journal import Position, open_journal
-from evenhand.live.loading import only_experiment
+from evenhand.live.load_log import only_experiment
 from evenhand.live.missing_events import Missing
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
@@ -28,10 +28,10 @@ from evenhand.live.requests import KeySet
 from evenhand.live.schema import Index, index_of
 from evenhand.live.sequence_checks import check_complete
 from evenhand.live.ticket_history import TicketHistory
-from evenhand.live.transaction import Row
+from evenhand.live.transaction import StoredEvent
 
 _AT_ONCE = 10_000  # events per batch of arithmetic
-_NOWHERE = Index(part=-1)  # for records from a file, which has no index
+_NO_DIFFERENCE = Index(part=-1)  # for records from a file, which has no index
 
 
 class Audit(NamedTuple):
@@ -58,7 +58,7 @@ def audit(address: str, head: str | None = None, experiment: str | None = None) 
         if journal.missing is not None and not journal.experiments():
             raise IntegrityFailed(f"{journal.missing.what}: the journal holds nothing any more.")
         name = only_experiment(journal, experiment)
-        end = End(journal.position(name), journal.missing)
+        end = LogEnd(journal.position(name), journal.missing)
         return _audit(name, lambda: journal.read(name, 0, end.position.head.seq), wanted, end)
     finally:
         journal.close()
@@ -68,21 +68,26 @@ def _audit_export(path: Path, wanted: bytes | None) -> Audit:
     try:
         export = Export(path)
     except IntegrityFailed as problem:
-        return _Run("", tuple, wanted).result(problem)
+        return _Auditor("", tuple, wanted).result(problem)
     return _audit(
-        export.experiment, lambda: (Row(record, _NOWHERE) for record in export.read()), wanted, None
+        export.experiment,
+        lambda: (StoredEvent(record, _NO_DIFFERENCE) for record in export.read()),
+        wanted,
+        None,
     )
 
 
-class End(NamedTuple):
+class LogEnd(NamedTuple):
     """Where a log ends according to the journal's own table."""
 
     position: Position
     missing: Missing | None
 
 
-def _audit(name: str, read: Callable[[], Iterable[Row]], wanted: bytes | None, end: End | None) -> Audit:
-    run = _Run(name, read, wanted)
+def _audit(
+    name: str, read: Callable[[], Iterable[StoredEvent]], wanted: bytes | None, end: LogEnd | None
+) -> Audit:
+    run = _Auditor(name, read, wanted)
     difference: IntegrityFailed | None = None
     try:
         run.read_all()
@@ -92,10 +97,10 @@ def _audit(name: str, read: Callable[[], Iterable[Row]], wanted: bytes | None, e
     return run.result(difference)
 
 
-class _Run:
+class _Auditor:
     """One pass over a log."""
 
-    def __init__(self, name: str, read: Callable[[], Iterable[Row]], wanted: bytes | None) -> None:
+    def __init__(self, name: str, read: Callable[[], Iterable[StoredEvent]], wanted: bytes | None) -> None:
         self._name = name
         self._read = read
         self._wanted = wanted
@@ -119,7 +124,7 @@ class _Run:
         if self._fold is not None:
             self._fold.flush()
 
-    def _one(self, row: Row) -> None:
+    def _one(self, row: StoredEvent) -> None:
         record, event = row.record, decode(row.record)
         fold, history = self._fold, self._history
         if fold is None or history is None:
@@ -131,7 +136,9 @@ class _Run:
             self._history = TicketHistory(self._fold)
             return
         check_event(record, event, fold.protocol)
-        if row.found_by is not _NOWHERE and row.found_by != index_of(event, record.seq, fold.cell_of(event)):
+        if row.found_by is not _NO_DIFFERENCE and row.found_by != index_of(
+            event, record.seq, fold.cell_of(event)
+        ):
             raise Difference(record.seq, "is filed under another ticket, cell or key than its own.")
         if event.key is not None and not self._keys.add(event.key, event.part):
             raise Difference(record.seq, f"answers the request {event.key!r} a second time.")
@@ -141,7 +148,7 @@ class _Run:
         history.take(record.seq, event, place)
         self._builds += isinstance(event, BuildChanged)
 
-    def check_end(self, end: End | None) -> None:
+    def check_end(self, end: LogEnd | None) -> None:
         """Check that the log is complete, contains the noted head and lacks no required event."""
         fold, seq = self._fold, self._head.seq
         if fold is None:
@@ -198,10 +205,10 @@ class _Run:
             first_difference=None if difference is None else str(difference),
             first_different_event=difference.seq if isinstance(difference, Difference) else None,
             head=str(self._head),
-            same_build=fold is not None and fold.brain.same_build and self._builds == 1,
-            other_digits=0 if fold is None else fold.brain.odd,
+            same_build=fold is not None and fold.replay.same_build and self._builds == 1,
+            other_digits=0 if fold is None else fold.replay.other_digits,
             builds=self._builds,
-            close_decisions=0 if fold is None else fold.brain.close_decisions,
+            close_decisions=0 if fold is None else fold.replay.close_decisions,
         )
 
 

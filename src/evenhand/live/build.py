@@ -28,7 +28,7 @@ from evenhand.compile import processor
 from evenhand.compile.fingerprint import fingerprint
 from evenhand.errors import BadInput
 from evenhand.live import replay_kernels
-from evenhand.live.replay_kernels import Tally
+from evenhand.live.replay_kernels import DrawTally
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
 
@@ -106,22 +106,22 @@ SIZES = (1e-12, 1e-9, 1e-7, 1e-6, 1e-5)  # relative changes that are tried, and 
 TRIES = 25
 
 
-class Tables(NamedTuple):
+class DecisionTables(NamedTuple):
     """Everything that a decision changes."""
 
     state: State
     work: Work
-    tally: Tally
+    tally: DrawTally
 
-    def copy(self) -> Tables:
-        return Tables(
+    def copy(self) -> DecisionTables:
+        return DecisionTables(
             State._make(table.copy() for table in self.state),
             Work._make(table.copy() for table in self.work),
-            Tally._make(table.copy() for table in self.tally),
+            DrawTally._make(table.copy() for table in self.tally),
         )
 
 
-class Row(NamedTuple):
+class LoggedAsk(NamedTuple):
     """One ask: input is what the log says, output is what the rule gives."""
 
     row: replay_kernels.Ints
@@ -129,7 +129,9 @@ class Row(NamedTuple):
     digest: replay_kernels.Digests
 
 
-def explained(spec: Spec, tables: Tables, seed: int, asked: replay_kernels.Ints) -> tuple[Tables, Row] | None:
+def explained_by_rounding(
+    spec: Spec, tables: DecisionTables, seed: int, asked: replay_kernels.Ints
+) -> tuple[DecisionTables, LoggedAsk] | None:
     """Return tables equal up to last digits that give the decision of the log, or None.
 
     `asked` is the row of one ask. The changes tried are the same every time.
@@ -139,7 +141,7 @@ def explained(spec: Spec, tables: Tables, seed: int, asked: replay_kernels.Ints)
             changed = tables.copy()
             for place, table in enumerate((changed.state.w, changed.state.track)):
                 table *= 1.0 + size * _between(2 * number + place, table.shape)
-            row = Row(asked.reshape(1, -1).copy(), np.zeros(1), np.zeros((1, 2), dtype=np.uint64))
+            row = LoggedAsk(asked.reshape(1, -1).copy(), np.zeros(1), np.zeros((1, 2), dtype=np.uint64))
             if replay_kernels.advance(spec, *changed, seed, *row) == 1:
                 return changed, row
     return None

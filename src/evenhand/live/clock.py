@@ -15,7 +15,7 @@ class Clock:
         """Return the wall clock in seconds since 1970; it may jump."""
         return time.time()
 
-    def steady(self) -> float:
+    def monotonic(self) -> float:
         """Return the monotonic clock in seconds; only differences are meaningful."""
         return time.monotonic()
 

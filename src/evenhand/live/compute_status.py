@@ -13,20 +13,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evenhand.live import sentences
+from evenhand.live import status_sentences
 from evenhand.live.clock import seconds_of
 from evenhand.live.projection import View
-from evenhand.live.replay_kernels import Tally
+from evenhand.live.replay_kernels import DrawTally
 from evenhand.live.status import ALERT, CHANCES, Corrected, Health, ShortCell, Status
-from evenhand.live.stop import finite
+from evenhand.live.stop_event import finite_or_none
 from evenhand.live.tickets import ticket_code
-from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence.by_family import threshold
-from evenhand.procedure.intervals import verdicts
+from evenhand.procedure.intervals import cell_rows, policy_rows, verdicts
 from evenhand.procedure.log_space import NOT_COMPUTED
-from evenhand.procedure.rows import cell_rows, policy_rows
 from evenhand.procedure.spec import CERTIFIED, EVIDENCE_VERSION, Spec, is_unproven
 from evenhand.procedure.state import (
     ANSWER,
@@ -67,8 +66,8 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
         decided=decided,
         samples=samples,
         pending=view.pending,
-        evidence=finite(state.level[EVIDENCE]),
-        needed=finite(state.level[NEEDED] if has_looked(view) else _line_ahead(view)),
+        evidence=finite_or_none(state.level[EVIDENCE]),
+        needed=finite_or_none(state.level[NEEDED] if is_evaluated(view) else _first_threshold(view)),
         head=str(view.head),
         leader=_leader(view, state),
         corrected=_with_corrections(view) if view.corrected_after_stop else None,
@@ -81,7 +80,7 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
         **(_no_forecast(decided) if ahead is None else ahead.to_dict(samples)),
     )
     summary = "" if ahead is None else ahead.summary(samples)
-    parts = [sentences.sentence(view, status, has_looked(view), summary), *_notes(view, computed)]
+    parts = [status_sentences.sentence(view, status, is_evaluated(view), summary), *_notes(view, computed)]
     return replace(status, sentence=" ".join(parts))
 
 
@@ -89,20 +88,20 @@ def _notes(view: View, computed: bool) -> list[str]:
     """Return the warnings that apply to the evidence."""
     found = []
     if is_unproven(view.protocol.problem, view.protocol.procedure):
-        found.append(sentences.UNPROVEN)
+        found.append(status_sentences.UNPROVEN)
     if not computed or view.state.level[EVIDENCE] == NOT_COMPUTED:
-        found.append(sentences.NOT_COMPUTED)
+        found.append(status_sentences.NOT_COMPUTED)
     if view.stop is None and not view.closed and _decides_by_newer_bounds(view):
-        found.append(sentences.OLDER_EVIDENCE)
+        found.append(status_sentences.OLDER_EVIDENCE)
     return found
 
 
 def _decides_by_newer_bounds(view: View) -> bool:
     """Return whether the newest evidence bounds would decide, if earlier ones are in use."""
     spec = view.protocol.spec
-    if spec.evidence == EVIDENCE_VERSION or spec.stopping != CERTIFIED or not has_looked(view):
+    if spec.evidence == EVIDENCE_VERSION or spec.stopping != CERTIFIED or not is_evaluated(view):
         return False
-    state = _looked_at_again(view, spec._replace(evidence=EVIDENCE_VERSION))
+    state = _evaluated_again(view, spec._replace(evidence=EVIDENCE_VERSION))
     return bool(state.clock[STOPPED] == DECIDED)
 
 
@@ -119,12 +118,12 @@ def _no_forecast(decided: bool) -> dict[str, Any]:
     return {"more": more, "horizon": None, "unfinished": None, "forecast": None}
 
 
-def has_looked(view: View) -> bool:
+def is_evaluated(view: View) -> bool:
     """Return whether the stopping rule has been evaluated; it is after the initial samples."""
     return bool(view.state.level[NEEDED] != 0.0)
 
 
-def _line_ahead(view: View) -> float:
+def _first_threshold(view: View) -> float:
     """Return the threshold at the first evaluation of the stopping rule; inf if unknown."""
     spec = view.protocol.spec
     return threshold(spec) if spec.stopping == CERTIFIED else math.inf
@@ -132,11 +131,13 @@ def _line_ahead(view: View) -> float:
 
 def _with_corrections(view: View) -> Corrected:
     """Return the stopping rule's result now, if outcomes were corrected after the decision."""
-    state = _looked_at_again(view, view.protocol.spec)
-    return Corrected(_leader(view, state), finite(state.level[EVIDENCE]), finite(state.level[NEEDED]))
+    state = _evaluated_again(view, view.protocol.spec)
+    return Corrected(
+        _leader(view, state), finite_or_none(state.level[EVIDENCE]), finite_or_none(state.level[NEEDED])
+    )
 
 
-def _looked_at_again(view: View, spec: Spec) -> State:
+def _evaluated_again(view: View, spec: Spec) -> State:
     """Return a copy of the state after evaluating the stopping rule on the current data."""
     tables: list[Any] = [np.array(part) for part in view.state]
     state = State(*tables)
@@ -188,7 +189,7 @@ def health_of(view: View, now: float) -> Health:
     )
 
 
-def sample_ratio_p_value(tally: Tally) -> float:
+def sample_ratio_p_value(tally: DrawTally) -> float:
     """Return the p-value of the counts under the probabilities that cells were drawn with.
 
     A draw minus its probability has mean zero given the past, whatever the rule, and variance p (1 - p). The

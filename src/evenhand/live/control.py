@@ -11,8 +11,8 @@ import msgspec
 
 from evenhand.live import events as ev
 from evenhand.live.events import Created, decode, encode
+from evenhand.live.input_checks import refuse_if_closed
 from evenhand.live.journal import Interrupted, Journal, KeyTaken
-from evenhand.live.operation_checks import refuse_if_closed
 from evenhand.live.requests import RequestKey, refuse_other_request, request_key
 from evenhand.live.schema import index_of
 from evenhand.live.transaction import Session

@@ -16,10 +16,9 @@ from evenhand.live.build import checked_build
 from evenhand.live.clock import checked_time
 from evenhand.live.events import AnyEvent, is_written_so
 from evenhand.live.hash_chain import Difference, Record
-from evenhand.live.operation_checks import checked_text, optional_text
-from evenhand.live.outcomes import checked_outcome
+from evenhand.live.input_checks import checked_outcome, checked_text, optional_text
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, refuse_newer_format
-from evenhand.procedure.sampling.draw_cell import WRITTEN_OUT
+from evenhand.procedure.sampling.draw_cell import MAX_CELLS_WRITTEN
 
 _DIGEST = re.compile(r"[0-9a-f]{16}")  # 64 bits
 _REQUEST = re.compile(r"[0-9a-f]{32}")  # 128 bits
@@ -53,7 +52,7 @@ def _check_created(event: ev.Created, protocol: Protocol) -> None:
 def _check_asked(event: ev.Asked, protocol: Protocol) -> None:
     _check_digest(event.state)
     _check_digest(event.chance)
-    written_out = len(protocol.policies) <= WRITTEN_OUT
+    written_out = len(protocol.policies) <= MAX_CELLS_WRITTEN
     if (event.p is not None) != written_out or not 0.0 <= (event.p or 0.0) <= _SURE:
         expected = "a number from 0 to 1" if written_out else "left out where there are so many policies"
         raise BadInput(f"the chance must be {expected}; it is {event.p}.")

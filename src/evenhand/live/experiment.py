@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from evenhand.errors import BadInput, EvenhandError, StorageFailed
+from evenhand.files import whole_file
 from evenhand.live import ask_and_tell, control, importing
 from evenhand.live.ask_and_tell import Outcome, Request
-from evenhand.live.atomic_files import whole_file
 from evenhand.live.clock import SYSTEM_CLOCK, Clock, utc
 from evenhand.live.compute_status import Forecaster, status_of
 from evenhand.live.control import create_once
@@ -28,10 +28,9 @@ from evenhand.live.events import LogEntry
 from evenhand.live.export import write_export
 from evenhand.live.group_commit import Writer
 from evenhand.live.hash_chain import Head
+from evenhand.live.input_checks import checked_outcome, checked_text, optional_text
 from evenhand.live.journal import Journal, open_journal
-from evenhand.live.loading import only_experiment
-from evenhand.live.operation_checks import checked_text, optional_text
-from evenhand.live.outcomes import checked_outcome
+from evenhand.live.load_log import only_experiment
 from evenhand.live.projection import View, view_of
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
 from evenhand.live.requests import request_key

@@ -22,12 +22,12 @@ from evenhand.live.fault_points import reach
 from evenhand.live.hash_chain import Difference, Head
 from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.leases import Leases
-from evenhand.live.loading import catch_up, history_of, load
+from evenhand.live.load_log import catch_up, history_of, load
 from evenhand.live.projection import Fold, History
 from evenhand.live.repeated_requests import recalled, written_form
 from evenhand.live.requests import RequestKey
 from evenhand.live.ticket_history import corrected
-from evenhand.live.transaction import Row, Session, Turn
+from evenhand.live.transaction import Session, StoredEvent, Transaction
 
 T = TypeVar("T")
 AT_ONCE = 1_000  # calls in one transaction
@@ -51,7 +51,7 @@ class Writer:
         self._protocol: bytes | None = None  # hash of event one
         self._lost: IntegrityFailed | None = None  # why this writer refuses to continue
         with self._lock:
-            self._insist(lambda _again: self._known_fold())
+            self._retry(lambda _again: self._known_fold())
 
     def submit(self, work: Callable[[Session], T], request: RequestKey | None = None) -> T:
         """Run the call once and return when it is on the disk; repeats get the first answer."""
@@ -106,13 +106,13 @@ class Writer:
         journal.check_readable()
         with self._lock:
             # other processes may write to a shared journal, and to one that was released
-            yield self._insist(lambda _again: self._known_fold(fresh=journal.shared or journal.is_closed))
+            yield self._retry(lambda _again: self._known_fold(fresh=journal.shared or journal.is_closed))
 
     def _write_for_all(self) -> None:
         with self._queue_lock:
             calls = [self._queue.popleft() for _ in range(min(len(self._queue), AT_ONCE))]
         try:
-            self._insist(lambda again: self._transact(calls, again))
+            self._retry(lambda again: self._transact(calls, again))
         except Exception as problem:
             for call in calls:
                 call.fail(problem)
@@ -128,13 +128,15 @@ class Writer:
     def _transact(self, calls: list[Call], again: bool) -> None:
         fold = self._known_fold()
         self._fold = None  # discarded until the commit: after a failure it is read from the log
-        with self._journal.turn(self._experiment) as turn:
-            if turn.head != fold.head:
-                history = partial(_history_in, turn)
-                self._follow(fold, turn.head, turn.read(fold.head.seq), history, turn.hash_of)
+        with self._journal.transaction(self._experiment) as transaction:
+            if transaction.head != fold.head:
+                history = partial(_history_in, transaction)
+                self._follow(
+                    fold, transaction.head, transaction.read(fold.head.seq), history, transaction.hash_of
+                )
             if keys := [call.request.key for call in calls if call.request and call.is_looked_up(again)]:
-                turn.look_up(keys)  # one query for all keys, before any event is appended
-            session = Session(turn, fold, self._clock, self._leases, again)
+                transaction.look_up(keys)  # one query for all keys, before any event is appended
+            session = Session(transaction, fold, self._clock, self._leases, again)
             session.give_up_overdue()
             for call in calls:
                 call.run(session)
@@ -187,7 +189,7 @@ class Writer:
         self,
         fold: Fold,
         head: Head,
-        rows: Iterator[Row],
+        rows: Iterator[StoredEvent],
         history: History,
         hash_of: Callable[[int], bytes | None],
     ) -> None:
@@ -221,10 +223,10 @@ class Writer:
 
     def _lease_since(self, fold: Fold, before: int) -> None:
         for ticket in range(before + 1, fold.tickets + 1):
-            if ticket in fold.out:
-                self._leases.add(ticket, fold.out[ticket])
+            if ticket in fold.open_tickets:
+                self._leases.add(ticket, fold.open_tickets[ticket])
 
-    def _insist(self, work: Callable[[bool], T]) -> T:
+    def _retry(self, work: Callable[[bool], T]) -> T:
         """Try until the work is done or the time limit is reached.
 
         Broken connections and deadlocks are retried.
@@ -243,9 +245,9 @@ class Writer:
                 tries += 1
 
 
-def _history_in(turn: Turn, cell: int, seq: int) -> list[float]:
+def _history_in(transaction: Transaction, cell: int, seq: int) -> list[float]:
     """Return a cell's outcomes as of an event, read inside the transaction."""
-    return corrected(turn.by_cell(cell, seq))
+    return corrected(transaction.by_cell(cell, seq))
 
 
 class Call:

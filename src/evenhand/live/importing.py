@@ -17,8 +17,7 @@ import numpy as np
 from evenhand.errors import BadInput, Closed
 from evenhand.live import events as ev
 from evenhand.live.events import encode
-from evenhand.live.operation_checks import refuse_unless_open
-from evenhand.live.outcomes import checked_outcome, first_bad
+from evenhand.live.input_checks import checked_outcome, first_bad, refuse_unless_open
 from evenhand.live.projection import Fold
 from evenhand.live.schema import BEGAN, Index, index_of
 from evenhand.live.transaction import Entry, Session
@@ -133,10 +132,10 @@ def _events(
     Each event is built after those before it were folded. The first event of the import has the whole stamp,
     the others its time only.
     """
-    policies, groups, piece = rows.problem.policies, rows.problem.group_names, slice(start, start + AT_ONCE)
+    policies, groups, part = rows.problem.policies, rows.problem.group_names, slice(start, start + AT_ONCE)
     time: dict[str, Any] = {name: value for name, value in stamp.items() if name in ("at", "back")}
     form, total = _Form(len(rows), source, **time), len(rows)
-    cells = zip(rows.policies[piece], rows.groups[piece], rows.outcomes[piece], strict=True)
+    cells = zip(rows.policies[part], rows.groups[part], rows.outcomes[part], strict=True)
     for number, (k, g, outcome) in enumerate(cells, start=start + 1):
         ticket, cell = tickets + number, k * len(groups) + g
         event = ev.Imported(

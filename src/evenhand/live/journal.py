@@ -2,8 +2,8 @@
 
     journal = open_journal("trial.db")              # or "postgresql://host/database", or ":memory:"
     for row in journal.read("main", after=0): ...
-    with journal.turn("main") as turn:              # a transaction; other writers of this experiment wait
-        turn.append([(body, Index(...)), ...])      # durable after the block ends without an error
+    with journal.transaction("main") as transaction:  # other writers wait
+        transaction.append([(body, Index(...)), ...])  # durable after the block ends without an error
 
 A block that raises writes nothing. `Interrupted` means that it is unknown whether the commit succeeded: read
 the log to find out.
@@ -25,7 +25,18 @@ from evenhand.live.clock import Clock, Deadlines
 from evenhand.live.fault_points import reach
 from evenhand.live.hash_chain import Head, Record, genesis
 from evenhand.live.missing_events import Missing
-from evenhand.live.transaction import Entry, Found, Row, Turn, Values, find, hash_of, in_pages, of_cell, page
+from evenhand.live.transaction import (
+    Entry,
+    Found,
+    StoredEvent,
+    Transaction,
+    Values,
+    find,
+    hash_of,
+    in_pages,
+    of_cell,
+    page,
+)
 
 
 class Interrupted(StorageFailed):
@@ -114,13 +125,13 @@ class Journal:
             row = find(connection, schema.position, experiment)
             return Position(Head(row.seq, row.hash), row.snapshot, not row.beyond)
 
-    def read(self, experiment: str, after: int = 0, until: int | None = None) -> Iterator[Row]:
+    def read(self, experiment: str, after: int = 0, until: int | None = None) -> Iterator[StoredEvent]:
         """Yield the events after number `after`, as of the beginning of the read."""
         with self._read() as connection:
             row = find(connection, schema.find, experiment)
         last = row.seq if until is None else until
 
-        def next_page(after: int) -> list[Row]:
+        def next_page(after: int) -> list[StoredEvent]:
             with self._read() as connection:
                 return page(connection, row.number, after, last)
 
@@ -143,32 +154,32 @@ class Journal:
             return of_cell(connection, number, cell, until)
 
     @contextmanager
-    def turn(self, experiment: str) -> Iterator[Turn]:
+    def transaction(self, experiment: str) -> Iterator[Transaction]:
         """Open a transaction that writes to one experiment; others wait until the block ends."""
-        with self._alone(), self._explained(), self._writer().connect() as connection:
+        with self._write_lock_of_all(), self._explained(), self._writer().connect() as connection:
             self._prepare(connection)
-            with connection.begin() as transaction:
-                turn = Turn(connection, self._locked(connection, experiment), self._write)
-                yield turn
-                with self._together(connection):
-                    turn.flush()
+            with connection.begin() as commit_block:
+                transaction = Transaction(connection, self._locked(connection, experiment), self._write)
+                yield transaction
+                with self._last_statements(connection):
+                    transaction.flush()
                     reach("before commit")
-                    transaction.commit()
+                    commit_block.commit()
             reach("after commit")
-            if turn.wrote:
-                self._committed(turn)
+            if transaction.wrote:
+                self._committed(transaction)
 
     def create(self, experiment: str, entry: Entry) -> Head:
         """Begin a log with its first event; raise `KeyTaken` if its key was used before."""
-        with self.begin(experiment, entry[1].key) as turn:
-            turn.append([entry])
-        return turn.head
+        with self.begin(experiment, entry[1].key) as transaction:
+            transaction.append([entry])
+        return transaction.head
 
     @contextmanager
-    def begin(self, experiment: str, key: str | None = None) -> Iterator[Turn]:
+    def begin(self, experiment: str, key: str | None = None) -> Iterator[Transaction]:
         """Open a transaction that creates an experiment; committed if the block does not raise."""
         start = genesis(experiment)
-        with self._alone(), self._explained():
+        with self._write_lock_of_all(), self._explained():
             with self._writer().begin() as connection:
                 self._prepare_create(connection)
                 if key is not None and (record := _created_by_key(connection, key)) is not None:
@@ -180,10 +191,10 @@ class Journal:
                     )
                 first = {"name": experiment, "seq": start.seq, "hash": start.hash, "snapshot": 0}
                 connection.execute(sa.insert(schema.experiments), first)
-                turn = Turn(connection, find(connection, schema.lock, experiment), self._write)
-                yield turn
-                turn.flush()
-            self._committed(turn)
+                transaction = Transaction(connection, find(connection, schema.lock, experiment), self._write)
+                yield transaction
+                transaction.flush()
+            self._committed(transaction)
 
     def close(self) -> None:
         """Release the journal: writing is refused after that, reading still works."""
@@ -211,7 +222,7 @@ class Journal:
             raise StorageFailed("this journal was opened for reading only; open it for writing first.")
         return self._writing
 
-    def _alone(self) -> AbstractContextManager[object]:
+    def _write_lock_of_all(self) -> AbstractContextManager[object]:
         """Return the lock around every write, for whichever experiment."""
         return nullcontext()
 
@@ -229,11 +240,11 @@ class Journal:
         """Insert events and update the head."""
         raise NotImplementedError
 
-    def _together(self, connection: sa.Connection) -> AbstractContextManager[object]:
+    def _last_statements(self, connection: sa.Connection) -> AbstractContextManager[object]:
         """Return the context of the last statements of a transaction and its commit."""
         return nullcontext()
 
-    def _committed(self, turn: Turn) -> None:
+    def _committed(self, transaction: Transaction) -> None:
         """Called after each commit."""
 
     def _explain(self, problem: sa.exc.DBAPIError) -> Exception:
@@ -264,15 +275,17 @@ def _created_by_key(connection: sa.Connection, key: str) -> Record | None:
 
 
 _opened: weakref.WeakSet[Journal] = weakref.WeakSet()
-_inherited: list[Journal] = []  # kept, so that the garbage collector does not close connections of the parent
+_journals_of_parent: list[
+    Journal
+] = []  # kept, so that the garbage collector does not close connections of the parent
 
 
-def _disown() -> None:
+def _disable_after_fork() -> None:
     """Mark the journals of the parent as unusable in a forked process."""
     for journal in list(_opened):
-        _inherited.append(journal)
+        _journals_of_parent.append(journal)
         journal._after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_disown)
+    os.register_at_fork(after_in_child=_disable_after_fork)

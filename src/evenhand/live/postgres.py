@@ -128,7 +128,7 @@ class PostgresJournal(Journal):
         cursor.execute(_INSERT_LAST, last + to)
 
     @contextmanager
-    def _together(self, connection: sa.Connection) -> Iterator[None]:
+    def _last_statements(self, connection: sa.Connection) -> Iterator[None]:
         """Send the last statements in a pipeline: one round trip instead of three."""
         try:
             with _driver(connection).pipeline():

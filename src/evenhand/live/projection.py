@@ -1,5 +1,10 @@
 """The state of an experiment as a fold over its events, and read-only copies of it.
 
+This is the only interpreter of the log. `projection.Fold` adds checks and the arithmetic of the procedure;
+audits, reports, the dashboard and transfers use either class.
+
+The state of an experiment as a fold over its events, and read-only copies of it.
+
 The fold is pure, and the same code is used for running, reopening and auditing. The effect of an event on
 tickets and counts is in `log_state`; the checks and the arithmetic are here. The rules:
 
@@ -24,12 +29,140 @@ from evenhand.live.build import Build, present_build
 from evenhand.live.event_checks import check_event
 from evenhand.live.events import AnyEvent, Stopped, decode
 from evenhand.live.hash_chain import Difference, Head, Record
-from evenhand.live.log_state import LogState, Place
 from evenhand.live.protocol import Protocol
-from evenhand.live.replay import Brain, CellSums, Sums, sums_of
-from evenhand.live.replay_kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TELL, Tally
+from evenhand.live.replay import CellSums, Replay, Sums, sums_of
+from evenhand.live.replay_kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TELL, DrawTally
 from evenhand.live.sequence_checks import check_follows, stop_is_missing
+from evenhand.live.tickets import OpenTicket, OpenTickets
 from evenhand.procedure.state import State
+
+COUNTED = (
+    "asked", "told", "late", "dropped", "expired", "amended", "imported", "refused", "viewed", "clock_back",
+)  # fmt: skip
+Place = tuple[int, int]  # indices of a policy and a group; -1 for a group that is not known yet
+
+
+class LogState:
+    """Tickets, counts and phase of an experiment after an event; no arithmetic, no checks."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        self.protocol = protocol
+        self.tickets = 0  # number of the latest ticket
+        self.open_tickets = OpenTickets()
+        self.counts = dict.fromkeys(COUNTED, 0)
+        self.latest = protocol.at if protocol.format >= 2 else ""  # latest time in the log
+        self.stop: ev.Stopped | None = None
+        self.paused = False
+        self.closed = False
+        self.corrected_after_stop = False
+        self.importing: ev.Imported | None = None  # last row of an import that is incomplete
+        self._effects: dict[type, Callable[[Any], Place | None]] = {
+            ev.Asked: self._asked, ev.Told: self._told, ev.Late: self._late, ev.Dropped: self._dropped,
+            ev.Expired: self._expired, ev.Imported: self._imported, ev.Amended: self._amended,
+            ev.Refused: self._refused, ev.Viewed: self._viewed, ev.Paused: self._paused,
+            ev.Resumed: self._resumed, ev.Stopped: self._stopped, ev.Closed: self._closed,
+        }  # fmt: skip
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the experiment has stopped or was finished."""
+        return self.stop is not None or self.closed
+
+    @property
+    def why_late(self) -> str:
+        """Return why an outcome that arrives now is late, for an experiment that is over."""
+        return "stopped" if self.stop is not None else "closed"
+
+    def apply(self, event: AnyEvent) -> Place | None:
+        """Apply the next event; return its cell.
+
+        That is the cell of a ticket that is issued or closed, or the cell in which an outcome counts.
+        """
+        effect = self._effects.get(type(event))
+        return None if effect is None else effect(event)
+
+    def note_time(self, event: ev.Event) -> None:
+        """Update the latest time, and count backward steps of the clock."""
+        if event.at > self.latest:
+            self.latest = event.at
+        if event.back:
+            self.counts["clock_back"] += 1
+
+    def cell(self, k: int, g: int) -> int:
+        """Return the number of a cell."""
+        return k * len(self.protocol.groups) + g
+
+    def cell_of(self, event: AnyEvent) -> int | None:
+        """Return the cell in which the event's outcome counts, or None; call before `apply`."""
+        if isinstance(event, ev.Told) and event.ticket in self.open_tickets:
+            out = self.open_tickets[event.ticket]
+            return self.cell(out.policy, self.protocol.groups.get(event.group or "", out.group))
+        if isinstance(event, ev.Imported) or (isinstance(event, ev.Amended) and event.counted):
+            return self.cell(
+                self.protocol.policies.get(event.policy, -1), self.protocol.groups.get(event.group, -1)
+            )
+        return None
+
+    def _asked(self, event: ev.Asked) -> Place:
+        k = self.protocol.policies[event.policy]
+        g = -1 if event.group is None else self.protocol.groups[event.group]
+        lease = self.protocol.lease if event.lease is None else event.lease
+        self.tickets = event.ticket
+        self.counts["asked"] += 1
+        self.open_tickets.add(event.ticket, OpenTicket(k, g, event.worker, event.at, lease))
+        return k, g
+
+    def _told(self, event: ev.Told) -> Place:
+        self.counts["told"] += 1
+        out = self.open_tickets.remove(event.ticket)
+        return out.policy, out.group if event.group is None else self.protocol.groups[event.group]
+
+    def _late(self, event: ev.Late) -> None:
+        self.counts["late"] += 1
+        if event.ticket in self.open_tickets:
+            self.open_tickets.remove(event.ticket)
+
+    def _dropped(self, event: ev.Dropped) -> Place:
+        self.counts["dropped"] += 1
+        out = self.open_tickets.remove(event.ticket)
+        return out.policy, out.group
+
+    def _expired(self, event: ev.Expired) -> Place:
+        self.counts["expired"] += 1
+        out = self.open_tickets.remove(event.ticket)
+        return out.policy, out.group
+
+    def _imported(self, event: ev.Imported) -> Place:
+        self.counts["imported"] += 1
+        self.tickets = event.ticket
+        self.importing = None if event.row == event.rows else event
+        return self.protocol.policies[event.policy], self.protocol.groups[event.group]
+
+    def _amended(self, event: ev.Amended) -> Place | None:
+        self.counts["amended"] += 1
+        if not event.counted:
+            return None
+        self.corrected_after_stop |= self.stop is not None
+        return self.protocol.policies[event.policy], self.protocol.groups[event.group]
+
+    def _refused(self, event: ev.Refused) -> None:
+        self.counts["refused"] += 1
+
+    def _viewed(self, event: ev.Viewed) -> None:
+        self.counts["viewed"] += 1
+
+    def _paused(self, event: ev.Paused) -> None:
+        self.paused = True
+
+    def _resumed(self, event: ev.Resumed) -> None:
+        self.paused = False
+
+    def _stopped(self, event: ev.Stopped) -> None:
+        self.stop = event
+
+    def _closed(self, event: ev.Closed) -> None:
+        self.closed = True
+
 
 # the outcomes that count in a cell as of an event, in the order first recorded; used for amendments
 History = Callable[[int, int], Sequence[float]]
@@ -44,7 +177,7 @@ class Fold(LogState):
     def __init__(self, protocol: Protocol, head: Head) -> None:
         super().__init__(protocol)
         self.head = head
-        self.brain = Brain(protocol)
+        self.replay = Replay(protocol)
         self.snapshot = 0  # number of the latest snapshot event
         self.sums = CellSums()
         self.use_build(protocol.versions, protocol.format)
@@ -59,7 +192,7 @@ class Fold(LogState):
     @property
     def must_stop(self) -> bool:
         """Return whether the rule has fired and the `stopped` event must come next."""
-        return self.brain.has_stopped and self.stop is None
+        return self.replay.has_stopped and self.stop is None
 
     def take(self, records: Iterable[Record], history: History) -> None:
         """Fold stored events; check each, and that it follows from those before."""
@@ -96,12 +229,12 @@ class Fold(LogState):
 
     def flush(self) -> None:
         """Do the queued arithmetic; the error names the first event that does not follow."""
-        self.brain.flush()
-        if self.must_stop and self.brain.stopped_at < self.head.seq:
-            raise stop_is_missing(self.brain.stopped_at + 1)
+        self.replay.flush()
+        if self.must_stop and self.replay.stopped_at < self.head.seq:
+            raise stop_is_missing(self.replay.stopped_at + 1)
 
     def note_chosen(self, record: Record, event: ev.Asked) -> None:
-        """Fold an ask whose arithmetic `Brain.choose` has done."""
+        """Fold an ask whose arithmetic `Replay.choose` has done."""
         self.note_time(event)
         self.apply(event)
         self.head = Head(record.seq, record.hash)
@@ -115,7 +248,7 @@ class Fold(LogState):
     def use_build(self, build: Build, format_: int) -> None:
         """Set the build and format of the events from here on."""
         self.build, self.format = build, format_
-        self.brain.same_build = build == present_build()
+        self.replay.same_build = build == present_build()
 
     def unit(self, outcome: float) -> float:
         """Return an outcome in the unit scale of the kernels."""
@@ -134,27 +267,27 @@ class Fold(LogState):
         arrived = -1 if self._is_active else g
         chance = math.nan if event.p is None else event.p
         digests = int(event.state, 16), int(event.chance, 16)
-        self.brain.queue(seq, ASK_THIS, k, g, arrived, chance, digests)
+        self.replay.queue(seq, ASK_THIS, k, g, arrived, chance, digests)
 
     def _compute_told(self, seq: int, event: ev.Told, place: Place) -> None:
         cell = self.cell(*place)
         self._use_sums(seq, event, cell, self.sums_with(cell, event.outcome))
-        self.brain.queue(seq, TELL, *place, -1, self.unit(event.outcome))
+        self.replay.queue(seq, TELL, *place, -1, self.unit(event.outcome))
 
     def _compute_given_up(self, seq: int, event: ev.Dropped | ev.Expired, place: Place) -> None:
         if self.stop is None:
-            self.brain.queue(seq, DROP, *place, -1, 0.0)
+            self.replay.queue(seq, DROP, *place, -1, 0.0)
 
     def _compute_imported(self, seq: int, event: ev.Imported, place: Place) -> None:
         cell, kind = self.cell(*place), IMPORT_LAST if event.row == event.rows else IMPORT
         self._use_sums(seq, event, cell, self.sums_with(cell, event.outcome))
-        self.brain.queue(seq, kind, *place, -1, self.unit(event.outcome))
+        self.replay.queue(seq, kind, *place, -1, self.unit(event.outcome))
 
     def _compute_amended(self, seq: int, event: ev.Amended, place: Place, history: History) -> None:
         cell = self.cell(*place)
         outcomes = history(cell, seq)
         self._use_sums(seq, event, cell, self.sums_from(outcomes))
-        self.brain.replace(seq, *place, [self.unit(x) for x in outcomes])
+        self.replay.replace(seq, *place, [self.unit(x) for x in outcomes])
 
     def _use_sums(self, seq: int, event: ev.Told | ev.Imported | ev.Amended, cell: int, sums: Sums) -> None:
         """Store the sums; refuse an event whose digest differs (format 1 has none)."""
@@ -163,14 +296,14 @@ class Fold(LogState):
         self.sums[cell] = sums
 
     def _compare_snapshot(self, seq: int, event: ev.Snapshot) -> None:
-        from evenhand.live.snapshot import go_on_from
+        from evenhand.live.snapshot import adopt_snapshot
 
-        go_on_from(seq, self, event.fold)
+        adopt_snapshot(seq, self, event.fold)
         self._passed_snapshot(seq)
 
     def _passed_snapshot(self, seq: int) -> None:
         self.snapshot = seq
-        self.brain.refresh(seq)
+        self.replay.refresh(seq)
 
 
 class View(NamedTuple):
@@ -179,7 +312,7 @@ class View(NamedTuple):
     protocol: Protocol
     head: Head
     state: State
-    tally: Tally
+    tally: DrawTally
     counts: dict[str, int]
     pending: int
     oldest: tuple[int, str] | None  # the open ticket that was issued first, and when
@@ -191,14 +324,14 @@ class View(NamedTuple):
 
 def view_of(fold: Fold) -> View:
     """Return a view of the fold as it is now."""
-    oldest = next(iter(fold.out.items()), None)
+    oldest = next(iter(fold.open_tickets.items()), None)
     return View(
         protocol=fold.protocol,
         head=fold.head,
-        state=State._make(table.copy() for table in fold.brain.state),
-        tally=Tally._make(table.copy() for table in fold.brain.tally),
+        state=State._make(table.copy() for table in fold.replay.state),
+        tally=DrawTally._make(table.copy() for table in fold.replay.tally),
         counts=dict(fold.counts),
-        pending=len(fold.out),
+        pending=len(fold.open_tickets),
         oldest=None if oldest is None else (oldest[0], oldest[1].at),
         stop=fold.stop,
         paused=fold.paused,

@@ -9,7 +9,7 @@ from evenhand.live import events as ev
 from evenhand.live.ask_and_tell import second_outcome
 from evenhand.live.events import decode
 from evenhand.live.hash_chain import Record
-from evenhand.live.operation_checks import code
+from evenhand.live.input_checks import code
 from evenhand.live.projection import Fold
 from evenhand.live.requests import RequestKey, refuse_other_request
 from evenhand.live.tickets import Ask, Receipt

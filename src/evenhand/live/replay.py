@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.live import replay_kernels
-from evenhand.live.build import Tables, explained
+from evenhand.live.build import DecisionTables, explained_by_rounding
 from evenhand.live.hash_chain import Difference
 from evenhand.live.protocol import Protocol
 from evenhand.live.replay_kernels import ARRIVED, ASK_ANY, ASK_THIS, CHANCE, GROUP, POLICY, STATE, WHAT
@@ -27,7 +27,7 @@ Flags = NDArray[np.bool_]
 CLOSE = 1e-6  # tolerance for probabilities between builds
 
 
-class Cell(NamedTuple):
+class ChosenCell(NamedTuple):
     """The cell that the rule chose, its probability and digests of the state."""
 
     policy: int
@@ -37,7 +37,7 @@ class Cell(NamedTuple):
     chance: str
 
 
-class Brain:
+class Replay:
     """Counts, sums and memory of the rule, computed from the events of a log."""
 
     def __init__(self, protocol: Protocol) -> None:
@@ -45,17 +45,17 @@ class Brain:
         self.seed = protocol.seed
         self.state = new_state(self.spec)
         self.work = new_work(self.spec)
-        self.tally = replay_kernels.new_tally(self.spec)
+        self.tally = replay_kernels.new_draw_tally(self.spec)
         self.has_stopped = False
         self.stopped_at = 0  # number of the event with which the stopping rule fired
         self.same_build = False  # whether this build wrote the events that are compared now
-        self.odd = 0  # asks and snapshots of other builds that differ in digits
+        self.other_digits = 0  # asks and snapshots of other builds that differ in digits
         self.close_decisions = 0  # asks of other builds that follow only with other last digits
         self.confirmed = 1  # number of the latest event whose digest confirms all outcomes before it
         self._problem = protocol.problem
         self._clear()
 
-    def choose(self, n: int, group: int) -> list[Cell]:
+    def choose(self, n: int, group: int) -> list[ChosenCell]:
         """Choose n cells by the rule."""
         rows = np.full((n, 4), -1, dtype=np.int64)
         rows[:, WHAT], rows[:, ARRIVED] = ASK_ANY, group
@@ -63,7 +63,7 @@ class Brain:
         if self._advance(rows, values, digests) != n:
             raise AssertionError("a cell was asked for after the stop")
         return [
-            Cell(k, g, None if math.isnan(p) else p, f"{data:016x}", f"{chance:016x}")
+            ChosenCell(k, g, None if math.isnan(p) else p, f"{data:016x}", f"{chance:016x}")
             for (_, k, g, _), p, (data, chance) in zip(
                 rows.tolist(), values.tolist(), digests.tolist(), strict=True
             )
@@ -130,9 +130,9 @@ class Brain:
         self.work = new_work(self.spec)
         self.confirmed = seq
 
-    def note_odd(self) -> None:
+    def note_other_digits(self) -> None:
         """Count an event whose last digits differ from those of this build."""
-        self.odd += 1
+        self.other_digits += 1
 
     def _advance(
         self, rows: replay_kernels.Ints, values: replay_kernels.Array, digests: replay_kernels.Digests
@@ -154,7 +154,7 @@ class Brain:
             self.state, self.work, self.tally = before
             again = asked[begun:done].copy(), said[begun:done].copy(), digests[begun:done].copy()
             self._advance(*again)  # up to the decision
-            found = explained(self.spec, self._tables, self.seed, asked[done])
+            found = explained_by_rounding(self.spec, self._tables, self.seed, asked[done])
             if found is None:
                 break
             (self.state, self.work, self.tally), row = found
@@ -165,8 +165,8 @@ class Brain:
         return done
 
     @property
-    def _tables(self) -> Tables:
-        return Tables(self.state, self.work, self.tally)
+    def _tables(self) -> DecisionTables:
+        return DecisionTables(self.state, self.work, self.tally)
 
     def _other_counts(
         self,
@@ -208,7 +208,7 @@ class Brain:
         odd = asks & (other_digest[: len(asks)] | (logged != chances) & ~np.isnan(chances))
         wrong = odd if self.same_build else odd & ~np.isclose(logged, chances, 0.0, CLOSE, equal_nan=True)
         if not wrong.any():
-            self.odd += int(odd.sum())
+            self.other_digits += int(odd.sum())
             return None
         place = int(np.argmax(wrong))
         said, right = f"{logged[place]:.17g}", f"{chances[place]:.17g}"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model.region import PerCell
 from evenhand.procedure.decide import check, is_due, next_cell
-from evenhand.procedure.sampling.draw_cell import WRITTEN_OUT
+from evenhand.procedure.sampling.draw_cell import MAX_CELLS_WRITTEN
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
 from evenhand.procedure.state import (
     EMPTY,
@@ -26,8 +26,8 @@ from evenhand.procedure.state import (
     ask,
     ask_policy,
     drop,
-    forget,
     record,
+    remove_outcomes,
     return_policy,
 )
 
@@ -42,11 +42,11 @@ ASK_ANY, ASK_THIS, TELL, DROP, IMPORT, IMPORT_LAST = range(6)
 STATE, CHANCE = range(2)  # columns of digests
 
 _START = np.uint64(0x243F6A8885A308D3)
-_STIR = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
 
-class Tally(NamedTuple):
+class DrawTally(NamedTuple):
     """How often cells were drawn, and how often they were expected to be.
 
     (L, K); agnostic mode uses row 0.
@@ -57,13 +57,20 @@ class Tally(NamedTuple):
     spread: PerCell  # sum of p (1 - p)
 
 
-def new_tally(spec: Spec) -> Tally:
-    return Tally(*(np.zeros(spec.phi.shape) for _ in range(3)))
+def new_draw_tally(spec: Spec) -> DrawTally:
+    return DrawTally(*(np.zeros(spec.phi.shape) for _ in range(3)))
 
 
 @kernel
 def advance(
-    spec: Spec, state: State, work: Work, tally: Tally, seed: int, rows: Ints, values: Array, digests: Digests
+    spec: Spec,
+    state: State,
+    work: Work,
+    tally: DrawTally,
+    seed: int,
+    rows: Ints,
+    values: Array,
+    digests: Digests,
 ) -> int:
     """Compute the rows in order; return how many were computed.
 
@@ -96,7 +103,7 @@ def replace_outcomes(spec: Spec, state: State, work: Work, k: int, g: int, outco
     state.clock[TOLD] -= int(state.n[g, k])
     if state.n[g, k] > 0.0:
         state.clock[EMPTY] += 1
-    forget(state, k, g)
+    remove_outcomes(state, k, g)
     for x in outcomes:
         record(spec, state, work, k, g, x, False)
     if state.clock[STOPPED] == RUNNING and _has_begun(spec, state):
@@ -108,7 +115,7 @@ def _ask(
     spec: Spec,
     state: State,
     work: Work,
-    tally: Tally,
+    tally: DrawTally,
     seed: int,
     rows: Ints,
     values: Array,
@@ -152,13 +159,13 @@ def _has_begun(spec: Spec, state: State) -> bool:
 
 
 @kernel
-def _count(spec: Spec, work: Work, tally: Tally, k: int, g: int) -> float:
+def _count(spec: Spec, work: Work, tally: DrawTally, k: int, g: int) -> float:
     """Count a draw and its probabilities; return the probability of the drawn cell.
 
-    NaN if there are more than `WRITTEN_OUT` policies.
+    NaN if there are more than `MAX_CELLS_WRITTEN` policies.
     """
     groups, policies = spec.phi.shape
-    if policies > WRITTEN_OUT:
+    if policies > MAX_CELLS_WRITTEN:
         return np.nan
     row = max(g, 0)
     tally.drawn[row, k] += 1.0
@@ -184,27 +191,27 @@ def _count(spec: Spec, work: Work, tally: Tally, k: int, g: int) -> float:
 @kernel
 def _digest_of_data(state: State) -> np.uint64:
     """Return a digest of outcomes and open tickets; equal on every machine."""
-    h = _stir_in(_START, state.n)
-    h = _stir_in(h, state.s)
-    h = _stir_in(h, state.ss)
-    return _stir_in(h, state.out)
+    h = _mix_in(_START, state.n)
+    h = _mix_in(h, state.s)
+    h = _mix_in(h, state.ss)
+    return _mix_in(h, state.out)
 
 
 @kernel
 def _digest_of_chance(spec: Spec, state: State, work: Work) -> np.uint64:
     """Return a digest of the rule's memory and probabilities; equal within one build."""
-    h = _stir_in(_START, state.track)
-    h = _stir_in(h, state.w)
-    h = _stir_in(h, state.bets)
-    h = _stir_in(h, state.theta)
-    return _stir_in(h, work.probability) if spec.phi.shape[1] <= WRITTEN_OUT else h
+    h = _mix_in(_START, state.track)
+    h = _mix_in(h, state.w)
+    h = _mix_in(h, state.bets)
+    h = _mix_in(h, state.theta)
+    return _mix_in(h, work.probability) if spec.phi.shape[1] <= MAX_CELLS_WRITTEN else h
 
 
 @kernel
-def _stir_in(h: np.uint64, table: Array) -> np.uint64:
+def _mix_in(h: np.uint64, table: Array) -> np.uint64:
     words = table.view(np.uint64)
     for g in range(words.shape[0]):
         for k in range(words.shape[1]):
-            h = (h ^ words[g, k]) * _STIR
+            h = (h ^ words[g, k]) * _MIX
             h ^= h >> _HALF
     return h

@@ -18,7 +18,7 @@ import numpy as np
 from evenhand.errors import BadInput, KeyReused
 from evenhand.live import events as ev
 from evenhand.live.hash_chain import canonical
-from evenhand.live.operation_checks import optional_text
+from evenhand.live.input_checks import optional_text
 
 
 class RequestKey(NamedTuple):

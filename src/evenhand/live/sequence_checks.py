@@ -14,13 +14,12 @@ from evenhand.live import events as ev
 from evenhand.live.clock import behind
 from evenhand.live.events import AnyEvent
 from evenhand.live.hash_chain import Difference
-from evenhand.live.operation_checks import told_group
-from evenhand.live.stop import described, same_stop, stop_of
-from evenhand.live.tickets import Out, seconds_left
+from evenhand.live.input_checks import told_group
+from evenhand.live.stop_event import describe_stop, same_stop, stop_event
+from evenhand.live.tickets import OpenTicket, seconds_left
 
 if TYPE_CHECKING:
-    from evenhand.live.log_state import LogState
-    from evenhand.live.projection import Fold
+    from evenhand.live.projection import Fold, LogState
 
 _MICROSECONDS = 2e-6  # tolerance for rounded times
 
@@ -71,9 +70,11 @@ def _check_asked(fold: Fold, seq: int, event: ev.Asked) -> None:
     ticket, decision = fold.tickets + 1, fold.counts["asked"] + 1
     if (event.ticket, event.decision) != (ticket, decision):
         raise Difference(seq, f"must be ticket {ticket}, decision {decision}; it is not.")
-    left = fold.brain.spec.cap - fold.counts["told"] - fold.counts["imported"]
-    if len(fold.out) >= min(left, fold.protocol.limits["tickets_out"]):
-        raise Difference(seq, f"hands out a ticket while {len(fold.out)} are out, and no more may be.")
+    left = fold.replay.spec.cap - fold.counts["told"] - fold.counts["imported"]
+    if len(fold.open_tickets) >= min(left, fold.protocol.limits["tickets_out"]):
+        raise Difference(
+            seq, f"hands out a ticket while {len(fold.open_tickets)} are out, and no more may be."
+        )
     _check_policy(fold, seq, event.policy)
     if fold.protocol.problem.mode != "agnostic":
         _check_group(fold, seq, event.group)
@@ -88,7 +89,7 @@ def _check_told(fold: Fold, seq: int, event: ev.Told) -> None:
 
 
 def _check_late(fold: Fold, seq: int, event: ev.Late) -> None:
-    out = fold.out.get(event.ticket)
+    out = fold.open_tickets.get(event.ticket)
     if out is None:
         if event.why in ("stopped", "closed"):
             raise Difference(seq, f"is about ticket {event.ticket}, which is not out, and says {event.why}.")
@@ -155,9 +156,11 @@ def _check_closed(fold: Fold, seq: int, event: ev.Closed) -> None:
 def _check_stopped(fold: Fold, seq: int, event: ev.Stopped) -> None:
     if not fold.must_stop:
         raise Difference(seq, "stops the experiment, and the stopping rule does not.")
-    derived = stop_of(fold.protocol, fold.brain.state, event.at, event.back)
-    if not same_stop(event, derived, fold.brain.same_build):
-        raise Difference(seq, f"stops with {described(event)}; the rule stops with {described(derived)}.")
+    derived = stop_event(fold.protocol, fold.replay.state, event.at, event.back)
+    if not same_stop(event, derived, fold.replay.same_build):
+        raise Difference(
+            seq, f"stops with {describe_stop(event)}; the rule stops with {describe_stop(derived)}."
+        )
 
 
 def _check_build_changed(fold: Fold, seq: int, event: ev.BuildChanged) -> None:
@@ -183,8 +186,8 @@ def check_told_group(state: LogState, seq: int, asked: int, group: str | None) -
         raise Difference(seq, f"names group {group!r}, which its ticket says already.")
 
 
-def _out(fold: Fold, seq: int, ticket: int) -> Out:
-    out = fold.out.get(ticket)
+def _out(fold: Fold, seq: int, ticket: int) -> OpenTicket:
+    out = fold.open_tickets.get(ticket)
     if out is None:
         raise Difference(seq, f"is about ticket {ticket}, which is not out.")
     return out

@@ -12,7 +12,7 @@ from evenhand.live.hash_chain import Difference, Head
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
 from evenhand.live.replay import Sums
-from evenhand.live.tickets import Out
+from evenhand.live.tickets import OpenTicket
 from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST
 
 # sums of outcomes in the order of the log: equal on every machine
@@ -26,12 +26,12 @@ _CLOSE = {
 
 def snapshot_of(fold: Fold) -> dict[str, Any]:
     """Return the fold as dicts, lists and numbers."""
-    state = fold.brain.state._asdict()
+    state = fold.replay.state._asdict()
     data = {
         "state": {name: _numbers(state[name]) for name in (*_EXACT, *_CLOSE) if name in state},
-        "tally": {name: _numbers(table) for name, table in fold.brain.tally._asdict().items()},
+        "tally": {name: _numbers(table) for name, table in fold.replay.tally._asdict().items()},
         "tickets": fold.tickets,
-        "out": [[ticket, *out] for ticket, out in fold.out.items()],
+        "out": [[ticket, *out] for ticket, out in fold.open_tickets.items()],
         "counts": fold.counts,
         "latest": fold.latest,
         "stop": None if fold.stop is None else ev.plain(fold.stop),
@@ -46,13 +46,13 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     """Return the fold in a snapshot; `head` is that of the snapshot event."""
     fold, data = Fold(protocol, head), event.fold
     _adopt_tables(fold, data)
-    state = fold.brain.state
+    state = fold.replay.state
     for g, k in np.argwhere(state.n > 0.0).tolist():
         fold.sums[fold.cell(k, g)] = Sums(*(float(table[g, k]) for table in (state.n, state.s, state.ss)))
-    fold.brain.has_stopped = bool(fold.brain.state.clock[STOPPED] != RUNNING)
+    fold.replay.has_stopped = bool(fold.replay.state.clock[STOPPED] != RUNNING)
     fold.tickets = data["tickets"]
     for ticket, *out in data["out"]:
-        fold.out.hand_out(ticket, Out(*out))
+        fold.open_tickets.add(ticket, OpenTicket(*out))
     fold.counts.update(data["counts"])
     fold.latest = data["latest"]
     fold.stop = None if data["stop"] is None else ev.stopped(data["stop"])
@@ -61,12 +61,12 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     # snapshots of format 1 name no build: it is the one that began the log
     fold.use_build(data.get("build", protocol.versions), data.get("format", protocol.format))
     fold.snapshot = head.seq
-    fold.brain.refresh(head.seq)
+    fold.replay.refresh(head.seq)
     fold.note_time(event)
     return fold
 
 
-def go_on_from(seq: int, fold: Fold, data: dict[str, Any]) -> None:
+def adopt_snapshot(seq: int, fold: Fold, data: dict[str, Any]) -> None:
     """Refuse a snapshot that differs from the fold of its events; continue from its digits.
 
     The last digits of some tables may differ for another build; readers continue from those in the snapshot.
@@ -76,12 +76,12 @@ def go_on_from(seq: int, fold: Fold, data: dict[str, Any]) -> None:
         raise Difference(seq, f"is a snapshot that must hold {', '.join(mine)}; it holds other things.")
     for part, expected in mine.items():
         if part in ("state", "tally"):
-            since = fold.brain.confirmed + 1
-            _compare_tables(seq, since, part, data[part], expected, fold.brain.same_build)
+            since = fold.replay.confirmed + 1
+            _compare_tables(seq, since, part, data[part], expected, fold.replay.same_build)
         elif data[part] != expected:
             raise Difference(seq, f"is a snapshot whose {part!r} differs from what the events give.")
     if data != mine:
-        fold.brain.note_odd()
+        fold.replay.note_other_digits()
         _adopt_tables(fold, data)
 
 
@@ -109,9 +109,9 @@ def _is_close(name: str, found: Any, table: Any) -> bool:
 
 
 def _adopt_tables(fold: Fold, data: dict[str, Any]) -> None:
-    for name, table in fold.brain.state._asdict().items():
+    for name, table in fold.replay.state._asdict().items():
         table[...] = np.array(_floats(data["state"][name]), dtype=table.dtype)
-    for name, table in fold.brain.tally._asdict().items():
+    for name, table in fold.replay.tally._asdict().items():
         table[...] = np.array(_floats(data["tally"][name]))
 
 

@@ -18,12 +18,12 @@ from typing import cast
 import sqlalchemy as sa
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
+from evenhand.files import remove_unfinished
 from evenhand.live import schema
-from evenhand.live.atomic_files import remove_unfinished
 from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.missing_events import missing_event
 from evenhand.live.schema import bring_up_to_date, refuse_unknown_version
-from evenhand.live.transaction import Turn, Values
+from evenhand.live.transaction import Transaction, Values
 from evenhand.live.writer_lock import FileLock, Mark, read_mark
 
 _COLUMNS = [column.name for column in schema.events.columns]
@@ -102,7 +102,7 @@ class SqliteJournal(Journal):
         if self._lock is not None:
             self._lock.release()  # this process's handle; the parent still holds the lock
 
-    def _alone(self) -> AbstractContextManager[object]:
+    def _write_lock_of_all(self) -> AbstractContextManager[object]:
         return self._write_lock
 
     @contextmanager
@@ -154,11 +154,11 @@ class SqliteJournal(Journal):
                 "the same time; the call was not acknowledged. Open the journal again."
             )
 
-    def _committed(self, turn: Turn) -> None:
+    def _committed(self, transaction: Transaction) -> None:
         self._refuse_replaced_files()
         self._times_full, self._has_written = 0, True
         if self._lock is not None:
-            self._lock.remember(Mark(turn.number, turn.head.seq, turn.head.hash))
+            self._lock.remember(Mark(transaction.number, transaction.head.seq, transaction.head.hash))
 
     def _refuse_older_copy(self, path: Path) -> None:
         assert self._lock is not None

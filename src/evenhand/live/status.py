@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.result_rows import CellRow, PolicyRow
 
 ALERT = 0.001  # a sample-ratio p-value below this needs attention
 CHANCES = ("0.5", "0.7", "0.8", "0.9")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evenhand.live import events as ev
 from evenhand.live.events import decode
 from evenhand.live.hash_chain import Difference, Record
-from evenhand.live.log_state import LogState, Place
+from evenhand.live.projection import LogState, Place
 from evenhand.live.protocol import Protocol
 from evenhand.live.sequence_checks import check_told_group
 

@@ -52,7 +52,7 @@ def ticket_number(protocol: bytes, code: object) -> int:
     return int(match[1])
 
 
-class Out(NamedTuple):
+class OpenTicket(NamedTuple):
     """An open ticket."""
 
     policy: int
@@ -62,26 +62,26 @@ class Out(NamedTuple):
     lease: float | None
 
 
-def seconds_left(out: Out, at: str) -> float:
+def seconds_left(out: OpenTicket, at: str) -> float:
     """Return the seconds left on a ticket's lease at a time; 0 if it has expired."""
     if out.lease is None:
         return 0.0
     return max(round(out.lease - (seconds_of(at) - seconds_of(out.at)), 6), 0.0)
 
 
-class TicketsOut(dict[int, Out]):
+class OpenTickets(dict[int, OpenTicket]):
     """Open tickets by number, oldest first, and by worker; changed only by these methods."""
 
     def __init__(self) -> None:
         super().__init__()
         self._by_worker: dict[str, dict[int, None]] = {}
 
-    def hand_out(self, ticket: int, out: Out) -> None:
+    def add(self, ticket: int, out: OpenTicket) -> None:
         self[ticket] = out
         if out.worker is not None:
             self._by_worker.setdefault(out.worker, {})[ticket] = None
 
-    def take_back(self, ticket: int) -> Out:
+    def remove(self, ticket: int) -> OpenTicket:
         """Remove a ticket that is no longer open and return it."""
         out = self.pop(ticket)
         if out.worker is not None:

@@ -24,7 +24,7 @@ from evenhand.live.projection import Fold
 from evenhand.live.requests import RequestKey
 from evenhand.live.schema import Index, index_of
 from evenhand.live.snapshot import snapshot_of
-from evenhand.live.stop import stop_of
+from evenhand.live.stop_event import stop_event
 from evenhand.live.ticket_history import corrected
 from evenhand.live.tickets import seconds_left
 
@@ -35,14 +35,14 @@ Write = Callable[[sa.Connection, list[Values], dict[str, object]], None]  # inse
 PAGE = 20_000  # events per query: memory use does not grow with the log
 
 
-class Row(NamedTuple):
+class StoredEvent(NamedTuple):
     """A record and its index columns."""
 
     record: Record
     found_by: Index
 
 
-class Turn:
+class Transaction:
     """One transaction on one experiment, with its row locked."""
 
     def __init__(self, connection: sa.Connection, row: Found, write: Write) -> None:
@@ -97,7 +97,7 @@ class Turn:
         """Return the hash of an event; None if there is no event of this number."""
         return hash_of(self._connection, self.number, seq)
 
-    def read(self, after: int) -> Iterator[Row]:
+    def read(self, after: int) -> Iterator[StoredEvent]:
         """Yield the events after number `after`, up to the head."""
         last = self.head.seq
         return in_pages(lambda after: page(self._connection, self.number, after, last), after, last)
@@ -122,7 +122,7 @@ class Turn:
         return [Record(seq, body, hash_) for seq, body, hash_ in rows]
 
 
-def in_pages(next_page: Callable[[int], list[Row]], after: int, last: int) -> Iterator[Row]:
+def in_pages(next_page: Callable[[int], list[StoredEvent]], after: int, last: int) -> Iterator[StoredEvent]:
     """Yield the events after one up to the last, fetched in pages."""
     while after < last:
         found = next_page(after)
@@ -146,10 +146,10 @@ def checked(row: Found | None, name: str) -> Found:
     return row
 
 
-def page(connection: sa.Connection, number: int, after: int, until: int) -> list[Row]:
+def page(connection: sa.Connection, number: int, after: int, until: int) -> list[StoredEvent]:
     """Return the next page of events after one."""
     rows = connection.execute(schema.page, {"of": number, "after": after, "until": until, "most": PAGE})
-    return [Row(Record(row[1], row[7], row[8]), Index._make(row[2:7])) for row in rows.fetchall()]
+    return [StoredEvent(Record(row[1], row[7], row[8]), Index._make(row[2:7])) for row in rows.fetchall()]
 
 
 def hash_of(connection: sa.Connection, number: int, seq: int) -> bytes | None:
@@ -166,13 +166,15 @@ def of_cell(connection: sa.Connection, number: int, cell: int, until: int) -> li
 class Session:
     """The operations available to a call inside a transaction."""
 
-    def __init__(self, turn: Turn, fold: Fold, clock: Clock, leases: Leases, again: bool) -> None:
+    def __init__(
+        self, transaction: Transaction, fold: Fold, clock: Clock, leases: Leases, again: bool
+    ) -> None:
         self.fold = fold
         self.again = again  # an earlier attempt may have been committed
-        self.by_ticket = turn.by_ticket
-        self.by_key = turn.by_key
+        self.by_ticket = transaction.by_ticket
+        self.by_key = transaction.by_key
         self.parts = 0  # events that the current request has written under its key
-        self._turn = turn
+        self._transaction = transaction
         self._clock = clock
         self._leases = leases
         self._request: RequestKey | None = None
@@ -210,29 +212,29 @@ class Session:
 
     def emit_all(self, events: Iterable[tuple[ev.Imported, Entry]]) -> None:
         """Write many events, given with their stored form, and fold them in one kernel call."""
-        fold, turn = self.fold, self._turn
+        fold, transaction = self.fold, self._transaction
         for event, entry in events:
-            [record] = turn.append([entry])
+            [record] = transaction.append([entry])
             fold.step(record, event, self._history)
         fold.flush()
-        self._turn.flush()  # memory use does not grow with the number of events
+        self._transaction.flush()  # memory use does not grow with the number of events
         self._stop_if_due()
 
     def _stop_if_due(self) -> None:
         fold = self.fold
         if fold.must_stop:
-            self.emit(stop_of(fold.protocol, fold.brain.state, **self.time()))
+            self.emit(stop_event(fold.protocol, fold.replay.state, **self.time()))
 
     def emit_chosen(self, event: ev.Asked) -> None:
         """Write an ask that the rule has just chosen."""
         self.fold.note_chosen(self._append(event, None), event)
-        self._leases.add(event.ticket, self.fold.out[event.ticket])
+        self._leases.add(event.ticket, self.fold.open_tickets[event.ticket])
 
     def give_up_overdue(self) -> None:
         """Write an expiry for every ticket whose lease has ended."""
         for ticket in self._leases.due(self.fold):
             time = self.time()
-            early = seconds_left(self.fold.out[ticket], time["at"])
+            early = seconds_left(self.fold.open_tickets[ticket], time["at"])
             self.emit(ev.Expired(ticket=ticket, early=early, **time))
 
     def save_snapshot(self) -> None:
@@ -243,7 +245,7 @@ class Session:
             self.name_build(**time)  # first: the snapshot contains it
             event = ev.Snapshot(fold=snapshot_of(fold), **time)
             record = self._append(event, None)
-            self._turn.mark_snapshot()
+            self._transaction.mark_snapshot()
             fold.note_snapshot(record, event)
 
     def _with_sums(self, event: ev.AnyEvent, cell: int | None) -> ev.AnyEvent:
@@ -251,8 +253,8 @@ class Session:
         if isinstance(event, (ev.Told, ev.Imported)) and cell is not None:
             sums = self.fold.sums_with(cell, event.outcome)
         elif isinstance(event, ev.Amended) and cell is not None:
-            correction = Record(self._turn.head.seq + 1, encode(event), b"")
-            sums = self.fold.sums_from(corrected([*self._turn.by_cell(cell), correction]))
+            correction = Record(self._transaction.head.seq + 1, encode(event), b"")
+            sums = self.fold.sums_from(corrected([*self._transaction.by_cell(cell), correction]))
         else:
             return event
         return msgspec.structs.replace(event, sums=sums.digest(event.ticket, cell))
@@ -270,9 +272,9 @@ class Session:
             self.fold.note(self._write(changed, None), changed, self._history)
 
     def _write(self, event: ev.AnyEvent, cell: int | None) -> Record:
-        index = index_of(event, self._turn.head.seq + 1, cell)
-        [record] = self._turn.append([(encode(event), index)])
+        index = index_of(event, self._transaction.head.seq + 1, cell)
+        [record] = self._transaction.append([(encode(event), index)])
         return record
 
     def _history(self, cell: int, _seq: int) -> list[float]:
-        return corrected(self._turn.by_cell(cell))
+        return corrected(self._transaction.by_cell(cell))

@@ -12,7 +12,7 @@ from evenhand.live.events import Created, decode
 from evenhand.live.export import Export
 from evenhand.live.hash_chain import Head
 from evenhand.live.journal import Journal, open_journal
-from evenhand.live.log_state import LogState
+from evenhand.live.projection import LogState
 from evenhand.live.protocol import Protocol
 from evenhand.live.schema import index_of
 
@@ -55,7 +55,7 @@ def _write(journal: Journal, source: Export, head: Head) -> None:
             f"the journal holds another experiment {source.experiment!r} already; transfer to another one."
         )
     state: LogState | None = None
-    with journal.begin(source.experiment) as turn:
+    with journal.begin(source.experiment) as transaction:
         for record in source.read():
             event, cell = decode(record), None
             if isinstance(event, Created):
@@ -63,10 +63,10 @@ def _write(journal: Journal, source: Export, head: Head) -> None:
             elif state is not None:
                 cell = state.cell_of(event)
                 state.apply(event)
-            turn.append([(record.body, index_of(event, record.seq, cell))])
+            transaction.append([(record.body, index_of(event, record.seq, cell))])
             if isinstance(event, ev.Snapshot):
-                turn.mark_snapshot()
+                transaction.mark_snapshot()
             if record.seq % _AT_ONCE == 0:
-                turn.flush()  # memory use does not grow with the log
-        if turn.head != head:
+                transaction.flush()  # memory use does not grow with the log
+        if transaction.head != head:
             raise IntegrityFailed("the export changed while it was read; transfer it again.")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evenhand.errors import IntegrityFailed, StorageFailed
-from evenhand.file_lock import try_lock
+from evenhand.files import try_lock
 
 MOUNTS = Path("/proc/self/mountinfo")  # the mount table, on Linux
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # where the system has them

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.compile import uncompiled
 from evenhand.errors import BadInput, shown
 from evenhand.model import unit_families
-from evenhand.model.bounds import is_number, is_whole
+from evenhand.model.argument_checks import is_number, is_whole
 from evenhand.model.labels import bounds_in_order, by_name, checked_bounds_by_name
 from evenhand.model.region import ROUNDING
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, nearest, shown
-from evenhand.model.bounds import checked_table, is_number
+from evenhand.model.argument_checks import checked_table, is_number
 from evenhand.model.frozen import FrozenDict
 
 Array = NDArray[np.float64]

@@ -13,15 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model import region as regions
-from evenhand.model.bounds import Scale, is_number, is_whole
+from evenhand.model.argument_checks import Scale, is_number, is_whole
 from evenhand.model.families import Family
 from evenhand.model.frozen import FrozenDict
 from evenhand.model.guardrails import Guardrail, checked_guardrails
 from evenhand.model.labels import by_name, cells_in_order, cost_table
-from evenhand.model.means import checked_guardrail_means, checked_means, refuse_negative_control
+from evenhand.model.mean_checks import (
+    checked_guardrail_means,
+    checked_indifference,
+    checked_means,
+    loosened,
+    refuse_negative_control,
+    tolerance_per_group,
+)
 from evenhand.model.region import Region
 from evenhand.model.requirements import Constraint, Convex, NoConstraint, Penalty, bounds_of
-from evenhand.model.tolerance import checked_indifference, loosened, tolerance_per_group
 
 Array = NDArray[np.float64]
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import Axes, Static, kernel
 from evenhand.errors import BadInput
-from evenhand.model.bounds import Scale
+from evenhand.model.argument_checks import Scale
 
 Array = NDArray[np.float64]
 # one number for each cell, policy or group

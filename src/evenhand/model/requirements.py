@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, shown
 from evenhand.model import region as regions
-from evenhand.model import relative
-from evenhand.model.bounds import (
+from evenhand.model import relative_requirements
+from evenhand.model.argument_checks import (
     Scale,
     check_positive,
     checked_table,
@@ -119,17 +119,21 @@ class Floors(Constraint):
 
     def __post_init__(self) -> None:
         given = (self.at_least, self.relative_to, self.margin, self.ratio)
-        _put(self, ("at_least", "margin", "ratio"), relative.checked(self.kind, "at_least", *given))
+        _put(
+            self,
+            ("at_least", "margin", "ratio"),
+            relative_requirements.checked(self.kind, "at_least", *given),
+        )
 
     def region(self, scale: Scale) -> Region:
         if self.relative_to is not None:
-            return relative.region(self.relative_to, self.margin, self.ratio, 1.0, scale)
+            return relative_requirements.region(self.relative_to, self.margin, self.ratio, 1.0, scale)
         lo = per_cell(self.at_least, "floor", scale)
         return regions.region(regions.BOX, scale.groups, scale.policies, lo=lo)
 
     def describe(self) -> str:
         if self.relative_to is not None:
-            return relative.describe_floors(self.relative_to, self.margin, self.ratio)
+            return relative_requirements.describe_floors(self.relative_to, self.margin, self.ratio)
         return f"reach {in_words(self.at_least)} in every group"
 
 
@@ -171,17 +175,19 @@ class Caps(Constraint):
 
     def __post_init__(self) -> None:
         given = (self.at_most, self.relative_to, self.margin, self.ratio)
-        _put(self, ("at_most", "margin", "ratio"), relative.checked(self.kind, "at_most", *given))
+        _put(
+            self, ("at_most", "margin", "ratio"), relative_requirements.checked(self.kind, "at_most", *given)
+        )
 
     def region(self, scale: Scale) -> Region:
         if self.relative_to is not None:
-            return relative.region(self.relative_to, self.margin, self.ratio, -1.0, scale)
+            return relative_requirements.region(self.relative_to, self.margin, self.ratio, -1.0, scale)
         hi = per_cell(self.at_most, "cap", scale)
         return regions.region(regions.BOX, scale.groups, scale.policies, hi=hi)
 
     def describe(self) -> str:
         if self.relative_to is not None:
-            return relative.describe_caps(self.relative_to, self.margin, self.ratio)
+            return relative_requirements.describe_caps(self.relative_to, self.margin, self.ratio)
         return f"stay at or below {in_words(self.at_most)} in every group"
 
 
@@ -481,7 +487,7 @@ class All(Constraint):
         if lo is not None and hi is not None and np.any(lo >= hi):
             raise BadInput("the floors must lie below the caps in every cell; somewhere they do not.")
         if relatives:
-            return relative.joined(relatives, lo, hi, scale)
+            return relative_requirements.joined(relatives, lo, hi, scale)
         if not others and boxes:
             return regions.region(regions.BOX, scale.groups, scale.policies, lo=lo, hi=hi)
         if len(others) == 1 and not boxes:

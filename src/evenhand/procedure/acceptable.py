@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 MANY = 256
 
 
-class Standing(NamedTuple):
+class PolicySummary(NamedTuple):
     """Where every policy stands at some means (L, K): by the estimates, or by a draw from the posterior."""
 
     mean: Array
@@ -43,20 +43,20 @@ class Standing(NamedTuple):
 
 
 @kernel
-def by_estimates(work: Work) -> Standing:
+def by_estimates(work: Work) -> PolicySummary:
     """Where the policies stand by the estimates."""
-    return Standing(work.mean, work.score, work.margin, work.kept_margin, work.keep_time, work.fail_time)
+    return PolicySummary(work.mean, work.score, work.margin, work.kept_margin, work.keep_time, work.fail_time)
 
 
 @kernel
-def by_draw(state: State, work: Work) -> Standing:
+def by_draw(state: State, work: Work) -> PolicySummary:
     """Where the policies stand by the latest draw from the posterior."""
     table = work.drawn_standing
-    return Standing(state.theta, table[0], table[1], table[2], table[3], table[4])
+    return PolicySummary(state.theta, table[0], table[1], table[2], table[3], table[4])
 
 
 @kernel
-def is_acceptable(spec: Spec, at: Standing, best: int, i: int) -> bool:
+def is_acceptable(spec: Spec, at: PolicySummary, best: int, i: int) -> bool:
     """Is policy i an acceptable answer, where `best` is the best allowed policy?"""
     if at.kept_margin[i] < 0.0:
         return False
@@ -64,7 +64,7 @@ def is_acceptable(spec: Spec, at: Standing, best: int, i: int) -> bool:
 
 
 @kernel
-def easiest(spec: Spec, work: Work, at: Standing, best: int) -> int:
+def easiest(spec: Spec, work: Work, at: PolicySummary, best: int) -> int:
     """The acceptable answer that seems to take fewest samples; the best on ties."""
     policies = spec.phi.shape[1]
     if policies > MANY:
@@ -79,7 +79,7 @@ def easiest(spec: Spec, work: Work, at: Standing, best: int) -> int:
 
 
 @kernel
-def note_standing(spec: Spec, work: Work, at: Standing, k: int) -> None:
+def update_summary(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
     """Bring policy k's entries up to date with its means."""
     at.score[k] = score(spec.region, spec.shares, k, at.mean)
     at.margin[k] = margin(spec.region, k, at.mean)
@@ -93,7 +93,7 @@ def note_standing(spec: Spec, work: Work, at: Standing, k: int) -> None:
 
 
 @kernel
-def _time_of_bounds(spec: Spec, work: Work, at: Standing, k: int) -> None:
+def _time_of_bounds(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
     """Floors and caps: what each takes in its own cell."""
     kept, failed = 0.0, math.inf
     for g in range(spec.phi.shape[0]):
@@ -109,7 +109,7 @@ def _time_of_bounds(spec: Spec, work: Work, at: Standing, k: int) -> None:
 
 
 @kernel
-def _time_beside_control(work: Work, at: Standing, r: Region, g: int, k: int, sign: float) -> float:
+def _time_beside_control(work: Work, at: PolicySummary, r: Region, g: int, k: int, sign: float) -> float:
     """What it takes to show that k keeps its bounds beside the control in group g (sign 1), or breaks one."""
     own, control = at.mean[g, k], at.mean[g, r.control]
     sd, sd_0 = math.sqrt(work.noise[g, k]), math.sqrt(work.noise[g, r.control])
@@ -121,7 +121,7 @@ def _time_beside_control(work: Work, at: Standing, r: Region, g: int, k: int, si
 
 
 @kernel
-def _time_of_margin(spec: Spec, work: Work, at: Standing, k: int) -> None:
+def _time_of_margin(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
     """Any other requirement: what its tightest condition takes where outcomes vary most."""
     noise = 0.0
     for g in range(spec.phi.shape[0]):
@@ -137,7 +137,7 @@ def samples_for(noise: float, gap: float) -> float:
 
 
 @kernel
-def _time(spec: Spec, work: Work, at: Standing, i: int) -> float:
+def _time(spec: Spec, work: Work, at: PolicySummary, i: int) -> float:
     """What it takes to certify policy i, roughly."""
     most = at.keep_time[i]
     for k in range(at.score.size):
@@ -149,7 +149,7 @@ def _time(spec: Spec, work: Work, at: Standing, i: int) -> float:
 
 
 @kernel
-def _time_of_none(at: Standing) -> float:
+def _time_of_none(at: PolicySummary) -> float:
     """What it takes to show that every policy fails, roughly."""
     total = 0.0
     for k in range(at.score.size):

@@ -13,7 +13,7 @@ from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY, RELATIVE
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.evidence import certified
-from evenhand.procedure.likelihood_bounds import OWNER, at_least, begin, remember
+from evenhand.procedure.likelihood_bounds import OWNER, bound_of, reset_bounds, store_bound
 from evenhand.procedure.log_space import NOT_COMPUTED, add
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, Array, Ints, State, Work
@@ -23,7 +23,7 @@ from evenhand.theory.beat_bulk import beat_all, beat_some
 from evenhand.theory.regions import relative
 
 # with more policies than this, computing all evidence at each check takes too long
-MANY = 256
+BULK_POLICIES = 256
 
 
 @kernel
@@ -32,16 +32,16 @@ def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, i
     policies = spec.phi.shape[1]
     if leader == NONE or spec.region.kind not in (BOX, PENALTY):
         solve_rivals(spec, work, leader)
-        value, piece = _least(work, leader)
+        value, alternative = _least(work, leader)
     else:
-        value, piece = _weakest_rival(spec, work, leader)
+        value, alternative = _weakest_rival(spec, work, leader)
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
             spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         if lower < value:
-            value, piece = lower, policies + which
-    return value, piece
+            value, alternative = lower, policies + which
+    return value, alternative
 
 
 @kernel
@@ -51,56 +51,58 @@ def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     Only rivals whose lower bound allows it are solved (see `likelihood_bounds`).
     """
     policies = spec.phi.shape[1]
-    if work.sunk[OWNER] != leader:
-        begin(work, leader)
+    if work.bound_state[OWNER] != leader:
+        reset_bounds(work, leader)
         solve_rivals(spec, work, leader)
         for k in range(policies):
-            remember(work, k)
+            store_bound(work, k)
         return _least(work, leader)
     lowest, first = math.inf, NONE
     for k in range(policies):
-        floor = at_least(work, k)
+        floor = bound_of(work, k)
         if floor < lowest and k != leader:
             lowest, first = floor, k
-    value, piece = math.inf, 0
+    value, alternative = math.inf, 0
     if first != NONE:
-        value, piece = _solved(spec, work, leader, first), first
+        value, alternative = _solved(spec, work, leader, first), first
     for k in range(policies):
-        if k != leader and k != first and at_least(work, k) <= value:
+        if k != leader and k != first and bound_of(work, k) <= value:
             mine = _solved(spec, work, leader, k)
-            if mine < value or (mine == value and k < piece):
-                value, piece = mine, k
-    return value, piece
+            if mine < value or (mine == value and k < alternative):
+                value, alternative = mine, k
+    return value, alternative
 
 
 @kernel
 def _solved(spec: Spec, work: Work, leader: int, k: int) -> float:
     """Return the likelihood ratio of rival k, solving it again only if its data have changed."""
-    owner = work.touched[leader]
-    if not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
+    owner = work.sample_changes[leader]
+    if not _is_fresh(work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader):
         _solve_one(spec, work, leader, k)
-        _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
-    remember(work, k)
+        _stamp(work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader)
+    store_bound(work, k)
     return work.glr[k]
 
 
 @kernel
 def _least(work: Work, leader: int) -> tuple[float, int]:
-    value, piece = math.inf, 0
+    value, alternative = math.inf, 0
     for k in range(work.glr.size):
         if k != leader and work.glr[k] < value:
-            value, piece = work.glr[k], k
-    return value, piece
+            value, alternative = work.glr[k], k
+    return value, alternative
 
 
 @kernel
 def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
     """Update work.glr, solving only the alternatives whose policies have changed."""
     policies = spec.phi.shape[1]
-    owner = work.touched[leader] if leader != NONE else 0
+    owner = work.sample_changes[leader] if leader != NONE else 0
     stale = 0
     for k in range(policies):
-        if k != leader and not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
+        if k != leader and not _is_fresh(
+            work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader
+        ):
             stale += 1
     if leader != NONE and 2 * stale > policies:
         beat_all(
@@ -118,12 +120,14 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
             work.scratch,
         )
         for k in range(policies):
-            _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
+            _stamp(work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader)
         return
     for k in range(policies):
-        if k != leader and not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
+        if k != leader and not _is_fresh(
+            work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader
+        ):
             _solve_one(spec, work, leader, k)
-            _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
+            _stamp(work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader)
 
 
 @kernel
@@ -163,19 +167,19 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
     for k in range(policies):
         if k != leader and (first == NONE or work.against[k] < work.against[first]):
             first = k
-    value, piece = math.inf, 0
+    value, alternative = math.inf, 0
     if first != NONE:
-        value, piece = _evidence_against(spec, state, work, leader, first, math.inf), first
+        value, alternative = _evidence_against(spec, state, work, leader, first, math.inf), first
     for k in range(policies):
         if k != leader and k != first:
             mine = _evidence_against(spec, state, work, leader, k, value)
-            if mine < value or (mine == value and k < piece):
-                value, piece = mine, k
+            if mine < value or (mine == value and k < alternative):
+                value, alternative = mine, k
     if leader != NONE and spec.region.kind != PENALTY:
         met, which = certified.meets(spec, state, work, leader)
         if met < value:
-            value, piece = met, policies + which
-    return value, piece
+            value, alternative = met, policies + which
+    return value, alternative
 
 
 @kernel
@@ -185,11 +189,11 @@ def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int,
     Above `enough` the value is only a lower bound.
     """
     if spec.region.kind == PENALTY:
-        work.against[k] = ahead_of(spec, state, work, leader, k, enough)
+        work.against[k] = evidence_of_lead(spec, state, work, leader, k, enough)
         return work.against[k]
-    found = failing(spec, state, work, k)
+    found = evidence_that_fails(spec, state, work, k)
     if leader != NONE and found <= enough:
-        ahead = ahead_of(spec, state, work, leader, k, enough)
+        ahead = evidence_of_lead(spec, state, work, leader, k, enough)
         found = joined(spec, ahead, found)
     work.against[k] = found
     return found
@@ -204,9 +208,9 @@ def joined(spec: Spec, ahead: float, fails: float) -> float:
 
 
 @kernel
-def failing(spec: Spec, state: State, work: Work, k: int) -> float:
+def evidence_that_fails(spec: Spec, state: State, work: Work, k: int) -> float:
     """Return the evidence that k fails its requirement, recomputed if its outcomes changed."""
-    changes = changes_of(spec, work.heard, k)
+    changes = changes_of(spec, work.outcome_changes, k)
     if work.stamp_fails[k] != changes:
         work.fails[k] = certified.fails(spec, state, work, k)
         work.stamp_fails[k] = changes
@@ -214,31 +218,31 @@ def failing(spec: Spec, state: State, work: Work, k: int) -> float:
 
 
 @kernel
-def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
+def evidence_of_lead(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
     """Return the evidence that the leader is ahead of k, recomputed if outcomes changed.
 
     Above `enough` the value is only a lower bound.
     """
-    owner = work.heard[leader]
-    if not _is_fresh(work.stamp_ahead, work.heard[k], k, owner, leader) or (
+    owner = work.outcome_changes[leader]
+    if not _is_fresh(work.stamp_ahead, work.outcome_changes[k], k, owner, leader) or (
         work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
     ):
         work.ahead[k] = certified.ahead(spec, state, work, leader, k, enough)
         work.up_to[k] = enough
-        _stamp(work.stamp_ahead, work.heard[k], k, owner, leader)
+        _stamp(work.stamp_ahead, work.outcome_changes[k], k, owner, leader)
     return work.ahead[k]
 
 
 @kernel
-def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
+def evidence_of_likeliest(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """Return the certified evidence of the alternative with the smallest likelihood ratio.
 
     It is never below the smallest certified evidence.
     """
     policies = spec.phi.shape[1]
-    _, piece = weakest_by_likelihood(spec, work, leader)
-    if piece < policies:
-        return _evidence_against(spec, state, work, leader, piece, math.inf), piece
+    _, alternative = weakest_by_likelihood(spec, work, leader)
+    if alternative < policies:
+        return _evidence_against(spec, state, work, leader, alternative, math.inf), alternative
     met, which = certified.meets(spec, state, work, leader)
     return met, policies + which
 
@@ -248,24 +252,24 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
     """Return the ratio, threshold and code of the alternative that exceeds its threshold least."""
     policies = spec.phi.shape[1]
     solve_rivals(spec, work, leader)
-    value, needed, piece = math.inf, 0.0, 0
+    value, needed, alternative = math.inf, 0.0, 0
     for k in range(policies):
         if k != leader:
-            mine = kaufmann_koolen.piece_threshold(spec, state, k, leader)
+            mine = kaufmann_koolen.alternative_threshold(spec, state, k, leader)
             if work.glr[k] - mine < value - needed:
-                value, needed, piece = work.glr[k], mine, k
+                value, needed, alternative = work.glr[k], mine, k
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
             spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
-        mine = kaufmann_koolen.piece_threshold(spec, state, leader, NONE)
+        mine = kaufmann_koolen.alternative_threshold(spec, state, leader, NONE)
         if lower - mine < value - needed:
-            value, needed, piece = lower, mine, policies + which
-    return value, needed, piece
+            value, needed, alternative = lower, mine, policies + which
+    return value, needed, alternative
 
 
 @kernel
-def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
+def solve_cells(spec: Spec, work: Work, leader: int, alternative: int) -> tuple[int, int]:
     """Solve one alternative; write v d(mean, lam), its cells' evidence, to lam_i and lam_k.
 
     In lam_0 that of the control's cells, where bounds are relative to one that is neither policy. Returns the
@@ -273,14 +277,14 @@ def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
     lam_k).
     """
     policies = spec.phi.shape[1]
-    if leader != NONE and piece < policies:
+    if leader != NONE and alternative < policies:
         inner.beat(
             spec.code,
             spec.region,
             spec.shares,
             spec.indifference,
             leader,
-            piece,
+            alternative,
             work.v,
             work.mean,
             work.lam_i,
@@ -289,21 +293,23 @@ def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
             work.scratch,
         )
         _masses(spec, work, leader, work.lam_i)
-        _masses(spec, work, piece, work.lam_k)
+        _masses(spec, work, alternative, work.lam_k)
         _masses_of_control(spec, work)
-        return leader, piece
+        return leader, alternative
     if leader == NONE:
-        inner.enter(spec.code, spec.region, piece, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
-        _masses(spec, work, piece, work.lam_k)
+        inner.enter(
+            spec.code, spec.region, alternative, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
+        _masses(spec, work, alternative, work.lam_k)
         _masses_of_control(spec, work)
-        return piece, NONE
+        return alternative, NONE
     if spec.region.kind == BOX:
         work.lam_k[:] = 0.0
-        g = (piece - policies) % spec.phi.shape[0]
+        g = (alternative - policies) % spec.phi.shape[0]
         work.lam_k[g] = 1.0
         return leader, NONE
     if spec.region.kind == RELATIVE:
-        bound = piece - policies
+        bound = alternative - policies
         relative.leave_by(
             spec.code, spec.kept, leader, bound, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )

@@ -11,7 +11,7 @@ import math
 from evenhand.compile import kernel
 from evenhand.model.region import PENALTY
 from evenhand.procedure.acceptable import by_estimates, is_acceptable
-from evenhand.procedure.alternatives import failing, joined
+from evenhand.procedure.alternatives import evidence_that_fails, joined
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.spec import CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, State, Work
@@ -21,23 +21,23 @@ from evenhand.theory import inner
 
 @kernel
 def strongest(
-    spec: Spec, state: State, work: Work, leader: int, value: float, needed: float, piece: int
+    spec: Spec, state: State, work: Work, leader: int, value: float, needed: float, alternative: int
 ) -> tuple[int, float, float, int]:
-    """The acceptable answer with most evidence beyond what it needs, that evidence, its need, and the piece.
+    """Return the acceptable answer with most evidence beyond its need, both, and its alternative.
 
-    `value`, `needed` and `piece` are those of the leader.
+    `value`, `needed` and `alternative` are those of the leader.
     """
     answer, flat = leader, needed
     if work.lead[0] == NONE and leader != NONE:
         mine, need, weak = _weight(spec, state, work, NONE, leader, flat, value - needed)
         if mine - need > value - needed:
-            answer, value, needed, piece = NONE, mine, need, weak
+            answer, value, needed, alternative = NONE, mine, need, weak
     for i in range(spec.phi.shape[1]):
         if i != leader and is_acceptable(spec, by_estimates(work), work.lead[0], i):
             mine, need, weak = _weight(spec, state, work, i, leader, flat, value - needed)
             if mine - need > value - needed:
-                answer, value, needed, piece = i, mine, need, weak
-    return answer, value, needed, piece
+                answer, value, needed, alternative = i, mine, need, weak
+    return answer, value, needed, alternative
 
 
 @kernel
@@ -49,10 +49,10 @@ def _weight(
     Rival `first` goes first. `flat` is the need where it is the same for all alternatives.
     """
     policies = spec.phi.shape[1]
-    value, needed, piece = math.inf, flat, 0
+    value, needed, alternative = math.inf, flat, 0
     if i != NONE and spec.region.kind != PENALTY:
         value, needed, which = _own(spec, state, work, i, flat)
-        piece = policies + which
+        alternative = policies + which
     for turn in range(policies):
         if not value - needed > least:
             break
@@ -64,8 +64,8 @@ def _weight(
         if k != i:
             mine, need = _rival(spec, state, work, i, k, flat, value - needed)
             if mine - need < value - needed:
-                value, needed, piece = mine, need, k
-    return value, needed, piece
+                value, needed, alternative = mine, need, k
+    return value, needed, alternative
 
 
 @kernel
@@ -78,7 +78,7 @@ def _own(spec: Spec, state: State, work: Work, i: int, flat: float) -> tuple[flo
         spec.code, spec.kept, i, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
     )
     if spec.stopping == KAUFMANN_KOOLEN:
-        return lower, kaufmann_koolen.piece_threshold(spec, state, i, NONE), which
+        return lower, kaufmann_koolen.alternative_threshold(spec, state, i, NONE), which
     return lower, flat, which
 
 
@@ -90,7 +90,7 @@ def _rival(
     if spec.stopping == CERTIFIED:
         if spec.region.kind == PENALTY:
             return certified.ahead(spec, state, work, i, k, flat + enough), flat
-        found = failing(spec, state, work, k)
+        found = evidence_that_fails(spec, state, work, k)
         if i != NONE and found <= flat + enough:
             found = joined(spec, certified.ahead(spec, state, work, i, k, flat + enough), found)
         return found, flat
@@ -104,5 +104,5 @@ def _rival(
             work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
     if spec.stopping == KAUFMANN_KOOLEN:
-        return lower, kaufmann_koolen.piece_threshold(spec, state, k, i)
+        return lower, kaufmann_koolen.alternative_threshold(spec, state, k, i)
     return lower, flat

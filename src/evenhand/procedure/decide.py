@@ -14,24 +14,25 @@ import math
 
 from evenhand.compile import kernel
 from evenhand.procedure.alternatives import (
-    MANY,
-    evidence_of_a_weak_one,
+    BULK_POLICIES,
+    evidence_of_likeliest,
     weakest_by_evidence,
     weakest_by_excess,
     weakest_by_likelihood,
 )
 from evenhand.procedure.candidates import strongest
+from evenhand.procedure.classification import first_allowed, weakest_classification
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.sampling import (
+    classify,
     exact_tracking,
     frank_wolfe,
     ids,
     ocba_co,
     oracle,
     policy_track_and_stop,
-    screen,
     sequential_halving,
     top_two,
     track_and_stop,
@@ -40,13 +41,12 @@ from evenhand.procedure.sampling import (
     uniform,
 )
 from evenhand.procedure.sampling.draw_cell import (
+    as_mode_requires,
+    certain,
     count,
     least_sampled_cell,
     least_sampled_policy,
-    settle,
-    surely,
 )
-from evenhand.procedure.screening import first_allowed, weakest_classification
 from evenhand.procedure.spec import (
     ACTIVE,
     BUDGET,
@@ -83,7 +83,7 @@ from evenhand.procedure.state import (
     WEAKEST,
     State,
     Work,
-    touch,
+    mark_samples_changed,
 )
 from evenhand.procedure.stopping import stylised
 
@@ -101,7 +101,7 @@ def next_cell(
     k, g = _starting_cell(spec, state, work, group)
     if k < 0:
         k, g = _by_rule(spec, state, work, seed, replication, decision, group)
-    return settle(spec, k, g, group)
+    return as_mode_requires(spec, k, g, group)
 
 
 @kernel
@@ -110,7 +110,7 @@ def _by_rule(
 ) -> tuple[int, int]:
     rule = spec.sampling
     if spec.screens and rule == TS_IDS:
-        return screen.choose(spec, state, work, seed, replication, decision, group)
+        return classify.choose(spec, state, work, seed, replication, decision, group)
     if rule == TS_IDS:
         return ts_ids.choose(spec, state, work, seed, replication, decision, group)
     if rule == IDS:
@@ -147,22 +147,22 @@ def _starting_cell(spec: Spec, state: State, work: Work, group: int) -> tuple[in
         k = least_sampled_policy(state, group)
         g = group if group >= 0 else least_sampled_cell(state, k)
         if count(state, k, g) < spec.initial or state.clock[EMPTY] > 0:
-            return surely(spec, work, k, g)
+            return certain(spec, work, k, g)
         return -1, -1
     if state.clock[STARTED] < spec.initial * groups * policies:
         cell = state.clock[STARTED] % (groups * policies)
         state.clock[STARTED] += 1
-        return surely(spec, work, cell % policies, cell // policies)
+        return certain(spec, work, cell % policies, cell // policies)
     if state.clock[SHORT] > 0 or state.clock[EMPTY] > 0:
         state.clock[SHORT] = max(state.clock[SHORT] - 1, 0)
         for g in range(groups):
             for k in range(policies):
                 if count(state, k, g) < spec.initial:
-                    return surely(spec, work, k, g)
+                    return certain(spec, work, k, g)
         if state.clock[EMPTY] > 0:
             # all initial samples are pending and some cell has no outcome yet: keep all cells level
             k = least_sampled_policy(state, -1)
-            return surely(spec, work, k, least_sampled_cell(state, k))
+            return certain(spec, work, k, least_sampled_cell(state, k))
     return -1, -1
 
 
@@ -189,23 +189,23 @@ def check(spec: Spec, state: State, work: Work) -> None:
         return
     told_only = state.clock[PENDING] > 0 and spec.stopping != CERTIFIED
     if told_only:
-        _touch_pending(state, work)
+        _mark_pending(state, work)
     leader = refresh(spec, state, work, not told_only)
     at_cap = state.clock[TOLD] >= spec.cap
     if spec.several and spec.stopping == BUDGET:
         leader = work.lead[0]
     if spec.screens:
         leader = first_allowed(work)
-        value, needed, piece = weakest_classification(spec, state, work)
+        value, needed, alternative = weakest_classification(spec, state, work)
         if spec.stopping == BUDGET:
             needed = math.inf
     else:
-        value, needed, piece = _weigh(spec, state, work, leader, at_cap)
+        value, needed, alternative = _weakest_evidence(spec, state, work, leader, at_cap)
     if spec.several and spec.stopping != BUDGET:
-        leader, value, needed, piece = strongest(spec, state, work, leader, value, needed, piece)
+        leader, value, needed, alternative = strongest(spec, state, work, leader, value, needed, alternative)
     if told_only:
-        _touch_pending(state, work)
-    state.level[EVIDENCE], state.level[NEEDED], state.level[WEAKEST] = value, needed, float(piece)
+        _mark_pending(state, work)
+    state.level[EVIDENCE], state.level[NEEDED], state.level[WEAKEST] = value, needed, float(alternative)
     state.clock[ANSWER] = leader
     state.level[NOT_COMPUTED_TIMES] += value == NOT_COMPUTED  # reported, never used in a decision
     if value >= needed or (at_cap and spec.stopping == BUDGET and spec.cap >= spec.level):
@@ -215,31 +215,33 @@ def check(spec: Spec, state: State, work: Work) -> None:
 
 
 @kernel
-def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> tuple[float, float, int]:
+def _weakest_evidence(
+    spec: Spec, state: State, work: Work, leader: int, at_cap: bool
+) -> tuple[float, float, int]:
     """Return the evidence of the weakest alternative, its threshold and its code."""
     rule = spec.stopping
     if rule == BUDGET and not at_cap:
         return 0.0, math.inf, 0
     if rule in (CERTIFIED, BUDGET):
         needed = math.inf if rule == BUDGET else certified.threshold(spec)
-        if spec.phi.shape[1] > MANY:
+        if spec.phi.shape[1] > BULK_POLICIES:
             # one alternative below the threshold is enough to continue
-            value, piece = evidence_of_a_weak_one(spec, state, work, leader)
+            value, alternative = evidence_of_likeliest(spec, state, work, leader)
             if value < needed:
-                return value, needed, piece
-        value, piece = weakest_by_evidence(spec, state, work, leader)
-        return value, needed, piece
+                return value, needed, alternative
+        value, alternative = weakest_by_evidence(spec, state, work, leader)
+        return value, needed, alternative
     if rule == KAUFMANN_KOOLEN:
         return weakest_by_excess(spec, state, work, leader)
-    value, piece = weakest_by_likelihood(spec, work, leader)
+    value, alternative = weakest_by_likelihood(spec, work, leader)
     told = state.clock[TOLD]
     if rule == CALIBRATED:
-        return value, spec.level + stylised.patience(told), piece
-    return value, stylised.threshold(told, spec.delta), piece
+        return value, spec.level + stylised.cost_of_checks(told), alternative
+    return value, stylised.threshold(told, spec.delta), alternative
 
 
 @kernel
-def _touch_pending(state: State, work: Work) -> None:
+def _mark_pending(state: State, work: Work) -> None:
     """Mark policies with pending samples for a new estimate.
 
     Pending samples count for the allocation, not for the evidence.
@@ -248,5 +250,5 @@ def _touch_pending(state: State, work: Work) -> None:
     for k in range(policies):
         for g in range(groups):
             if state.out[g, k] > 0.0:
-                touch(work, k)
+                mark_samples_changed(work, k)
                 break

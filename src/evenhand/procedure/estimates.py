@@ -11,10 +11,10 @@ from evenhand.compile import kernel
 from evenhand.model.region import RELATIVE, margin
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.model.unit_families import variance as unit_variance
-from evenhand.procedure.acceptable import by_estimates, easiest, note_standing
-from evenhand.procedure.likelihood_bounds import OWNER, sink
+from evenhand.procedure.acceptable import by_estimates, easiest, update_summary
+from evenhand.procedure.likelihood_bounds import OWNER, lower_bounds
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work, touch
+from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work, mark_samples_changed
 from evenhand.theory.inner import score
 
 Array = NDArray[np.float64]
@@ -64,7 +64,7 @@ def _place_all(spec: Spec, work: Work) -> None:
         for k in range(spec.phi.shape[1]):
             work.margin[k] = margin(spec.region, k, work.mean)
             if spec.several:
-                note_standing(spec, work, by_estimates(work), k)
+                update_summary(spec, work, by_estimates(work), k)
 
 
 @kernel
@@ -85,15 +85,15 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
         counted = n + state.out[g, k] if pending_counts else n
         phi = dispersion(spec, state, work.pooled[0], g, k)
         v = counted / phi
-        if k == work.sunk[OWNER]:
-            sink(spec.code, work, g, k, n, mean, v)
-        work.mean[g, k], work.v[g, k], work.told[g, k] = mean, v, n
+        if k == work.bound_state[OWNER]:
+            lower_bounds(spec.code, work, g, k, n, mean, v)
+        work.mean[g, k], work.v[g, k], work.n_estimated[g, k] = mean, v, n
         work.middle[g, k], work.spread[g, k] = _reach(spec.code, mean, max(n, 1.0) / phi)
     work.margin[k] = margin(spec.region, k, work.mean)
     work.score[k] = score(spec.region, spec.shares, k, work.mean)
     if spec.several:
         _note_noise(spec, state, work, k)
-        note_standing(spec, work, by_estimates(work), k)
+        update_summary(spec, work, by_estimates(work), k)
 
 
 @kernel
@@ -161,7 +161,7 @@ def _pool(state: State, work: Work) -> None:
     work.pooled[0] = pooled_variance(state)
     for k in range(policies):
         if work.lacking[k] > 0:
-            touch(work, k)
+            mark_samples_changed(work, k)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Verdicts on floors, caps and requirements, and confidence intervals for the means.
+"""Verdicts on requirements, confidence intervals for the means, and rows of both.
 
 The interval inverts the stopping rule: its lower end is the largest c such that the rule's own
 evidence against {mean <= c} reaches the rule's own level. So a floor is met exactly when it lies at or below
@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
+from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, PENALTY, QUOTA
+from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.model.unit_families import GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.estimates import dispersion, pooled_variance, variance
 from evenhand.procedure.evidence import certified
@@ -185,9 +187,9 @@ def _likelihood_level(spec: Spec, state: State, k: int, leaves: bool) -> float:
     if spec.stopping == KAUFMANN_KOOLEN:
         if leaves:
             return kaufmann_koolen.leave_threshold(spec, state, k)
-        return kaufmann_koolen.piece_threshold(spec, state, k, NONE)
+        return kaufmann_koolen.alternative_threshold(spec, state, k, NONE)
     if spec.stopping == CALIBRATED:
-        return spec.level + stylised.patience(state.clock[TOLD])
+        return spec.level + stylised.cost_of_checks(state.clock[TOLD])
     return stylised.threshold(state.clock[TOLD], spec.delta)
 
 
@@ -234,3 +236,52 @@ def _end(spec: Spec, state: State, g: int, k: int, level: float, sign: float) ->
         else:
             inside = middle
     return outside
+
+
+def cell_rows(
+    problem: Problem,
+    spec: Spec,
+    state: State,
+    verdict: Ints,
+    low: Array | None = None,
+    high: Array | None = None,
+    pending: Array | None = None,
+) -> tuple[CellRow, ...]:
+    """Return one row for each cell, policy by policy; all tables are (L, K), intervals in unit scale."""
+    family, region = problem.family, spec.region
+
+    def user(unit: float) -> float | None:
+        return family.low + family.width * float(unit) if math.isfinite(unit) else None
+
+    return tuple(
+        CellRow(
+            policy=problem.policies[k],
+            group=problem.group_names[g],
+            n=int(state.n[g, k]),
+            mean=user(state.s[g, k] / state.n[g, k]) if state.n[g, k] > 0 else None,
+            low=None if low is None else user(low[g, k]),
+            high=None if high is None else user(high[g, k]),
+            verdict=WORDS[verdict[g, k]],
+            floor=user(region.lo[g, k]),
+            cap=user(region.hi[g, k]),
+            pending=None if pending is None else round(float(pending[g, k]), 6),
+        )
+        for k in range(len(problem.policies))
+        for g in range(len(problem.groups))
+    )
+
+
+def policy_rows(
+    problem: Problem, spec: Spec, state: State, verdict: Ints, leader: int
+) -> tuple[PolicyRow, ...]:
+    """Return one row for each policy; `leader` is its number, or NONE."""
+    family = problem.family
+    means = np.where(state.n > 0, state.s / np.maximum(state.n, 1.0), 0.0)
+    scores = problem.scores((family.low + family.width * means).T)
+    known = ((state.n > 0) | (spec.shares[:, None] == 0)).all(axis=0)
+    order = sorted(range(len(scores)), key=lambda k: (not known[k], -scores[k], k))
+    place = {k: number for number, k in enumerate(order, start=1)}
+    return tuple(
+        PolicyRow(name, float(scores[k]) if known[k] else None, WORDS[verdict[k]], place[k], k == leader)
+        for k, name in enumerate(problem.policies)
+    )

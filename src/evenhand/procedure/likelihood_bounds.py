@@ -30,38 +30,38 @@ LEAST_KEPT = 1e-100  # below this, floors would lose digits: all alternatives ar
 # solvers are exact to about 1e-9: a floor is used up to this tolerance, so that a stored bound and a solved
 # ratio never disagree on which alternative is weakest
 TRUST, MARGIN = 1.0 - 1e-6, 1e-9
-ASTRAY = 1e-7  # how far outside the domain, relative to the means, rounding may put x
+ROUNDING_OUTSIDE = 1e-7  # how far outside the domain, relative to the means, rounding may put x
 
 
 @kernel
-def begin(work: Work, leader: int) -> None:
+def reset_bounds(work: Work, leader: int) -> None:
     """Discard all floors; new ones refer to this leader."""
-    work.sunk[OWNER], work.sunk[KEPT], work.sunk[LOST] = leader, 1.0, 0.0
+    work.bound_state[OWNER], work.bound_state[KEPT], work.bound_state[LOST] = leader, 1.0, 0.0
     work.floor[:] = -math.inf
 
 
 @kernel
-def sink(code: int, work: Work, g: int, k: int, n: float, mean: float, v: float) -> None:
+def lower_bounds(code: int, work: Work, g: int, k: int, n: float, mean: float, v: float) -> None:
     """Update KEPT and LOST: the leader's cell now has n outcomes of this mean, with weight v."""
-    n_old, m_old, v_old = work.told[g, k], work.mean[g, k], work.v[g, k]
+    n_old, m_old, v_old = work.n_estimated[g, k], work.mean[g, k], work.v[g, k]
     if n_old <= 0.0 or v_old <= 0.0 or v <= 0.0 or n < n_old or (n == n_old and mean != m_old):
-        begin(work, NONE)
+        reset_bounds(work, NONE)
         return
-    drop = _drop(code, n_old, m_old, n, mean) if n > n_old else 0.0
-    work.sunk[KEPT] *= min(1.0, v * n_old / (v_old * n))
-    work.sunk[LOST] += drop * v / n / work.sunk[KEPT]
-    if not (work.sunk[KEPT] > LEAST_KEPT and work.sunk[LOST] < math.inf):
-        begin(work, NONE)
+    drop = _largest_drop(code, n_old, m_old, n, mean) if n > n_old else 0.0
+    work.bound_state[KEPT] *= min(1.0, v * n_old / (v_old * n))
+    work.bound_state[LOST] += drop * v / n / work.bound_state[KEPT]
+    if not (work.bound_state[KEPT] > LEAST_KEPT and work.bound_state[LOST] < math.inf):
+        reset_bounds(work, NONE)
 
 
 @kernel
-def _drop(code: int, n_old: float, m_old: float, n: float, mean: float) -> float:
+def _largest_drop(code: int, n_old: float, m_old: float, n: float, mean: float) -> float:
     """Return n d(m, m') + (n' - n) d(x, m'); infinite where no x in the domain is possible."""
     fresh = n - n_old
     x = (n * mean - n_old * m_old) / fresh
     if code != GAUSSIAN:
         low, high = edge_low(code), edge_high(code)
-        astray = ASTRAY * max(m_old, mean)
+        astray = ROUNDING_OUTSIDE * max(m_old, mean)
         if x < low - astray or x > high + astray:
             return math.inf
         x = min(max(x, low), high)
@@ -69,13 +69,13 @@ def _drop(code: int, n_old: float, m_old: float, n: float, mean: float) -> float
 
 
 @kernel
-def remember(work: Work, k: int) -> None:
+def store_bound(work: Work, k: int) -> None:
     """Store the floor of alternative k, which was just solved."""
-    work.floor[k] = work.glr[k] / work.sunk[KEPT] + work.sunk[LOST]
+    work.floor[k] = work.glr[k] / work.bound_state[KEPT] + work.bound_state[LOST]
 
 
 @kernel
-def at_least(work: Work, k: int) -> float:
+def bound_of(work: Work, k: int) -> float:
     """Return the current lower bound on the likelihood ratio of alternative k."""
-    sunk = work.sunk[KEPT] * (work.floor[k] - work.sunk[LOST])
-    return sunk * TRUST - MARGIN
+    bound = work.bound_state[KEPT] * (work.floor[k] - work.bound_state[LOST])
+    return bound * TRUST - MARGIN

@@ -14,7 +14,7 @@ import numpy as np
 from evenhand.compile import kernel, uncompiled
 from evenhand.model.region import BOX, RELATIVE, ROUNDING, inside
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
-from evenhand.procedure.acceptable import by_draw, by_estimates, easiest, is_acceptable, note_standing
+from evenhand.procedure.acceptable import by_draw, by_estimates, easiest, is_acceptable, update_summary
 from evenhand.procedure.estimates import dispersion
 from evenhand.procedure.randomness import DECISIONS, fill_words, normal
 from evenhand.procedure.spec import Spec
@@ -81,7 +81,7 @@ def posterior_answer(
     for k in range(spec.phi.shape[1]):
         _drawn_score(spec, state, work, k, k)
     for k in range(spec.phi.shape[1]):
-        note_standing(spec, work, at, k)
+        update_summary(spec, work, at, k)
         if at.margin[k] >= 0.0 and (best == NONE or at.score[k] > at.score[best]):
             best = k
     found = easiest(spec, work, at, best)

@@ -17,9 +17,9 @@ from evenhand.compile import Static
 from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.labels import written
+from evenhand.model.mean_checks import checked_indifference, checked_tolerance
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
 from evenhand.model.region import CUSTOM, RELATIVE, PerCell, PerGroup, Region
-from evenhand.model.tolerance import checked_indifference, checked_tolerance
 
 Array = NDArray[np.float64]
 

@@ -88,20 +88,22 @@ class Work(NamedTuple):
     spread: PerCell  # (L, K) largest distance of a posterior draw from there, per standard normal
     # (4, K ceil(L / 4)) the random words of a posterior draw, four groups per column
     words: Annotated[Words, Axes(4, None)]
-    touched: PolicyCounts  # (K,) number of changes of a policy's counts, pending samples included
-    heard: PolicyCounts  # (K,) number of changes of its outcomes
+    sample_changes: PolicyCounts  # (K,) number of changes of a policy's counts, pending samples included
+    outcome_changes: PolicyCounts  # (K,) number of changes of its outcomes
     # (K + 1,) number of policies to be estimated again (-1: all), and which
     queue: Annotated[Ints, Axes(None)]
     # (K + 1,) number of cells of each policy without a variance of their own; of all policies
     lacking: Annotated[Ints, Axes(None)]
     pooled: Annotated[Array, Axes(1)]  # (1,) the variance assumed for those cells
     lead: Annotated[Ints, Axes(1)]  # (1,) the leader by the estimates
-    stamp_glr: Stamps  # (3, K) touched[k], touched[leader], leader when glr[k] was solved
+    stamp_glr: Stamps  # (3, K) sample_changes[k], sample_changes[leader], leader when glr[k] was solved
     floor: PerPolicy  # (K,) glr[k] when it was solved, on the scale of `likelihood_bounds`
-    sunk: Annotated[Array, Axes(3)]  # OWNER, KEPT, LOST of `likelihood_bounds`
-    told: PerCell  # (L, K) number of outcomes when the estimates were made
-    stamp_ahead: Stamps  # (3, K) heard[k], heard[leader], leader when ahead[k] was computed
-    stamp_fails: PolicyCounts  # (K,) heard[k] when fails[k] was computed
+    bound_state: Annotated[Array, Axes(3)]  # OWNER, KEPT, LOST of `likelihood_bounds`
+    n_estimated: PerCell  # (L, K) number of outcomes when the estimates were made
+    stamp_ahead: (
+        Stamps  # (3, K) outcome_changes[k], outcome_changes[leader], leader when ahead[k] was computed
+    )
+    stamp_fails: PolicyCounts  # (K,) outcome_changes[k] when fails[k] was computed
     spare: Annotated[Array, Axes(8, "L", "K")]  # (8, L, K) tables for the sampling rule
     scratch: Annotated[Array, Axes(None)]  # for the solvers of the alternatives
 
@@ -150,16 +152,16 @@ def new_work(spec: Spec) -> Work:
         middle=np.zeros((groups, policies)),
         spread=np.zeros((groups, policies)),
         words=np.zeros((4, min(policies, DRAWN_AT_ONCE) * -(-groups // 4)), dtype=np.uint64),
-        touched=np.zeros(policies, dtype=np.int64),
-        heard=np.zeros(policies, dtype=np.int64),
+        sample_changes=np.zeros(policies, dtype=np.int64),
+        outcome_changes=np.zeros(policies, dtype=np.int64),
         queue=queue,
         lacking=np.zeros(policies + 1, dtype=np.int64),
         pooled=np.ones(1),
         lead=np.full(1, NONE, dtype=np.int64),
         stamp_glr=np.full((3, policies), -9, dtype=np.int64),
         floor=np.full(policies, -np.inf),
-        sunk=np.array([NONE, 1.0, 0.0]),
-        told=np.zeros((groups, policies)),
+        bound_state=np.array([NONE, 1.0, 0.0]),
+        n_estimated=np.zeros((groups, policies)),
         stamp_ahead=np.full((3, policies), -9, dtype=np.int64),
         stamp_fails=np.full(policies, -1, dtype=np.int64),
         spare=np.zeros((8, groups, policies)),
@@ -168,16 +170,16 @@ def new_work(spec: Spec) -> Work:
 
 
 @kernel
-def hear(work: Work, k: int) -> None:
+def mark_outcomes_changed(work: Work, k: int) -> None:
     """Mark policy k's outcomes as changed."""
-    work.heard[k] += 1
-    touch(work, k)
+    work.outcome_changes[k] += 1
+    mark_samples_changed(work, k)
 
 
 @kernel
-def touch(work: Work, k: int) -> None:
+def mark_samples_changed(work: Work, k: int) -> None:
     """Mark policy k's samples, observed or pending, as changed."""
-    work.touched[k] += 1
+    work.sample_changes[k] += 1
     waiting = work.queue[0]
     if waiting < 0:
         return
@@ -194,7 +196,7 @@ def ask(state: State, work: Work, k: int, g: int) -> None:
     state.out[g, k] += 1.0
     state.clock[ASKED] += 1
     state.clock[PENDING] += 1
-    touch(work, k)
+    mark_samples_changed(work, k)
 
 
 @kernel
@@ -204,7 +206,7 @@ def drop(spec: Spec, state: State, work: Work, k: int, g: int) -> None:
     state.clock[PENDING] -= 1
     if state.n[g, k] + state.out[g, k] < spec.initial:
         state.clock[SHORT] += 1  # the cell's initial samples are incomplete again
-    touch(work, k)
+    mark_samples_changed(work, k)
 
 
 @kernel
@@ -214,7 +216,7 @@ def ask_policy(spec: Spec, state: State, work: Work, k: int) -> None:
         state.out[g, k] += spec.arrivals[g]
     state.clock[ASKED] += 1
     state.clock[PENDING] += 1
-    touch(work, k)
+    mark_samples_changed(work, k)
 
 
 @kernel
@@ -226,14 +228,14 @@ def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
     for g in range(spec.arrivals.shape[0]):
         state.out[g, k] -= spec.arrivals[g]
     state.clock[PENDING] -= 1
-    touch(work, k)
+    mark_samples_changed(work, k)
 
 
 @kernel
 def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_out: bool) -> None:
     """Record an outcome x (unit scale) of cell (k, g); eq:est_performance is s / n."""
     if spec.unknown_variance or spec.code == EXPONENTIAL:
-        _open(state, k, g, x)
+        _record_shifted(state, k, g, x)
     if state.n[g, k] == 0.0:
         state.clock[EMPTY] -= 1
     state.n[g, k] += 1.0
@@ -243,11 +245,11 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
         state.out[g, k] -= 1.0
         state.clock[PENDING] -= 1
     state.clock[TOLD] += 1
-    hear(work, k)
+    mark_outcomes_changed(work, k)
 
 
 @kernel
-def forget(state: State, k: int, g: int) -> None:
+def remove_outcomes(state: State, k: int, g: int) -> None:
     """Remove all outcomes of cell (k, g); the caller updates `clock`."""
     state.n[g, k], state.s[g, k], state.ss[g, k] = 0.0, 0.0, 0.0
     for part in range(5):
@@ -255,7 +257,7 @@ def forget(state: State, k: int, g: int) -> None:
 
 
 @kernel
-def _open(state: State, k: int, g: int, x: float) -> None:
+def _record_shifted(state: State, k: int, g: int, x: float) -> None:
     """Record an outcome's distance to the cell's first, without cancellation or a scale."""
     groups, n = state.n.shape[0], state.n[g, k]
     if n == 0.0:

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.reports.figure_rows import Duration, Evidence, Share, Success, in_order
 from evenhand.reports.figures.allocation import allocation
 from evenhand.reports.figures.calibration import calibration
+from evenhand.reports.figures.canvas import WIDE, number, percent, png, svg
 from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
-from evenhand.reports.figures.save import png, svg
-from evenhand.reports.figures.style import WIDE, number, percent
 from evenhand.reports.figures.success import success
 from evenhand.reports.page_parts import Field, Picture, Table, table
-from evenhand.reports.rows import Duration, Evidence, Share, Success, in_order
 from evenhand.simulation.calibrate import Calibration
 
 # characters that begin a formula in a spreadsheet

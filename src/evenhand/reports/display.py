@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import BadInput, EvenhandError
 from evenhand.reports.display_content import Content, content_of
-from evenhand.reports.page_parts import (
-    Strong,
-    Table,
-    Words,
-    field_text,
-    is_number,
-)
+from evenhand.reports.page_parts import Strong, Table, Words, field_text, is_number
 from evenhand.reports.page_parts import text as plain_text
 
 if TYPE_CHECKING:
@@ -58,8 +52,7 @@ def text(result: Any) -> str:
 
 def html(result: Any) -> str:
     """Return the answer in words, the figure as inline SVG and the table, all names escaped."""
-    from evenhand.reports.figures.save import svg
-    from evenhand.reports.figures.style import WIDE
+    from evenhand.reports.figures.canvas import WIDE, svg
 
     content = content_of(result)
     first, *rest = content.sentences
@@ -95,7 +88,7 @@ def figure(result: Any, ax: Axes | None = None) -> Figure:
     from matplotlib.axes import Axes as AnyAxes
     from matplotlib.figure import SubFigure
 
-    from evenhand.reports.figures.style import WIDE, drawing_on, layout_width
+    from evenhand.reports.figures.canvas import WIDE, drawing_on, layout_width
 
     if ax is not None and not isinstance(ax, AnyAxes):
         raise BadInput(f"ax must be matplotlib axes; it is a {type(ax).__name__}.")

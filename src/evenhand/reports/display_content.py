@@ -44,7 +44,7 @@ def content_of(result: Any) -> Content:
 def _plan(plan: Plan) -> Content:
     from evenhand.procedure.spec import Procedure
     from evenhand.reports import plan_sentences
-    from evenhand.reports.sections.common import true_estimates, true_standings
+    from evenhand.reports.sections.section_rows import true_estimates, true_standings
 
     standings = true_standings(plan.problem, plan.means, plan.answer, plan.guardrails)
     estimates = true_estimates(plan.problem, plan.means, standings)
@@ -57,7 +57,7 @@ def _plan(plan: Plan) -> Content:
 
     def picture() -> Picture:
         from evenhand.reports.captioned_figures import allocation_picture
-        from evenhand.reports.sections.common import shares as share_rows
+        from evenhand.reports.sections.section_rows import shares as share_rows
 
         where = share_rows(plan.problem, plan.allocation)
         return allocation_picture(where, standings, "Where the samples should go")

@@ -129,15 +129,15 @@ class Report(Result):
 
     def html(self) -> str:
         """Return the page as one self-contained HTML file."""
-        from evenhand.reports.html import render
+        from evenhand.reports.render import render_html
 
-        return render(self)
+        return render_html(self)
 
     def markdown(self) -> str:
         """Return the page as Markdown."""
-        from evenhand.reports.markdown import render
+        from evenhand.reports.render import render_markdown
 
-        return render(self)
+        return render_markdown(self)
 
     def save(self, path: str | Path) -> Path:
         """Write the page as HTML, Markdown or JSON, by the suffix of the name."""

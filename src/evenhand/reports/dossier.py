@@ -23,36 +23,38 @@ from evenhand.procedure.spec import Budget, compile_spec, refuse_what_can_only_b
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, floors_picture
 from evenhand.reports.document import Report
 from evenhand.reports.dossier_scenarios import scenario_grid
+from evenhand.reports.figure_rows import plain
 from evenhand.reports.page_parts import Field, Section, Strong, Table, Words, table
-from evenhand.reports.rows import plain
-from evenhand.reports.sections.common import CHANCES, shares, true_estimates, true_standings
 from evenhand.reports.sections.runs import duration_row
-from evenhand.simulation.executors import Executor, lent_or_own
+from evenhand.reports.sections.section_rows import CHANCES, shares, true_estimates, true_standings
+from evenhand.simulation.executors import Executor, given_or_new_executor
 from evenhand.simulation.runs import Rate, Runs, rate, standard_error
 from evenhand.simulation.simulate import simulate_study
 from evenhand.study import Study, Truth
 from evenhand.study.planned import plan_of
 from evenhand.theory.plan import Plan
 
-Tell = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 
 
-def dossier(recipe: Recipe, executor: Executor | None = None, tell: Tell | None = None) -> Report:
+def dossier(
+    recipe: Recipe, executor: Executor | None = None, progress: ReportProgress | None = None
+) -> Report:
     """Run every scenario and return the report."""
     runs: dict[str, Runs] = {}
-    with lent_or_own(executor, None) as crew:
+    with given_or_new_executor(executor, None) as crew:
         for number, (name, means) in enumerate(recipe.scenarios.items()):
             study = replace(recipe.study, truth=Truth(means=means))
             runs[name] = simulate_study(study, recipe.replications, recipe.seed, (), crew)
-            if tell is not None:
-                tell(number + 1, len(recipe.scenarios))
-    laid = _Laid(recipe, runs)
+            if progress is not None:
+                progress(number + 1, len(recipe.scenarios))
+    laid = _DossierSection(recipe, runs)
     title = recipe.study.title or "Choosing one policy for everyone"
     return Report((laid.section(),), (recipe.study,), title, brand="design dossier", recipe=recipe.to_json())
 
 
 @dataclass(frozen=True)
-class _Laid:
+class _DossierSection:
     """Makes a section from the runs of every scenario."""
 
     recipe: Recipe

@@ -14,7 +14,7 @@ from evenhand.model.region import BOX
 
 Array = NDArray[np.float64]
 
-HAIR = 0.02  # of a standard deviation
+SMALL_STEP = 0.02  # of a standard deviation
 STEP = 0.1  # of a standard deviation: a truth a little better or worse than assumed
 
 
@@ -47,7 +47,7 @@ def _boundaries(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
         if not (np.isfinite(floor[:, g]).all() or np.isfinite(cap[:, g]).all()):
             continue
         beyond = np.where(
-            np.isfinite(floor[:, g]), floor[:, g] - HAIR * sd[:, g], cap[:, g] + HAIR * sd[:, g]
+            np.isfinite(floor[:, g]), floor[:, g] - SMALL_STEP * sd[:, g], cap[:, g] + SMALL_STEP * sd[:, g]
         )
         if answer is not None:
             table = means.copy()
@@ -70,7 +70,9 @@ def _ties(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
     grid = {}
     for word, sign in (("below", -1.0), ("above", 1.0)):
         table = means.copy()
-        table[second] += scores[answer] - scores[second] + sign * HAIR * float(sd[second] @ problem.shares)
+        table[second] += (
+            scores[answer] - scores[second] + sign * SMALL_STEP * float(sd[second] @ problem.shares)
+        )
         grid[f"{problem.policies[second]} is a hair {word} {problem.policies[answer]}"] = table
     return grid
 
@@ -78,7 +80,7 @@ def _ties(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
 def _alike(means: Array, sd: Array) -> Array:
     """Yield the scenario in which all means are the average, and those of the first just better."""
     table = np.repeat(means.mean(axis=0, keepdims=True), len(means), axis=0)
-    table[0] += HAIR * sd.mean(axis=0)
+    table[0] += SMALL_STEP * sd.mean(axis=0)
     return table
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand.reports.guarantees import Methods
 
 if TYPE_CHECKING:  # tables and sentences are shown without loading matplotlib
-    from evenhand.reports.figures.style import Canvas
+    from evenhand.reports.figures.canvas import Canvas
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from evenhand.theory.plan import Bound, Plan
 
 MAX_NAMED = 6  # a sentence names at most this many policies and counts the rest
 
-PIECES = {
+KINDS_OF_ALTERNATIVE = {
     "leave": "that {policy} misses {what}{where}",
     "beat": "that {policy} meets its requirement and is better",
     "enter": "that {policy} meets its requirement after all",
@@ -85,7 +85,7 @@ def binding(bound: Bound) -> str:
     what = "its requirement" if bound.metric is None else f"its guard-rail {bound.metric}"
     what += f" against {bound.relative_to}" if bound.relative_to else ""
     where = f" in {bound.group}" if bound.group else ""
-    return PIECES[bound.piece].format(policy=bound.policy, what=what, where=where)
+    return KINDS_OF_ALTERNATIVE[bound.piece].format(policy=bound.policy, what=what, where=where)
 
 
 def listed(names: Sequence[str], joined: str = "and") -> str:

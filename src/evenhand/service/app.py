@@ -24,9 +24,9 @@ from litestar.handlers import BaseRouteHandler
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.errors import EvenhandError
-from evenhand.service import login, pages, responses
+from evenhand.service import pages, responses
 from evenhand.service.auth import Access
-from evenhand.service.experiments import Registry
+from evenhand.service.experiments import RecentViews, Registry
 from evenhand.service.forecasts import Forecasts
 from evenhand.service.jobs import Jobs
 from evenhand.service.keys import Keys, KnownKeys
@@ -35,8 +35,7 @@ from evenhand.service.panels import Panels
 from evenhand.service.responses import checked_body, refuse_http, refuse_ours, refuse_unexpected, with_headers
 from evenhand.service.routes import routers
 from evenhand.service.server import warm
-from evenhand.service.view_log import Views
-from evenhand.service.worker_processes import Studio
+from evenhand.service.worker_processes import WorkerProcesses
 
 BODY_BYTES = 1_000_000
 WARM_AFTER = 0.5  # seconds: the first requests are answered before
@@ -56,15 +55,15 @@ class Settings:
 def create_app(settings: Settings) -> Litestar:
     """Return the application for one journal."""
     keys = Keys(settings.journal)
-    registry, jobs, studio = Registry(settings.journal), Jobs(), Studio()
-    forecasts = Forecasts(studio)
-    panels = Panels(registry, studio, forecasts)
+    registry, jobs, workers = Registry(settings.journal), Jobs(), WorkerProcesses()
+    forecasts = Forecasts(workers)
+    panels = Panels(registry, workers, forecasts)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
         # one thread per concurrent request; they mostly wait for the group commit
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
-        warming = threading.Timer(WARM_AFTER, warm, args=(studio,))
+        warming = threading.Timer(WARM_AFTER, warm, args=(workers,))
         warming.daemon = True
         if settings.warm:
             warming.start()
@@ -73,17 +72,17 @@ def create_app(settings: Settings) -> Litestar:
         finally:
             warming.cancel()  # a service that is stopped early starts no workers
             jobs.close()
-            studio.close()
+            workers.close()
             registry.close()
 
-    shared = {"registry": registry, "jobs": jobs, "studio": studio, "panels": panels}
+    shared = {"registry": registry, "jobs": jobs, "workers": workers, "panels": panels}
     return Litestar(
         route_handlers=[
-            *routers, *pages.handlers(), login.log_in_page, login.log_in, login.log_out,
+            *routers, *pages.handlers(), pages.log_in_page, pages.log_in_request, pages.log_out,
         ],
         state=State({
             "access": Access(KnownKeys(keys), settings.hosts),
-            "views": Views(),
+            "views": RecentViews(),
             "forecasts": forecasts,
             "stopping": threading.Event(),  # streams end when it is set
         }),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from evenhand.errors import BadInput, EvenhandError, NameTaken, NotFound, StorageFailed
-from evenhand.live.atomic_files import whole_file
+from evenhand.files import whole_file
 from evenhand.live.events import LogEntry
 from evenhand.live.hash_chain import Head
 from evenhand.live.status import Status

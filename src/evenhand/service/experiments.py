@@ -1,4 +1,4 @@
-"""The experiments of one journal, each opened once and shared by all requests."""
+"""The experiments of one journal, shared by all requests; views recorded as events."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from litestar import Request
+
 from evenhand.errors import BadInput, IntegrityFailed, NameTaken
 from evenhand.live.control import refuse_used_key
 from evenhand.live.events import Created, decode
@@ -15,6 +17,7 @@ from evenhand.live.experiment import Experiment
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.protocol import new_protocol
 from evenhand.live.status import Status
+from evenhand.service.auth import key_of
 from evenhand.study import Study, dumps
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -131,3 +134,42 @@ def blinded(status: Status) -> dict[str, Any]:
     if status.is_over:
         seen |= {"answer": status.answer, "decided": status.decided}
     return seen
+
+
+Asked = Request[Any, Any, Any]
+VIEW_SECONDS = 60.0
+
+
+class RecentViews:
+    """Recent views: at most one view event per user, page and minute."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str, str], float] = {}
+        self._lock = threading.Lock()
+
+    def is_new(self, experiment: str, who: str, what: str) -> bool:
+        now, key = time.monotonic(), (experiment, who, what)
+        with self._lock:
+            fresh = now - self._seen.get(key, -VIEW_SECONDS) >= VIEW_SECONDS
+            if fresh:
+                self._seen = {k: at for k, at in self._seen.items() if now - at < VIEW_SECONDS}
+                self._seen[key] = now
+            return fresh
+
+
+def seen_by(request: Asked, trial: Experiment, what: str) -> dict[str, Any]:
+    """Return the status as this key may see it; an unblinded view is recorded first."""
+    if not key_of(request).may("analyst"):
+        return blinded(trial.status())
+    note_view(request, trial, what)
+    forecasts = request.app.state.forecasts
+    return trial.status(lambda view: forecasts.latest(trial.protocol.experiment, view)).to_dict()
+
+
+def note_view(request: Asked, trial: Experiment, what: str) -> None:
+    """Record a view of outcomes before the end, at most once per user, page and minute."""
+    who = key_of(request)
+    if trial.is_over:
+        return  # nothing is blinded any more, and the log of a finished experiment stays as published
+    if request.app.state.views.is_new(trial.protocol.experiment, who.id, what):
+        trial.view(who.name, what)

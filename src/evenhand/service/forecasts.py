@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from evenhand.errors import StorageFailed
 from evenhand.live.projection import View
 from evenhand.service import worker_processes
-from evenhand.service.worker_processes import Studio
+from evenhand.service.worker_processes import WorkerProcesses
 from evenhand.verdicts.forecast_statement import IN_PROGRESS, Forecast, settled_forecast
 
 GROWN = 1.1  # a new forecast is computed when the samples have grown by this factor,
@@ -39,8 +39,8 @@ class _Entry:
 class Forecasts:
     """Forecasts by experiment."""
 
-    def __init__(self, studio: Studio) -> None:
-        self._studio = studio
+    def __init__(self, workers: WorkerProcesses) -> None:
+        self._workers = workers
         self._entries: dict[str, _Entry] = {}
         self._lock = threading.Lock()
 
@@ -58,7 +58,7 @@ class Forecasts:
             data, samples = digest_of(view), int(view.state.n.sum())
             if begin and entry.future is None and data != entry.data and self._is_due(entry, samples):
                 try:
-                    entry.future = self._studio.long.start(worker_processes.forecast, view)
+                    entry.future = self._workers.long.start(worker_processes.forecast, view)
                 except StorageFailed as problem:  # the next call tries again
                     return entry.made or Forecast(samples, why_none=str(problem).rstrip("."))
                 entry.data, entry.samples, entry.begun = data, samples, time.monotonic()

@@ -10,7 +10,7 @@ from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from evenhand import __version__
-from evenhand.service.rendering import render
+from evenhand.service.pages import render
 
 
 def description() -> OpenAPIConfig:

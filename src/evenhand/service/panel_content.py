@@ -1,59 +1,72 @@
-"""Content of a dashboard page: texts, figures, tables. Runs in a worker process.
+"""Content of a dashboard page, read from the log. Runs in a worker process.
 
 Blinded content has enrolment, tickets and health, and no outcomes.
+
+Reader of a log for the dashboard: evidence over time, tickets, late outcomes.
+
+A `LogReader` continues from the last event it read, so that a page costs only the new events.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import deque
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 
+from evenhand.live import events as ev
 from evenhand.live.clock import seconds_of
-from evenhand.live.compute_status import has_looked, status_of
+from evenhand.live.compute_status import is_evaluated, status_of
+from evenhand.live.events import LogEntry
 from evenhand.live.journal import Journal, open_journal
-from evenhand.live.projection import View
-from evenhand.live.tickets import Out, ticket_code
-from evenhand.model.rows import CellRow
-from evenhand.procedure.state import EMPTY
+from evenhand.live.projection import LogState, View
+from evenhand.live.protocol import Protocol
+from evenhand.live.tickets import OpenTicket, ticket_code
+from evenhand.model.result_rows import CellRow
+from evenhand.procedure.state import EMPTY, new_state, new_work
 from evenhand.reports import captioned_figures, page_parts
-from evenhand.reports.figures.save import svg
-from evenhand.reports.figures.style import NARROW, WIDE
-from evenhand.reports.rows import Evidence
+from evenhand.reports.figure_rows import Evidence
+from evenhand.reports.figures.canvas import NARROW, WIDE, svg
 from evenhand.reports.sections.experiment import where_samples_went
 from evenhand.service.experiments import blinded
-from evenhand.service.log_reader import Ledger, chart
-from evenhand.service.panels import Drawn, Picture, Ticket
+from evenhand.service.panels import ListedTicket, PanelContent, PanelFigure
+from evenhand.verdicts.evidence_history import check_again
 from evenhand.verdicts.forecast_statement import Forecast
 from evenhand.verdicts.judge import judge_state
+from evenhand.verdicts.verdict_sentences import alternative_in_words
 
 OLDEST = 10  # number of open tickets listed
 
 
-def draw(address: str, view: View, now: float, forecast: Forecast | None, blind: bool) -> Drawn:
+def panel_content(
+    address: str, view: View, now: float, forecast: Forecast | None, blind: bool
+) -> PanelContent:
     """Return the page content for this view."""
     status = status_of(view, now, None if forecast is None else lambda _: forecast)
-    ledger = _ledger(address, view)
-    ledger.read_on(_journal(address), view.head.seq)
-    out = _out(view, ledger, now)
+    reader = _reader(address, view)
+    reader.read_on(_journal(address), view.head.seq)
+    open_tickets = _listed_tickets(view, reader, now)
     if blind:
         seen = blinded(status)
         words = f"{seen['samples']:,} outcomes told, {seen['pending']:,} tickets out."
         if seen.get("decided"):
             words = f"{seen['answer'] or 'No policy'} is the answer. {words}"
-        return Drawn(view.head.seq, seen, words, out=out)
+        return PanelContent(view.head.seq, seen, words, open_tickets=open_tickets)
     verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
     estimates, standings = verdict.cells, verdict.policies
-    points = list(ledger.points)
-    if has_looked(view) and view.state.clock[EMPTY] == 0 and status.evidence is not None and status.needed:
+    points = list(reader.points)
+    if is_evaluated(view) and view.state.clock[EMPTY] == 0 and status.evidence is not None and status.needed:
         points.append(Evidence(status.samples, status.evidence, status.needed, verdict.weakest))
-    return Drawn(
+    return PanelContent(
         head=view.head.seq,
         status=status.to_dict(),
         sentence=status.sentence,
-        progress=verdict.progress if has_looked(view) and status.needed else None,
+        progress=verdict.progress if is_evaluated(view) and status.needed else None,
         pictures=(
             _picture(captioned_figures.floors_picture(estimates, standings), WIDE, NARROW),
             _picture(where_samples_went(view, standings, "Where samples go"), NARROW),
@@ -61,22 +74,22 @@ def draw(address: str, view: View, now: float, forecast: Forecast | None, blind:
         cells=tuple(_cell(e) for e in estimates),
         evidence=chart(points) if points else None,
         says_evidence=captioned_figures.evidence_picture(points).says if points else "",
-        behind=view.head.seq - ledger.seq,
-        late=_late(view, ledger, now),
-        out=out,
+        behind=view.head.seq - reader.seq,
+        late=_late(view, reader, now),
+        open_tickets=open_tickets,
     )
 
 
-_ledgers: dict[tuple[str, bytes], Ledger] = {}  # logs read so far by this worker process
-MOST_LEDGERS = 100
+_readers: dict[tuple[str, bytes], LogReader] = {}  # logs read so far by this worker process
+MAX_READERS = 100
 
 
-def _ledger(address: str, view: View) -> Ledger:
+def _reader(address: str, view: View) -> LogReader:
     name = (address, view.protocol.hash)
-    found = _ledgers.pop(name, None) or Ledger(view.protocol)
-    _ledgers[name] = found  # least recently used first
-    while len(_ledgers) > MOST_LEDGERS:
-        _ledgers.pop(next(iter(_ledgers)))
+    found = _readers.pop(name, None) or LogReader(view.protocol)
+    _readers[name] = found  # least recently used first
+    while len(_readers) > MAX_READERS:
+        _readers.pop(next(iter(_readers)))
     return found
 
 
@@ -85,13 +98,13 @@ def _journal(address: str) -> Journal:
     return open_journal(address, write=False)
 
 
-def _picture(picture: page_parts.Picture, *widths: int) -> Picture:
+def _picture(picture: page_parts.Picture, *widths: int) -> PanelFigure:
     # our own SVG: names in it were escaped when it was written
     drawings = [
         Markup(_light(svg(picture.draw(width), f"{picture.name}-{width}", themed=True))) for width in widths
     ]
     wide = drawings[0] if len(drawings) > 1 else None
-    return Picture(picture.name, picture.title, picture.says, wide, drawings[-1])
+    return PanelFigure(picture.name, picture.title, picture.says, wide, drawings[-1])
 
 
 def _light(drawing: str) -> str:
@@ -104,31 +117,132 @@ def _cell(estimate: CellRow) -> dict[str, Any]:
     return estimate.to_dict() | {"bound": bound}
 
 
-def _cell_name(view: View, out: Out) -> str:
+def _cell_name(view: View, out: OpenTicket) -> str:
     """Return the policy and group of an open ticket, as far as known."""
     problem = view.protocol.problem
     policy = problem.policies[out.policy]
     return policy if out.group < 0 else f"{policy}, {problem.group_names[out.group]}"
 
 
-def _out(view: View, ledger: Ledger, now: float) -> tuple[Ticket, ...]:
+def _listed_tickets(view: View, reader: LogReader, now: float) -> tuple[ListedTicket, ...]:
     protocol = view.protocol
     return tuple(
-        Ticket(
+        ListedTicket(
             ticket_code(protocol.hash, number),
             _cell_name(view, out),
             out.worker or "",
             max(now - seconds_of(out.at), 0.0),
         )
-        for number, out in list(ledger.out.items())[:OLDEST]
+        for number, out in list(reader.out.items())[:OLDEST]
     )
 
 
-def _late(view: View, ledger: Ledger, now: float) -> tuple[Ticket, ...]:
+def _late(view: View, reader: LogReader, now: float) -> tuple[ListedTicket, ...]:
     return tuple(
-        Ticket(
+        ListedTicket(
             ticket_code(view.protocol.hash, late.ticket), f"ticket {late.why} before it came", "",
             max(now - seconds_of(late.at), 0.0), late.outcome,
         )
-        for late in reversed(ledger.late)
+        for late in reversed(reader.late)
     )  # fmt: skip
+
+
+MOST_POINTS = 480  # above this, every second point is removed
+AT_ONCE = 20_000  # events read for one page
+LATEST_LATE = 20
+
+
+class LateOutcome(NamedTuple):
+    """An outcome that was too late to count."""
+
+    ticket: int
+    outcome: float
+    why: str
+    at: str
+
+
+class LogReader:
+    """An incremental reader of one experiment's log."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        self.protocol = protocol
+        self._corrections: dict[int, float] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        spec = self.protocol.spec
+        self.seq = 1
+        self._log = LogState(self.protocol)
+        self.late: deque[LateOutcome] = deque(maxlen=LATEST_LATE)
+        self.points: list[Evidence] = []
+        self._state, self._work = new_state(spec), new_work(spec)
+        self._told = 0
+        self._every = 1
+        self._waiting: list[tuple[int, int, float]] = []
+
+    def read_on(self, journal: Journal, until: int) -> None:
+        """Read the log up to this event, at most `AT_ONCE` events."""
+        if self.seq < until:
+            rows = journal.read(self.protocol.experiment, self.seq, min(until, self.seq + AT_ONCE))
+            self.take(LogEntry.of(row.record) for row in itertools.islice(rows, AT_ONCE))
+
+    def take(self, entries: Iterable[LogEntry]) -> None:
+        """Apply events; a correction of an earlier outcome restarts the reading with it."""
+        events = [(entry.seq, entry.event) for entry in entries]
+        amended = {e.ticket: e.outcome for _, e in events if isinstance(e, ev.Amended) and e.counted}
+        if any(self._corrections.get(ticket) != outcome for ticket, outcome in amended.items()):
+            self._corrections |= amended
+            self._begin()
+            return
+        for seq, event in events:
+            self._one(event)
+            self.seq = seq
+        self._evaluate_rule()
+
+    @property
+    def out(self) -> Mapping[int, OpenTicket]:
+        """Return the open tickets, oldest first."""
+        return self._log.open_tickets
+
+    def _one(self, event: ev.AnyEvent) -> None:
+        place = self._log.apply(event)
+        if place is not None and isinstance(event, (ev.Told, ev.Imported)):
+            self._waiting.append((*place, self._corrections.get(event.ticket, event.outcome)))
+        elif isinstance(event, ev.Late):
+            self.late.append(LateOutcome(event.ticket, event.outcome, event.why, event.at))
+
+    def _evaluate_rule(self) -> None:
+        """Evaluate the stopping rule again at evenly spaced points of the log."""
+        self._every = max(self._every, -(-len(self._waiting) // MOST_POINTS))
+        looks = len(self._waiting) // self._every
+        if looks == 0:
+            return
+        rows, self._waiting = self._waiting[: looks * self._every], self._waiting[looks * self._every :]
+        policy, group, outcome = (np.array(column) for column in zip(*rows, strict=True))
+        levels, answers = np.full((looks, 3), np.nan), np.zeros(looks, dtype=np.int64)
+        unit = np.ascontiguousarray(self.protocol.problem.family.to_unit(outcome))
+        check_again(
+            self.protocol.spec, self._state, self._work, policy, group, unit, self._every, levels, answers
+        )
+        for look, (value, needed, alternative) in enumerate(levels.tolist(), start=1):
+            if np.isfinite(value) and np.isfinite(needed):
+                weakest = alternative_in_words(
+                    self.protocol.problem, int(answers[look - 1]), int(alternative)
+                )
+                self.points.append(Evidence(self._told + look * self._every, value, needed, weakest))
+        self._told += len(rows)
+        while len(self.points) > MOST_POINTS:
+            self.points = self.points[1::2]
+            self._every *= 2
+
+
+def chart(points: list[Evidence]) -> dict[str, Any]:
+    """Return columns for the browser: samples, evidence, needed, weakest comparison."""
+    names = list(dict.fromkeys(point.weakest for point in points))
+    return {
+        "samples": [point.samples for point in points],
+        "evidence": [round(point.evidence, 4) for point in points],
+        "needed": [round(point.needed, 4) for point in points],
+        "weakest": [names.index(point.weakest) for point in points],
+        "names": names,
+    }

@@ -19,12 +19,12 @@ from markupsafe import Markup
 from evenhand.service import worker_processes
 from evenhand.service.experiments import Registry
 from evenhand.service.forecasts import Forecasts
-from evenhand.service.worker_processes import Studio
+from evenhand.service.worker_processes import WorkerProcesses
 from evenhand.verdicts.forecast_statement import Forecast
 
 
 @dataclass(frozen=True)
-class Picture:
+class PanelFigure:
     """A figure with its title and caption."""
 
     name: str
@@ -35,7 +35,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Ticket:
+class ListedTicket:
     """An open ticket, or one whose outcome was late, as users see it."""
 
     ticket: str
@@ -46,24 +46,24 @@ class Ticket:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PanelContent:
     """The page's content as of one event."""
 
     head: int
     status: dict[str, Any]
     sentence: str
     progress: float | None = None
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[PanelFigure, ...] = ()
     cells: tuple[dict[str, Any], ...] = ()
     evidence: dict[str, Any] | None = None  # columns of the curve
     says_evidence: str = ""
     behind: int = 0  # events that the curve does not contain yet
-    out: tuple[Ticket, ...] = ()  # the oldest open tickets
-    late: tuple[Ticket, ...] = ()  # the latest late outcomes
+    open_tickets: tuple[ListedTicket, ...] = ()  # the oldest open tickets
+    late: tuple[ListedTicket, ...] = ()  # the latest late outcomes
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One event of the log as text."""
 
     seq: int
@@ -89,12 +89,12 @@ class Audited(NamedTuple):
 class _Panel:
     """The content of one experiment for one kind of user."""
 
-    drawn: Drawn | None = None
+    content: PanelContent | None = None
     begun: float = 0.0
-    future: Future[Drawn] | None = None
+    future: Future[PanelContent] | None = None
     forecast: Forecast | None = None  # shown by the latest content
     text: str = ""  # as HTML
-    shows: tuple[Drawn, Audited | None] | None = None  # what the text was rendered from
+    shows: tuple[PanelContent, Audited | None] | None = None  # what the text was rendered from
     written: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -102,34 +102,34 @@ class _Panel:
 class Panels:
     """Content by experiment and kind of user."""
 
-    def __init__(self, registry: Registry, studio: Studio, forecasts: Forecasts) -> None:
+    def __init__(self, registry: Registry, workers: WorkerProcesses, forecasts: Forecasts) -> None:
         self._registry = registry
-        self._studio = studio
+        self._workers = workers
         self._forecasts = forecasts
         self._panels: dict[tuple[str, bool], _Panel] = {}
         self._lock = threading.Lock()
         self.audits: dict[str, Audited] = {}
 
-    def of(self, name: str, blind: bool) -> Drawn:
+    def of(self, name: str, blind: bool) -> PanelContent:
         """Return the latest content; start an update if the log has grown, wait for the first."""
         panel = self._panel(name, blind)
         with panel.lock:
             self._collect(panel)
             is_old = time.monotonic() - panel.begun >= REDRAW_SECONDS
-            if panel.future is None and (panel.drawn is None or is_old):
+            if panel.future is None and (panel.content is None or is_old):
                 self._begin(panel, name, blind)
-            first = panel.future if panel.drawn is None else None
+            first = panel.future if panel.content is None else None
             if first is None:
-                assert panel.drawn is not None
-                return panel.drawn
-        return self._studio.quick.wait(first)
+                assert panel.content is not None
+                return panel.content
+        return self._workers.quick.wait(first)
 
-    def text(self, name: str, blind: bool, write: Callable[[Drawn], str]) -> str:
+    def text(self, name: str, blind: bool, write: Callable[[PanelContent], str]) -> str:
         """Return the latest content as HTML, rendered at most once per `REDRAW_SECONDS`."""
-        drawn, panel = self.of(name, blind), self._panel(name, blind)
-        shows, is_old = (drawn, self.audits.get(name)), time.monotonic() - panel.written >= REDRAW_SECONDS
+        content, panel = self.of(name, blind), self._panel(name, blind)
+        shows, is_old = (content, self.audits.get(name)), time.monotonic() - panel.written >= REDRAW_SECONDS
         if is_old or panel.shows is None or any(a is not b for a, b in zip(panel.shows, shows, strict=True)):
-            panel.text, panel.shows, panel.written = write(drawn), shows, time.monotonic()
+            panel.text, panel.shows, panel.written = write(content), shows, time.monotonic()
         return panel.text
 
     def _panel(self, name: str, blind: bool) -> _Panel:
@@ -144,15 +144,17 @@ class Panels:
     def _begin(self, panel: _Panel, name: str, blind: bool) -> None:
         """Start computing the content, unless nothing is new."""
         view = self._registry.get(name).present()
-        drawn = panel.drawn
+        content = panel.content
         # a user waits for the first content: compute it before the forecast
-        forecast = None if blind else self._forecasts.latest(name, view, begin=drawn is not None)
-        is_new = drawn is None or drawn.head != view.head.seq or drawn.behind or forecast != panel.forecast
+        forecast = None if blind else self._forecasts.latest(name, view, begin=content is not None)
+        is_new = (
+            content is None or content.head != view.head.seq or content.behind or forecast != panel.forecast
+        )
         if not is_new:
             return
         panel.begun, panel.forecast = time.monotonic(), forecast
-        panel.future = self._studio.quick.start(
-            worker_processes.draw, self._registry.address, view, time.time(), forecast, blind
+        panel.future = self._workers.quick.start(
+            worker_processes.panel_content_task, self._registry.address, view, time.time(), forecast, blind
         )
 
     @staticmethod
@@ -160,8 +162,8 @@ class Panels:
         if panel.future is not None and panel.future.done():
             future, panel.future = panel.future, None
             if (problem := future.exception()) is None:
-                panel.drawn = future.result()
+                panel.content = future.result()
             else:
                 log.error("a drawing failed", exc_info=problem)
-                if panel.drawn is None:
+                if panel.content is None:
                     raise problem

@@ -27,7 +27,7 @@ from evenhand.errors import (
     StorageFailed,
 )
 from evenhand.service.experiments import BadId
-from evenhand.service.rendering import page
+from evenhand.service.pages import page
 
 registry = CollectorRegistry()
 requests = Counter("evenhand_requests", "Requests answered", ["method", "route", "status"], registry=registry)

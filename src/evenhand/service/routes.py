@@ -18,7 +18,7 @@ from evenhand.errors import BadInput, Conflict, KeyReused
 from evenhand.live.events import LogEntry
 from evenhand.service import responses, worker_processes
 from evenhand.service.auth import key_of, role
-from evenhand.service.experiments import Registry, blinded
+from evenhand.service.experiments import Asked, Registry, blinded, note_view, seen_by
 from evenhand.service.jobs import PLAN_SECONDS, Jobs
 from evenhand.service.request_bodies import (
     AmendForm,
@@ -36,8 +36,7 @@ from evenhand.service.request_bodies import (
     TellForm,
     study_of,
 )
-from evenhand.service.view_log import Asked, note_view, seen_by
-from evenhand.service.worker_processes import Studio
+from evenhand.service.worker_processes import WorkerProcesses
 
 PAGE = 1_000  # events per response
 BATCH_BYTES = 32_000_000  # of a request with many outcomes
@@ -268,14 +267,14 @@ def events(
 
 @_get("/experiments/{name:str}/export", guards=[role("analyst")], media_type="application/x-ndjson")
 def export(
-    name: Id, request: Asked, registry: NamedDependency[Registry], studio: NamedDependency[Studio]
+    name: Id, request: Asked, registry: NamedDependency[Registry], workers: NamedDependency[WorkerProcesses]
 ) -> Stream:
     """Download the whole log as one file that `evenhand audit` accepts."""
     note_view(request, registry.get(name), "export")
     handle, path = tempfile.mkstemp(prefix="evenhand-export-")
     os.close(handle)
     try:
-        studio.long.do(worker_processes.export, registry.address, name, path)
+        workers.long.do(worker_processes.export, registry.address, name, path)
     except BaseException:
         os.unlink(path)
         raise

@@ -22,7 +22,7 @@ from litestar import Litestar
 
 from evenhand.errors import BadInput, EvenhandError
 from evenhand.service import worker_processes
-from evenhand.service.worker_processes import Studio
+from evenhand.service.worker_processes import WorkerProcesses
 from evenhand.warm_up import load_live_kernels
 
 FINISHING_SECONDS = 10  # time limit for requests in flight at shutdown
@@ -96,10 +96,10 @@ def run(app: Litestar, doors: list[socket.socket]) -> None:
 log = logging.getLogger("evenhand.service")
 
 
-def warm(studio: Studio) -> None:
+def warm(workers: WorkerProcesses) -> None:
     """Load the code for asking, telling and rendering; requests wait only for their part."""
     try:
-        drawing = studio.quick.start(worker_processes.warm_drawing)
+        drawing = workers.quick.start(worker_processes.warm_drawing)
         load_live_kernels()
         drawing.result()  # may take as long as compilation
     except (EvenhandError, CancelledError, BrokenProcessPool) as problem:

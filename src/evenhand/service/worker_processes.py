@@ -23,7 +23,7 @@ from evenhand.errors import BadInput, StorageFailed
 if TYPE_CHECKING:
     from evenhand.live.audit import Audit
     from evenhand.live.projection import View
-    from evenhand.service.panels import Drawn, Line
+    from evenhand.service.panels import LogLine, PanelContent
     from evenhand.verdicts.forecast_statement import Forecast
 
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 DRAW_SECONDS, LONG_SECONDS = 60.0, 600.0
 
 
-class Helper:
+class WorkerProcess:
     """One process, started on first use and restarted if it dies."""
 
     def __init__(self, seconds: float) -> None:
@@ -53,7 +53,7 @@ class Helper:
                 return self._pool.submit(work, *arguments)
             except BrokenProcessPool:
                 self._pool = None
-                raise StorageFailed("a helper of the service died; try again.") from None
+                raise StorageFailed("a worker process of the service ended; try again.") from None
 
     def do(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run a task and return its result."""
@@ -71,7 +71,7 @@ class Helper:
         except BrokenProcessPool:
             with self._lock:
                 self._pool = None
-            raise StorageFailed("a helper of the service died; try again.") from None
+            raise StorageFailed("a worker process of the service ended; try again.") from None
 
     def close(self) -> None:
         """Stop the process; queued tasks are cancelled."""
@@ -86,12 +86,12 @@ class Helper:
             process.terminate()
 
 
-class Studio:
+class WorkerProcesses:
     """The two worker processes."""
 
     def __init__(self) -> None:
-        self.quick = Helper(DRAW_SECONDS)
-        self.long = Helper(LONG_SECONDS)
+        self.quick = WorkerProcess(DRAW_SECONDS)
+        self.long = WorkerProcess(LONG_SECONDS)
 
     def close(self) -> None:
         self.quick.close()
@@ -106,10 +106,10 @@ def _begin() -> None:
         os.nice(5)
     parent = multiprocessing.parent_process()
     assert parent is not None
-    threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent.sentinel,), daemon=True).start()
 
 
-def _leave_with(sentinel: int) -> None:
+def _exit_with_parent(sentinel: int) -> None:
     """Exit when the server process has ended."""
     multiprocessing.connection.wait([sentinel])
     os._exit(0)
@@ -139,9 +139,11 @@ QUIET_FIELDS = (
 )  # fmt: skip
 
 
-def draw(address: str, view: View, now: float, forecast: Forecast | None, blind: bool) -> Drawn:
+def panel_content_task(
+    address: str, view: View, now: float, forecast: Forecast | None, blind: bool
+) -> PanelContent:
     """Return the dashboard content of an experiment."""
-    from evenhand.service.panel_content import draw as drawn
+    from evenhand.service.panel_content import panel_content as drawn
 
     return drawn(address, view, now, forecast, blind)
 
@@ -153,12 +155,12 @@ def forecast(view: View) -> Forecast:
     return experiment_forecast(view)
 
 
-def search(address: str, name: str, last: int, words: str, most: int, blind: bool) -> list[Line]:
+def search(address: str, name: str, last: int, words: str, most: int, blind: bool) -> list[LogLine]:
     """Return the latest events that contain these words, newest first."""
     from evenhand.live.journal import open_journal
 
     journal = open_journal(address, write=False)
-    found: list[Line] = []
+    found: list[LogLine] = []
     try:
         for end in range(last, max(last - MOST_SEARCHED, 0), -PAGE):
             rows = list(journal.read(name, max(end - PAGE, 0), end))
@@ -220,18 +222,18 @@ def warm_drawing() -> None:
         with Experiment.create(address, problem, Procedure(initial=1), seed=1) as trial:
             asks = trial.ask(8)
             trial.tell_all([(ask, number % 2, None) for number, ask in enumerate(asks)])
-            draw(address, trial.present(), time.time(), None, blind=False)
+            panel_content_task(address, trial.present(), time.time(), None, blind=False)
 
 
-def _line(seq: int, body: bytes, blind: bool) -> Line:
+def _line(seq: int, body: bytes, blind: bool) -> LogLine:
     import msgspec
 
-    from evenhand.service.panels import Line
+    from evenhand.service.panels import LogLine
 
     event: dict[str, Any] = msgspec.json.decode(body)
     names = BLIND_FIELDS if blind else [*FIRST_FIELDS, *sorted(set(event) - {*FIRST_FIELDS, *QUIET_FIELDS})]
     says = " · ".join(_said(name, event[name]) for name in names if event.get(name) is not None)
-    return Line(seq, str(event["at"]), str(event["kind"]), says)
+    return LogLine(seq, str(event["at"]), str(event["kind"]), says)
 
 
 def _said(name: str, value: Any) -> str:

@@ -27,7 +27,7 @@ Checkpoints = Annotated[Ints, Axes("checkpoints")]
 
 # shares are summed as integer multiples of this, so that the sum does not depend on the order
 SHARE_UNIT = 2.0**-36
-LINE = 128  # bytes of a cache line, with its neighbour
+CACHE_LINE = 128  # bytes of a cache line, with its neighbour
 
 
 class Rows(NamedTuple):
@@ -65,7 +65,7 @@ class Trace(NamedTuple):
     answer: TracedInts
 
 
-class Desk(NamedTuple):
+class PendingSamples(NamedTuple):
     """Pending samples, linked by the ask after which they are due; and scratch."""
 
     policy: SlotInts
@@ -86,38 +86,38 @@ SETTLED, REACHED = range(2)  # asks whose due samples have been settled; checkpo
 PEAK, NEAR = range(2)  # the largest margin so far; the largest that was a new peak of a wrong answer
 
 
-class Body(NamedTuple):
+class RunBuffers(NamedTuple):
     """All arrays that a replication writes; reused for the next."""
 
     state: State
     blank: State
     work: Work
-    desk: Desk
+    pending: PendingSamples
 
 
-def new_body(spec: Spec, source: Source) -> Body:
+def new_buffers(spec: Spec, source: Source) -> RunBuffers:
     """Allocate the arrays for one replication at a time."""
     slots = source.lag_most + spec.batch + 1
     whole = [np.zeros(slots, dtype=np.int64) for _ in range(5)]
-    desk = Desk(
+    pending = PendingSamples(
         policy=whole[0], group=whole[1], outcome=np.zeros(slots), lost=np.zeros(slots, dtype=np.bool_),
         after=whole[2], first=whole[3], last=whole[4], drawn=np.zeros(spec.phi.shape, dtype=np.int64),
         mean=np.zeros(spec.phi.shape), truth=np.zeros(spec.phi.shape),
         clock=np.zeros(2, dtype=np.int64), peak=np.zeros(2),
     )  # fmt: skip
-    return _contiguous(Body(new_state(spec), new_state(spec), new_work(spec), desk))
+    return _contiguous(RunBuffers(new_state(spec), new_state(spec), new_work(spec), pending))
 
 
-def _contiguous(body: Body) -> Body:
+def _contiguous(buffers: RunBuffers) -> RunBuffers:
     """Return copies of the arrays in one contiguous allocation.
 
     It avoids false sharing of cache lines between the arrays of different threads.
     """
-    size = sum(_lines(array) for part in body for array in part)
-    memory = np.zeros(size + LINE, dtype=np.uint8)
-    start = -memory.ctypes.data % LINE
+    size = sum(_lines(array) for part in buffers for array in part)
+    memory = np.zeros(size + CACHE_LINE, dtype=np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
     parts: list[Any] = []
-    for part in body:
+    for part in buffers:
         arrays: list[Any] = []
         for array in part:
             place = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -125,12 +125,12 @@ def _contiguous(body: Body) -> Body:
             arrays.append(place)
             start += _lines(array)
         parts.append(type(part)(*arrays))
-    return Body(*parts)
+    return RunBuffers(*parts)
 
 
 def _lines(array: NDArray[Any]) -> int:
     """Return the bytes of the cache lines that hold the array."""
-    return -(-array.nbytes // LINE) * LINE
+    return -(-array.nbytes // CACHE_LINE) * CACHE_LINE
 
 
 def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:

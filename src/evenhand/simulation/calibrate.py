@@ -7,23 +7,34 @@ not stop wrongly. So P(that peak >= b) bounds the error with threshold b, and fa
 The threshold is an order statistic of the peaks whose rank is fixed before any run: the largest m with an
 exact upper confidence bound of m out of R at most delta. So the error is at most delta, in all scenarios
 together, with 95% confidence; no distribution is assumed.
+
+Scenario files: several truths for one problem, each with a name.
+
+    [[scenario]]
+    name = "the second policy misses its floor by a hair"
+    means = [[0.9, 0.85], [0.91, 0.8332]]
+
+Besides the name a scenario has the keys of a study's [truth].
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, shown
-from evenhand.model.arguments import callable_or_none, instance_of, whole_number
+from evenhand.model.argument_checks import callable_or_none, instance_of, whole_number
+from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Calibrated
 from evenhand.result import Result
-from evenhand.simulation.executors import Executor, lent_or_own
+from evenhand.simulation.executors import Executor, given_or_new_executor
 from evenhand.simulation.runs import CONFIDENCE, Rate, exact_rate
 from evenhand.simulation.shards import CPU, Progress, check_replications, part_of, prepare, run_job
 from evenhand.study import Study, Truth
@@ -167,7 +178,7 @@ def calibrate(
     delta = study.procedure.delta
     rank = _allowed(replications, delta, len(scenarios))
     peaks: dict[str, Array] = {}
-    with lent_or_own(executor, workers, device) as chosen:
+    with given_or_new_executor(executor, workers, device) as chosen:
         for number, (name, truth) in enumerate(scenarios.items()):
             job = prepare(_endless(study, truth, horizon), seed, device=device)
             runs = run_job(job, replications, chosen, part_of(progress, number, len(scenarios)))
@@ -223,3 +234,39 @@ def _rounded_up(peak: float) -> float:
 
 def _plain(scenario: Scenario) -> dict[str, Any]:
     return {"scenario": scenario.name, "error": scenario.error._asdict(), "needs": scenario.needs}
+
+
+def load_scenarios(path: str | Path, problem: Problem) -> dict[str, Truth]:
+    """Return the checked scenarios of a TOML file; paths in it are relative to its folder."""
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"there is no scenario file {path}; give the path of a TOML file.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem_found:
+        raise BadInput(f"the scenario file {path} cannot be read: {problem_found}.") from None
+    entries = table.get("scenario")
+    if set(table) != {"scenario"} or not isinstance(entries, list) or not entries:
+        raise BadInput(
+            f"{path} must hold [[scenario]] tables and nothing else; it has {', '.join(table) or 'none'}."
+        )
+    found: dict[str, Truth] = {}
+    for number, entry in enumerate(entries, start=1):
+        name, truth = _scenario(entry, number, problem)
+        if name in found:
+            raise BadInput(f"scenarios must have different names; {name!r} comes twice.")
+        found[name] = replace(truth, folder=path.parent)
+    return found
+
+
+def _scenario(entry: Any, number: int, problem: Problem) -> tuple[str, Truth]:
+    if not isinstance(entry, Mapping):
+        raise BadInput(f"a scenario must be a table; number {number} is {entry!r}.")
+    values = dict(entry)
+    name = values.pop("name", f"scenario {number}")
+    if not isinstance(name, str) or not name.strip():
+        raise BadInput(f"a scenario's name must be text; number {number} has {name!r}.")
+    try:
+        return name, Truth.from_dict(values, problem)
+    except BadInput as fault:
+        raise BadInput(f"scenario {name!r}: {fault}") from None

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, CompilationFailed
 from evenhand.simulation.buffers import Rows, new_rows
-from evenhand.simulation.cuda_loop import NAME
-from evenhand.simulation.cuda_source import Simulation, simulation_of
+from evenhand.simulation.cuda_source import LOOP_NAME, Simulation, simulation_of
 from evenhand.simulation.outcome_laws import drawn_means
 from evenhand.simulation.shards import Job, Shard
 
@@ -24,7 +23,7 @@ BLOCKS = 4  # blocks per multiprocessor
 MOST_MEMORY = 511 * 1024  # bytes of local memory that a thread can have
 # the same arithmetic as on the CPU: no fused multiply-add
 OPTIONS = ("--std=c++17", "--fmad=false", f"-DBLOCK={BLOCK}", f"-DBLOCKS={BLOCKS}")
-INSTEAD = "Use the device cpu."
+USE_CPU = "Use the device cpu."
 
 
 def check_device() -> None:
@@ -52,7 +51,7 @@ def run_on_gpu(shard: Shard) -> Rows:
     return rows
 
 
-def _launch(cupy: Any, loaded: Loaded, shard: Shard, rows: Rows) -> list[Any]:
+def _launch(cupy: Any, loaded: LoadedKernel, shard: Shard, rows: Rows) -> list[Any]:
     """Run all replications of a shard; return the rows, still on the device."""
     job = shard.job
     out = [cupy.zeros(max(array.size, 1), _stored(array)) for array in rows]
@@ -73,7 +72,7 @@ def _means(shard: Shard) -> NDArray[np.float64]:
     return np.ravel(source.means)
 
 
-class Loaded(NamedTuple):
+class LoadedKernel(NamedTuple):
     """A compiled program on the device."""
 
     function: Any
@@ -83,14 +82,14 @@ class Loaded(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _loaded(job: Job) -> Loaded:
+def _loaded(job: Job) -> LoadedKernel:
     cupy = _cupy()
     simulation = simulation_of(job)
     if simulation.source.bytes_per_thread > MOST_MEMORY:
         raise _no_memory(simulation)
     try:
         module = cupy.RawModule(code=simulation.source.text, options=OPTIONS)
-        function = module.get_function(NAME)
+        function = module.get_function(LOOP_NAME)
     except cupy.cuda.compiler.CompileException as problem:
         raise CompilationFailed(f"the program for the GPU could not be compiled: {problem}") from problem
     for name, table in simulation.source.filled.items():
@@ -98,7 +97,7 @@ def _loaded(job: Job) -> Loaded:
         cupy.ndarray(table.shape, _stored(table), memory)[...] = cupy.asarray(table)
     start = [cupy.asarray(array.view(_stored(array))) for array in simulation.start.values()]
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
-    return Loaded(function, start, int(properties["multiProcessorCount"]), simulation)
+    return LoadedKernel(function, start, int(properties["multiProcessorCount"]), simulation)
 
 
 def _stored(array: NDArray[Any]) -> Any:
@@ -110,7 +109,7 @@ def _no_memory(simulation: Simulation) -> BadInput:
     kilobytes = -(-simulation.source.bytes_per_thread // 1024)
     return BadInput(
         f"the GPU has too little memory: this study needs {kilobytes} kB for each run, "
-        f"and many run at once. {INSTEAD}"
+        f"and many run at once. {USE_CPU}"
     )
 
 
@@ -119,11 +118,11 @@ def _cupy() -> Any:
     try:
         import cupy
     except ImportError:
-        raise BadInput(f"the device cuda needs CuPy: install evenhand[gpu]. {INSTEAD}") from None
+        raise BadInput(f"the device cuda needs CuPy: install evenhand[gpu]. {USE_CPU}") from None
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as problem:
-        raise BadInput(f"the device cuda needs an NVIDIA GPU and its driver ({problem}). {INSTEAD}") from None
+        raise BadInput(f"the device cuda needs an NVIDIA GPU and its driver ({problem}). {USE_CPU}") from None
     if count == 0:
-        raise BadInput(f"the device cuda needs an NVIDIA GPU; there is none. {INSTEAD}")
+        raise BadInput(f"the device cuda needs an NVIDIA GPU; there is none. {USE_CPU}")
     return cupy

@@ -1,29 +1,187 @@
-"""The CUDA source of a job: the specialised parts of a replication and the thread loop."""
+"""The CUDA source of a job: the parts of a replication, and the loop of one thread.
+
+All three take the same arguments. Rows have one entry, and means are the table of this replication.
+
+The loop of one GPU thread, as CUDA source: replications until none is left.
+
+A thread starts the next replication as soon as its last one ends, and does not wait for the others of its
+warp: the longest of 32 runs takes more than twice the mean.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.compile import kernel
 from evenhand.compile.annotations import DTYPES
-from evenhand.compile.arguments import Layout, Target
+from evenhand.compile.argument_layout import Layout, Target
 from evenhand.compile.arrays import buffer_kind
-from evenhand.compile.calling import Caller
-from evenhand.compile.cuda_program import Source, printed, specialised
-from evenhand.simulation.buffers import new_body, new_rows, new_trace
-from evenhand.simulation.cuda_kernels import begin_alone, finish_alone, take_turn_alone
-from evenhand.simulation.cuda_loop import Place, thread_loop
+from evenhand.compile.cuda_functions import STORED
+from evenhand.compile.cuda_program import CudaSource, Root, printed, specialised
+from evenhand.compile.dispatch import KernelCaller
+from evenhand.compile.values import BOOL, FLOAT, INT
+from evenhand.procedure.spec import Spec
+from evenhand.simulation import engine
+from evenhand.simulation.buffers import (
+    PER_CHECKPOINT,
+    SUMS,
+    Checkpoints,
+    Rows,
+    RunBuffers,
+    Trace,
+    new_buffers,
+    new_rows,
+    new_trace,
+)
 from evenhand.simulation.shards import Job
+from evenhand.simulation.streams import Source
 
-KERNELS: tuple[Any, ...] = (begin_alone, take_turn_alone, finish_alone)
+
+@kernel
+def begin_alone(
+    spec: Spec, source: Source, seed: int, replication: int, truth: int, buffers: RunBuffers,
+    checkpoints: Checkpoints, rows: Rows, trace: Trace,
+) -> int:  # fmt: skip
+    """Prepare a replication and return the right answer."""
+    return engine.begin(spec, source, source.means[0], buffers)
+
+
+@kernel
+def run_batch_alone(
+    spec: Spec, source: Source, seed: int, replication: int, truth: int, buffers: RunBuffers,
+    checkpoints: Checkpoints, rows: Rows, trace: Trace,
+) -> bool:  # fmt: skip
+    """Run a batch of samples; return whether the replication continues."""
+    engine.run_batch(
+        spec, source, source.means[0], seed, replication, truth, buffers, checkpoints, rows, 0, trace
+    )
+    return engine.is_running(spec, buffers.state)
+
+
+@kernel
+def finish_alone(
+    spec: Spec, source: Source, seed: int, replication: int, truth: int, buffers: RunBuffers,
+    checkpoints: Checkpoints, rows: Rows, trace: Trace,
+) -> int:  # fmt: skip
+    """Write the row of a replication; return 0."""
+    engine.finish(spec, buffers, truth, rows, 0)
+    return 0
+
+
+LOOP_NAME = "simulate"  # name of the kernel function
+_C_KINDS = {
+    "stopped": BOOL, "right": BOOL, "right_at": BOOL, "cost": FLOAT, "evidence": FLOAT, "near": FLOAT,
+}  # fmt: skip
+
+
+class Place(NamedTuple):
+    """The place of an array in a thread's memory: buffer, first element and length."""
+
+    buffer: str
+    first: int
+    size: int
+
+
+def thread_loop(
+    roots: Sequence[Root], start: Mapping[str, NDArray[Any]], places: Mapping[str, Place], drawn: bool
+) -> str:
+    """Return the source of the loop.
+
+    Parameters of the kernel function: seed, number of the first replication, number of replications, a
+    counter that starts at 0, the means of each replication, the initial contents of the thread's buffers, and
+    the rows.
+    """
+    begin, turn, finish = (f"{root.name}({', '.join(['m', *root.passed])})" for root in roots)
+    beginnings = [f"const {STORED[buffer_kind(name)]} *start_{name}" for name in start]
+    rows = [f"{STORED[_C_KINDS.get(name, INT)]} *out_{name}" for name in Rows._fields]
+    parameters = [*_PARAMETERS, *beginnings, *rows]
+    return _LOOP.format(
+        name=LOOP_NAME,
+        parameters=", ".join(parameters),
+        copies="\n".join(_copy(name, array.size) for name, array in start.items()),
+        means=_means_lines(places["source.means"]) if drawn else "",
+        begin=begin,
+        turn=turn,
+        finish=finish,
+        written="\n".join(
+            _written(name, places[f"rows.{name}"]) for name in Rows._fields if name not in SUMS
+        ),
+        sums="\n".join(_added(name, places[f"rows.{name}"]) for name in SUMS),
+    )
+
+
+def _copy(name: str, size: int) -> str:
+    return f"    for (int i = 0; i < {size}; i++) OWN({name}, i) = start_{name}[i];"
+
+
+def _means_lines(place: Place) -> str:
+    target = f"OWN({place.buffer}, {place.first} + i)"
+    return f"for (int i = 0; i < {place.size}; i++) {target} = means[row * {place.size} + i];"
+
+
+def _written(name: str, place: Place) -> str:
+    if name not in PER_CHECKPOINT:
+        return f"            out_{name}[row] = OWN({place.buffer}, {place.first});"
+    source = f"OWN({place.buffer}, {place.first} + i)"
+    return (
+        f"            for (int i = 0; i < {place.size}; i++) out_{name}[row * {place.size} + i] = {source};"
+    )
+
+
+def _added(name: str, place: Place) -> str:
+    """Return source that adds the sums over all replications of a thread, as integers."""
+    source = f"OWN({place.buffer}, {place.first} + i)"
+    return f"    for (int i = 0; i < {place.size}; i++) add(out_{name} + i, {source});"
+
+
+_PARAMETERS = (
+    "whole seed", "whole first", "whole count", "whole *counter", "const real *means",
+)  # fmt: skip
+
+_LOOP = """
+#ifdef __CUDACC__
+FUNCTION whole next(whole *counter) {{ return (whole)atomicAdd((word *)counter, 1ULL); }}
+FUNCTION void add(whole *sum, whole part) {{ atomicAdd((word *)sum, (word)part); }}
+#define LAUNCHED __global__ void __launch_bounds__(BLOCK, BLOCKS)
+#else
+FUNCTION whole next(whole *counter) {{ return (*counter)++; }}
+FUNCTION void add(whole *sum, whole part) {{ *sum += part; }}
+#define LAUNCHED void
+#endif
+
+extern "C" LAUNCHED {name}({parameters}) {{
+    Memory memory, *m = &memory;
+{copies}
+    whole row = next(counter), truth = 0;
+    bool over = true;
+    while (row < count) {{
+        const whole replication = first + row;
+        if (over) {{
+            {means}
+            truth = {begin};
+        }}
+        over = !{turn};
+        if (over) {{
+            {finish};
+{written}
+            row = next(counter);
+        }}
+    }}
+{sums}
+}}
+"""
+
+KERNELS: tuple[Any, ...] = (begin_alone, run_batch_alone, finish_alone)
 SHARED, OWN = "S", "B"
 # arrays shared by all threads are compiled in; those that a replication writes belong to a thread
 PLACES = (
-    ("spec", SHARED), ("source", SHARED), ("checkpoints", SHARED), ("body", OWN), ("body.blank", SHARED),
-    ("rows", OWN), ("trace", OWN),
+    ("spec", SHARED), ("source", SHARED), ("checkpoints", SHARED),
+    ("buffers", OWN), ("buffers.blank", SHARED), ("rows", OWN), ("trace", OWN),
 )  # fmt: skip
 
 
@@ -31,7 +189,7 @@ PLACES = (
 class Simulation:
     """The source of a job, and the initial contents of each thread's memory."""
 
-    source: Source
+    source: CudaSource
     start: dict[str, NDArray[Any]]
 
 
@@ -39,7 +197,7 @@ def simulation_of(job: Job) -> Simulation:
     """Return the CUDA source of a job; it does not depend on the seed or on drawn means."""
     places = PLACES + ((("source.means", OWN),) if job.draw is not None else ())
     target = Target("cuda", places, frozenset((SHARED, OWN)), (), frozenset(SHARED), frozenset(SHARED))
-    caller = Caller(KERNELS[0], target)
+    caller = KernelCaller(KERNELS[0], target)
     values = caller.values(_arguments(job))
     layout = caller.layout(values)
     program, roots = specialised(KERNELS, caller.types, layout)
@@ -49,15 +207,15 @@ def simulation_of(job: Job) -> Simulation:
     source = printed(program, {name: content.size for name, content in start.items()}, tables)
     start = {name: start[name] for name in source.memory}
     loop = thread_loop(roots, start, _places(layout), job.draw is not None)
-    return Simulation(Source(source.text + loop, source.memory, source.filled), start)
+    return Simulation(CudaSource(source.text + loop, source.memory, source.filled), start)
 
 
 def _arguments(job: Job) -> tuple[Any, ...]:
     """Return the arguments of a replication's parts, without seed, number and right answer."""
     rows = new_rows(1, len(job.checkpoints), job.spec.phi.shape)
-    body = new_body(job.spec, job.source)
+    buffers = new_buffers(job.spec, job.source)
     checkpoints = np.array(job.checkpoints, dtype=np.int64)
-    return job.spec, job.source, 0, 0, 0, body, checkpoints, rows, new_trace(0)
+    return job.spec, job.source, 0, 0, 0, buffers, checkpoints, rows, new_trace(0)
 
 
 def _contents(layout: Layout, values: list[Any]) -> dict[str, NDArray[Any]]:

@@ -43,10 +43,10 @@ from evenhand.simulation.buffers import (
     REACHED,
     SETTLED,
     SHARE_UNIT,
-    Body,
     Checkpoints,
-    Desk,
+    PendingSamples,
     Rows,
+    RunBuffers,
     Trace,
 )
 from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome
@@ -64,7 +64,7 @@ def run_block(
     source: Source,
     seed: int,
     first: int,
-    body: Body,
+    buffers: RunBuffers,
     checkpoints: Checkpoints,
     rows: Rows,
     trace: Trace,
@@ -72,17 +72,17 @@ def run_block(
     """Run replications first, first + 1, ... until the rows are full."""
     for row in range(rows.samples.shape[0]):
         mean = source.means[row if source.means.shape[0] > 1 else 0]
-        truth = begin(spec, source, mean, body)
-        while is_running(spec, body.state):
-            take_turn(spec, source, mean, seed, first + row, truth, body, checkpoints, rows, row, trace)
-        finish(spec, body, truth, rows, row)
+        truth = begin(spec, source, mean, buffers)
+        while is_running(spec, buffers.state):
+            run_batch(spec, source, mean, seed, first + row, truth, buffers, checkpoints, rows, row, trace)
+        finish(spec, buffers, truth, rows, row)
 
 
 @kernel
-def begin(spec: Spec, source: Source, mean: Array, body: Body) -> int:
+def begin(spec: Spec, source: Source, mean: Array, buffers: RunBuffers) -> int:
     """Prepare a replication with these means; return the best answer."""
-    _clear(body)
-    return _best_answer(spec, source, mean, body.desk.truth)
+    _clear(buffers)
+    return _best_answer(spec, source, mean, buffers.pending.truth)
 
 
 @kernel
@@ -92,38 +92,40 @@ def is_running(spec: Spec, state: State) -> bool:
 
 
 @kernel
-def take_turn(
+def run_batch(
     spec: Spec,
     source: Source,
     mean: Array,
     seed: int,
     replication: int,
     truth: int,
-    body: Body,
+    buffers: RunBuffers,
     checkpoints: Checkpoints,
     rows: Rows,
     row: int,
     trace: Trace,
 ) -> None:
     """Request a batch of samples, and settle those that are due."""
-    state, work, desk = body.state, body.work, body.desk
+    state, work, pending = buffers.state, buffers.work, buffers.pending
     for _ in range(_batch(spec, state)):
         came = _arrived(spec, state, seed, replication)
         known = came if spec.mode == PROPORTIONAL else -1
         k, g = next_cell(spec, state, work, seed, replication, known)
-        _hand_out(spec, source, mean, seed, replication, body, k, came if spec.mode == AGNOSTIC else g)
-    slot = _next_due(desk, state.clock[ASKED])
+        _request_sample(
+            spec, source, mean, seed, replication, buffers, k, came if spec.mode == AGNOSTIC else g
+        )
+    slot = _next_due(pending, state.clock[ASKED])
     while slot >= 0:
-        if _settle(spec, source, body, slot):
+        if _settle(spec, source, buffers, slot):
             if is_due(spec, state):
                 check(spec, state, work)
                 if state.clock[EMPTY] == 0:
-                    _note_peak(spec, state, desk, truth)
-            _note_sample(trace, state, desk, slot)
-            _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
+                    _note_peak(spec, state, pending, truth)
+            _note_sample(trace, state, pending, slot)
+            _note_checkpoint(spec, buffers, checkpoints, rows.checkpoints[row])
         if not is_running(spec, state):
             break
-        slot = _next_due(desk, state.clock[ASKED])
+        slot = _next_due(pending, state.clock[ASKED])
 
 
 @kernel
@@ -141,123 +143,123 @@ def _arrived(spec: Spec, state: State, seed: int, replication: int) -> int:
 
 
 @kernel
-def _hand_out(
-    spec: Spec, source: Source, mean: Array, seed: int, replication: int, body: Body, k: int, g: int
+def _request_sample(
+    spec: Spec, source: Source, mean: Array, seed: int, replication: int, buffers: RunBuffers, k: int, g: int
 ) -> None:
     """Request one sample, draw its outcome, and store it until it is due."""
-    state, desk = body.state, body.desk
+    state, pending = buffers.state, buffers.pending
     number = state.clock[ASKED]
     if spec.mode == AGNOSTIC:
-        ask_policy(spec, state, body.work, k)
+        ask_policy(spec, state, buffers.work, k)
     else:
-        ask(state, body.work, k, g)
-    size = desk.after.shape[0]
+        ask(state, buffers.work, k, g)
+    size = pending.after.shape[0]
     slot, due = number % size, (number + lag(source, number, seed, replication)) % size
-    desk.policy[slot], desk.group[slot] = k, g
-    desk.outcome[slot] = outcome(source, mean, k, g, desk.drawn[g, k], seed, replication)
-    desk.lost[slot] = is_lost(source, number, seed, replication)
-    desk.drawn[g, k] += 1
-    desk.after[slot] = -1
-    if desk.first[due] < 0:
-        desk.first[due] = slot
+    pending.policy[slot], pending.group[slot] = k, g
+    pending.outcome[slot] = outcome(source, mean, k, g, pending.drawn[g, k], seed, replication)
+    pending.lost[slot] = is_lost(source, number, seed, replication)
+    pending.drawn[g, k] += 1
+    pending.after[slot] = -1
+    if pending.first[due] < 0:
+        pending.first[due] = slot
     else:
-        desk.after[desk.last[due]] = slot
-    desk.last[due] = slot
+        pending.after[pending.last[due]] = slot
+    pending.last[due] = slot
 
 
 @kernel
-def _next_due(desk: Desk, asked: int) -> int:
+def _next_due(pending: PendingSamples, asked: int) -> int:
     """Return the next due sample, by due time and then by request; -1 for none."""
-    while desk.clock[SETTLED] < asked:
-        due = desk.clock[SETTLED] % desk.first.shape[0]
-        slot = desk.first[due]
+    while pending.clock[SETTLED] < asked:
+        due = pending.clock[SETTLED] % pending.first.shape[0]
+        slot = pending.first[due]
         if slot >= 0:
-            desk.first[due] = desk.after[slot]
+            pending.first[due] = pending.after[slot]
             return int(slot)
-        desk.clock[SETTLED] += 1
+        pending.clock[SETTLED] += 1
     return -1
 
 
 @kernel
-def _settle(spec: Spec, source: Source, body: Body, slot: int) -> bool:
+def _settle(spec: Spec, source: Source, buffers: RunBuffers, slot: int) -> bool:
     """Settle a sample: its outcome is recorded (True), or it is lost (False)."""
-    state, work, desk = body.state, body.work, body.desk
-    k, g = desk.policy[slot], desk.group[slot]
+    state, work, pending = buffers.state, buffers.work, buffers.pending
+    k, g = pending.policy[slot], pending.group[slot]
     if spec.mode == AGNOSTIC:
         return_policy(spec, state, work, k)
-    if desk.lost[slot]:
+    if pending.lost[slot]:
         if spec.mode != AGNOSTIC:
             drop(spec, state, work, k, g)
         return False
-    unit = (desk.outcome[slot] - source.low) / source.width
+    unit = (pending.outcome[slot] - source.low) / source.width
     record(spec, state, work, k, g, unit, spec.mode != AGNOSTIC)
     return True
 
 
 @kernel
-def _note_peak(spec: Spec, state: State, desk: Desk, truth: int) -> None:
+def _note_peak(spec: Spec, state: State, pending: PendingSamples, truth: int) -> None:
     """Record the largest margin of the evidence over the threshold, and that of wrong answers."""
     margin = state.level[EVIDENCE] - state.level[NEEDED]
-    if margin > desk.peak[PEAK]:
-        desk.peak[PEAK] = margin
+    if margin > pending.peak[PEAK]:
+        pending.peak[PEAK] = margin
         if spec.screens:
-            _note_means(state, desk)
-        if not _is_right(spec, desk, truth, state.clock[ANSWER]):
-            desk.peak[NEAR] = margin
+            _note_means(state, pending)
+        if not _is_right(spec, pending, truth, state.clock[ANSWER]):
+            pending.peak[NEAR] = margin
 
 
 @kernel
-def _note_sample(trace: Trace, state: State, desk: Desk, slot: int) -> None:
+def _note_sample(trace: Trace, state: State, pending: PendingSamples, slot: int) -> None:
     told = state.clock[TOLD]
     if trace.policy.shape[0] == 0 or told % trace.every != 0:
         return
     row = told // trace.every - 1
-    trace.policy[row], trace.group[row] = desk.policy[slot], desk.group[slot]
-    trace.outcome[row] = desk.outcome[slot]
+    trace.policy[row], trace.group[row] = pending.policy[slot], pending.group[slot]
+    trace.outcome[row] = pending.outcome[slot]
     trace.evidence[row], trace.needed[row] = state.level[EVIDENCE], state.level[NEEDED]
     trace.weakest[row], trace.answer[row] = int(state.level[WEAKEST]), state.clock[ANSWER]
 
 
 @kernel
-def _note_checkpoint(spec: Spec, body: Body, checkpoints: Ints, at: Ints) -> None:
+def _note_checkpoint(spec: Spec, buffers: RunBuffers, checkpoints: Ints, at: Ints) -> None:
     """Record the best feasible estimate if a checkpoint is reached."""
-    state, desk = body.state, body.desk
-    reached = desk.clock[REACHED]
+    state, pending = buffers.state, buffers.pending
+    reached = pending.clock[REACHED]
     if reached >= checkpoints.shape[0] or state.clock[TOLD] != checkpoints[reached]:
         return
-    desk.clock[REACHED] += 1
+    pending.clock[REACHED] += 1
     if state.clock[EMPTY] > 0:
         at[reached] = NO_ANSWER_YET
         return
-    _note_means(state, desk)
-    at[reached] = best(spec.region, spec.shares, desk.mean)
+    _note_means(state, pending)
+    at[reached] = best(spec.region, spec.shares, pending.mean)
     if spec.screens:  # what was classified right, and nobody else
-        at[reached] = NONE if is_classified(spec.region, desk.mean, desk.truth) else NO_ANSWER_YET
+        at[reached] = NONE if is_classified(spec.region, pending.mean, pending.truth) else NO_ANSWER_YET
 
 
 @kernel
-def _note_means(state: State, desk: Desk) -> None:
+def _note_means(state: State, pending: PendingSamples) -> None:
     for g in range(state.n.shape[0]):
         for k in range(state.n.shape[1]):
-            desk.mean[g, k] = state.s[g, k] / state.n[g, k]
+            pending.mean[g, k] = state.s[g, k] / state.n[g, k]
 
 
 @kernel
-def finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
+def finish(spec: Spec, buffers: RunBuffers, truth: int, rows: Rows, row: int) -> None:
     """Write the result of the replication; checkpoints it did not reach keep its answer."""
-    state, desk = body.state, body.desk
+    state, pending = buffers.state, buffers.pending
     if spec.screens:
-        _screened(spec, body, truth, rows, row)
-    while desk.clock[REACHED] < rows.checkpoints.shape[1]:
-        rows.checkpoints[row, desk.clock[REACHED]] = state.clock[ANSWER]
-        desk.clock[REACHED] += 1
+        _screened(spec, buffers, truth, rows, row)
+    while pending.clock[REACHED] < rows.checkpoints.shape[1]:
+        rows.checkpoints[row, pending.clock[REACHED]] = state.clock[ANSWER]
+        pending.clock[REACHED] += 1
     for j in range(rows.checkpoints.shape[1] if not spec.screens else 0):
-        rows.right_at[row, j] = _is_right(spec, desk, truth, rows.checkpoints[row, j])
+        rows.right_at[row, j] = _is_right(spec, pending, truth, rows.checkpoints[row, j])
     rows.samples[row], rows.asked[row] = state.clock[TOLD], state.clock[ASKED]
     rows.stopped[row] = state.clock[STOPPED] == DECIDED
     rows.answer[row], rows.truth[row] = state.clock[ANSWER], truth
-    rows.right[row] = _is_right(spec, desk, truth, state.clock[ANSWER])
-    rows.evidence[row], rows.near[row] = state.level[EVIDENCE], desk.peak[NEAR]
+    rows.right[row] = _is_right(spec, pending, truth, state.clock[ANSWER])
+    rows.evidence[row], rows.near[row] = state.level[EVIDENCE], pending.peak[NEAR]
     if state.level[NOT_COMPUTED_TIMES] > 0.0:
         rows.evidence[row] = math.nan  # reported by `shards`
     rows.cost[row] = 0.0
@@ -268,28 +270,28 @@ def finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
 
 
 @kernel
-def _screened(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
+def _screened(spec: Spec, buffers: RunBuffers, truth: int, rows: Rows, row: int) -> None:
     """Write down how the replication classified the policies, at the end and at its checkpoints."""
-    state, desk = body.state, body.desk
+    state, pending = buffers.state, buffers.pending
     right = state.clock[EMPTY] == 0
     if right:
-        _note_means(state, desk)
-        right = is_classified(spec.region, desk.mean, desk.truth)
+        _note_means(state, pending)
+        right = is_classified(spec.region, pending.mean, pending.truth)
         for k in range(state.n.shape[1]):
-            rows.allowed[k] += inside(spec.region, k, desk.mean)
+            rows.allowed[k] += inside(spec.region, k, pending.mean)
     for j in range(rows.checkpoints.shape[1]):
-        passed = j < desk.clock[REACHED]
+        passed = j < pending.clock[REACHED]
         rows.right_at[row, j] = rows.checkpoints[row, j] == NONE if passed else right
 
 
 @kernel
-def _is_right(spec: Spec, desk: Desk, truth: int, answer: int) -> bool:
-    """Is this answer the best, or acceptable beside it? Screening: are all right by desk.mean?"""
+def _is_right(spec: Spec, pending: PendingSamples, truth: int, answer: int) -> bool:
+    """Is this answer the best, or acceptable beside it? Screening: are all right by pending.mean?"""
     if spec.screens:
-        return is_classified(spec.region, desk.mean, desk.truth)
+        return is_classified(spec.region, pending.mean, pending.truth)
     if not spec.several or answer < 0:
         return answer == truth
-    return is_acceptable(spec.region, spec.kept, spec.shares, spec.indifference, answer, truth, desk.truth)
+    return is_acceptable(spec.region, spec.kept, spec.shares, spec.indifference, answer, truth, pending.truth)
 
 
 @kernel
@@ -306,12 +308,12 @@ def _best_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
 
 
 @kernel
-def _clear(body: Body) -> None:
+def _clear(buffers: RunBuffers) -> None:
     """Reset the state for a new replication.
 
     Cached results in Work have stamps with counts that never recur.
     """
-    state, blank, desk = body.state, body.blank, body.desk
+    state, blank, pending = buffers.state, buffers.blank, buffers.pending
     _copy_table(state.n, blank.n)
     _copy_table(state.s, blank.s)
     _copy_table(state.ss, blank.ss)
@@ -324,13 +326,13 @@ def _clear(body: Body) -> None:
         state.clock[i] = blank.clock[i]
     for i in range(state.level.shape[0]):
         state.level[i] = blank.level[i]
-    for k in range(body.work.touched.shape[0]):
-        body.work.touched[k] += 1
-        body.work.heard[k] += 1
-    desk.first[:] = -1
-    desk.drawn[:] = 0
-    desk.clock[:] = 0
-    desk.peak[:] = -math.inf
+    for k in range(buffers.work.sample_changes.shape[0]):
+        buffers.work.sample_changes[k] += 1
+        buffers.work.outcome_changes[k] += 1
+    pending.first[:] = -1
+    pending.drawn[:] = 0
+    pending.clock[:] = 0
+    pending.peak[:] = -math.inf
 
 
 @kernel

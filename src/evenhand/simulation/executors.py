@@ -60,7 +60,7 @@ def open_executor(workers: int | None = None, kind: str = "threads", dask: str |
     return Threads(count) if count > 1 else Serial()
 
 
-def lent_or_own(
+def given_or_new_executor(
     executor: Executor | None, workers: int | None, device: str = "cpu"
 ) -> AbstractContextManager[Executor]:
     """Yield the given executor, left open afterwards, or a new one, which is closed."""

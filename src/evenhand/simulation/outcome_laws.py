@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
 from evenhand.model.families import Binomial, Gamma, Gaussian
-from evenhand.model.means import refuse_negative_control
+from evenhand.model.mean_checks import refuse_negative_control
 from evenhand.model.problem import Problem
 from evenhand.simulation import streams
 from evenhand.simulation.streams import Source
@@ -36,7 +36,7 @@ LAWS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class MeansByReplication:
     """A table of means for each replication, (R, K, L), as a `Draw`."""
 
     means: Array
@@ -51,7 +51,7 @@ class Tables:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class DrawnTruth:
     """Means drawn for each replication, with the other parameters of a truth."""
 
     draw: Draw

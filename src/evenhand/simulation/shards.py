@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.compile.calling import make_ready
+from evenhand.compile.dispatch import make_ready
 from evenhand.compile.fingerprint import fingerprint
 from evenhand.errors import BadInput, EvenhandError, NotComputed, shown
 from evenhand.procedure.spec import ORACLE, Spec, check_start, compile_spec
 from evenhand.simulation import engine
-from evenhand.simulation.buffers import SUMS, Rows, Trace, new_body, new_rows, new_trace
+from evenhand.simulation.buffers import SUMS, Rows, Trace, new_buffers, new_rows, new_trace
 from evenhand.simulation.executors import Executor
-from evenhand.simulation.outcome_laws import Draw, Drawn, compile_truth, drawn_means
+from evenhand.simulation.outcome_laws import Draw, DrawnTruth, compile_truth, drawn_means
 from evenhand.simulation.runs import Runs
 from evenhand.simulation.streams import Source
 from evenhand.study import Study
@@ -59,7 +59,7 @@ def prepare(
     study: Study,
     seed: int,
     checkpoints: Sequence[int] = (),
-    drawn: Drawn | None = None,
+    drawn: DrawnTruth | None = None,
     device: str = CPU,
 ) -> Job:
     """Check and compile a study; `drawn` replaces its truth by means for each replication.
@@ -204,10 +204,10 @@ def _run(job: Job, first: int, count: int, rows: Rows, trace: Trace) -> None:
 def _arguments(job: Job, source: Source, first: int, rows: Rows, trace: Trace) -> tuple[Any, ...]:
     """Return the arguments of the loop."""
     checkpoints: NDArray[np.int64] = np.array(job.checkpoints, dtype=np.int64)
-    return job.spec, source, job.seed, first, new_body(job.spec, source), checkpoints, rows, trace
+    return job.spec, source, job.seed, first, new_buffers(job.spec, source), checkpoints, rows, trace
 
 
-def _with_oracle_weights(study: Study, drawn: Drawn | None) -> Spec:
+def _with_oracle_weights(study: Study, drawn: DrawnTruth | None) -> Spec:
     """Return the spec with the optimal allocation of the truth as weights."""
     from evenhand.study.planned import plan_of
 

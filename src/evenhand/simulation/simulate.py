@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.errors import BadInput, shown
-from evenhand.model.arguments import callable_or_none, instance_of, optional, whole_number
+from evenhand.model.argument_checks import callable_or_none, instance_of, optional, whole_number
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
 from evenhand.result import Result
 from evenhand.simulation.buffers import Rows, Trace
 from evenhand.simulation.calibrate import Calibration, calibrate
-from evenhand.simulation.executors import Executor, lent_or_own
-from evenhand.simulation.outcome_laws import Draw, Drawn, Tables
+from evenhand.simulation.executors import Executor, given_or_new_executor
+from evenhand.simulation.outcome_laws import Draw, DrawnTruth, MeansByReplication
 from evenhand.simulation.runs import Runs, standard_error
 from evenhand.simulation.shards import CPU, MOST_REPLICATIONS, Progress, part_of, prepare, run_job, trace_job
 from evenhand.study import Study, Truth, study_of
@@ -32,7 +32,7 @@ WIDE = 1.959963984540054  # standard errors on each side of an approximate 95% i
 
 def simulate(
     problem: Problem | Study,
-    truth: Truth | Drawn | Draw | ArrayLike | None = None,
+    truth: Truth | DrawnTruth | Draw | ArrayLike | None = None,
     procedure: Procedure | None = None,
     replications: int = 1000,
     seed: int = 0,
@@ -85,7 +85,7 @@ def simulate(
     """
     _check_numbers(replications, seed, checkpoints, workers, progress)
     study, drawn = _study_of(problem, truth, procedure)
-    with lent_or_own(None, workers, device) as executor:
+    with given_or_new_executor(None, workers, device) as executor:
         return simulate_study(study, replications, seed, checkpoints, executor, progress, drawn, device)
 
 
@@ -96,7 +96,7 @@ def simulate_study(
     checkpoints: Sequence[int],
     executor: Executor,
     progress: Progress | None = None,
-    drawn: Drawn | None = None,
+    drawn: DrawnTruth | None = None,
     device: str = CPU,
 ) -> Runs:
     """Run a study many times on a given executor."""
@@ -225,7 +225,7 @@ def compare(
         raise BadInput(f"a comparison needs at least two studies; it got {len(studies)}.")
     jobs = {name: prepare(study, seed, checkpoints, device=device) for name, study in studies.items()}
     runs: dict[str, Runs] = {}
-    with lent_or_own(executor, workers, device) as chosen:
+    with given_or_new_executor(executor, workers, device) as chosen:
         for number, (name, job) in enumerate(jobs.items()):
             runs[name] = run_job(job, replications, chosen, part_of(progress, number, len(jobs)))
     return Comparison(runs)
@@ -244,7 +244,9 @@ def _check_numbers(replications: Any, seed: Any, checkpoints: Any, workers: Any,
     callable_or_none(progress, "progress")
 
 
-def _study_of(given: Problem | Study, truth: Any, procedure: Procedure | None) -> tuple[Study, Drawn | None]:
+def _study_of(
+    given: Problem | Study, truth: Any, procedure: Procedure | None
+) -> tuple[Study, DrawnTruth | None]:
     """Return the study to simulate, and the drawn means, if any."""
     study = study_of(given, optional(procedure, Procedure, "procedure"))
     if truth is None:
@@ -257,19 +259,19 @@ def _study_of(given: Problem | Study, truth: Any, procedure: Procedure | None) -
     return replace(study, truth=found), drawn
 
 
-def _truth_of(problem: Problem, truth: Any) -> tuple[Truth | None, Drawn | None]:
+def _truth_of(problem: Problem, truth: Any) -> tuple[Truth | None, DrawnTruth | None]:
     """Return the truth, or means for each replication."""
     if isinstance(truth, Truth):
         return truth, None
-    if isinstance(truth, Drawn):
+    if isinstance(truth, DrawnTruth):
         return None, truth
     if callable(truth) and not isinstance(truth, type):
-        return None, Drawn(truth)
+        return None, DrawnTruth(truth)
     if isinstance(truth, (list, tuple)) and any(_has_names(table) for table in truth):
-        return None, Drawn(Tables(np.array([problem.check_means(table) for table in truth])))
+        return None, DrawnTruth(MeansByReplication(np.array([problem.check_means(table) for table in truth])))
     if isinstance(truth, (list, tuple, np.ndarray)) and _dimensions(truth) == 3:
         try:
-            return None, Drawn(Tables(np.asarray(truth, dtype=float)))
+            return None, DrawnTruth(MeansByReplication(np.asarray(truth, dtype=float)))
         except (TypeError, ValueError):
             raise BadInput(f"means must be tables of numbers, R x K x L; they are {shown(truth)}.") from None
     return Truth(means=tuple(map(tuple, problem.check_means(truth).tolist()))), None

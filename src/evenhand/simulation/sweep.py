@@ -20,16 +20,7 @@ from evenhand.errors import BadInput
 from evenhand.simulation.buffers import Rows, new_rows
 from evenhand.simulation.executors import Executor
 from evenhand.simulation.runs import Runs, read_npz, write_npz
-from evenhand.simulation.shards import (
-    CPU,
-    Progress,
-    Shard,
-    check_replications,
-    cut,
-    prepare,
-    put,
-    run_shard,
-)
+from evenhand.simulation.shards import CPU, Progress, Shard, check_replications, cut, prepare, put, run_shard
 from evenhand.study import Study, Truth
 
 SHARD = 100
@@ -73,18 +64,18 @@ def sweep(
     check_replications(replications)
     begun = time.perf_counter()
     jobs = {name: prepare(study, seed, checkpoints, device=device) for name, study in studies.items()}
-    shelf = Shelf(Path(store))  # created once every study is known to run
+    store_of_shards = ShardStore(Path(store))  # created once every study is known to run
     rows = {
         name: new_rows(replications, len(job.checkpoints), job.spec.phi.shape) for name, job in jobs.items()
     }
     shards = [(name, part) for name, job in jobs.items() for part in cut(job, replications, shard)]
-    missing = [(name, part) for name, part in shards if not _found(shelf, part, rows[name])]
+    missing = [(name, part) for name, part in shards if not _found(store_of_shards, part, rows[name])]
     done = reused = len(shards) - len(missing)
     if progress is not None:
         progress(done, len(shards))
     for number, result in executor.run(run_shard, [part for _, part in missing]):
         name, part = missing[number]
-        shelf.put(part, result)
+        store_of_shards.put(part, result)
         put(rows[name], result, part.first)
         done += 1
         if progress is not None:
@@ -99,15 +90,15 @@ def shard_size(device: str) -> int:
     return SHARD if device == CPU else SHARD_ON_GPU
 
 
-def _found(shelf: Shelf, shard: Shard, rows: Rows) -> bool:
+def _found(store_of_shards: ShardStore, shard: Shard, rows: Rows) -> bool:
     """Copy a stored shard to its place; return whether it exists."""
-    found = shelf.get(shard)
+    found = store_of_shards.get(shard)
     if found is not None:
         put(rows, found, shard.first)
     return found is not None
 
 
-class Shelf:
+class ShardStore:
     """Finished shards on disk, by content hash."""
 
     def __init__(self, folder: Path) -> None:
@@ -145,13 +136,13 @@ def address_of(shard: Shard) -> str:
     job = shard.job
     digest = hashlib.sha256()
     for part in (job.spec, job.source, job.seed, job.checkpoints, shard.first, shard.count, job.code):
-        _feed(digest, part)
+        _add_to_hash(digest, part)
     if job.device != CPU:  # stored shards without a device are the CPU's
-        _feed(digest, job.device)
+        _add_to_hash(digest, job.device)
     return digest.hexdigest()
 
 
-def _feed(digest: hashlib._Hash, value: object) -> None:
+def _add_to_hash(digest: hashlib._Hash, value: object) -> None:
     """Add types, shapes and bits to the hash, so that different values differ in it."""
     if isinstance(value, np.ndarray):
         digest.update(f"{value.dtype.str}{value.shape}".encode())
@@ -159,6 +150,6 @@ def _feed(digest: hashlib._Hash, value: object) -> None:
     elif isinstance(value, tuple):
         digest.update(f"({len(value)}".encode())
         for part in value:
-            _feed(digest, part)
+            _add_to_hash(digest, part)
     else:
         digest.update(f"{type(value).__name__} {value!r};".encode())

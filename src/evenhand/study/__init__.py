@@ -21,7 +21,7 @@ from evenhand.errors import BadInput, shown
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.spec import Procedure
-from evenhand.study import toml_writer
+from evenhand.study import problem_tables
 from evenhand.study.problem_tables import known_keys, problem_from_dict, problem_to_dict
 from evenhand.study.truth import Truth
 
@@ -174,7 +174,7 @@ def loads(text: str, name: str = "the study") -> Study:
 
 def dumps(study: Study) -> str:
     """Return the study as TOML text with all defaults; `loads` reverses this."""
-    return toml_writer.write(study.to_dict())
+    return problem_tables.write(study.to_dict())
 
 
 def canonical(table: Mapping[str, Any]) -> str:

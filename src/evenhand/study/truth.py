@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BadInput, is_one_of, shown
-from evenhand.model.bounds import is_number
+from evenhand.model.argument_checks import is_number
 from evenhand.model.frozen import FrozenDict
 from evenhand.model.labels import bounds_in_order, checked_bounds
 from evenhand.model.problem import Problem

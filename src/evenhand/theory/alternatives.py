@@ -23,7 +23,7 @@ from evenhand.model import unit_families
 from evenhand.model.problem import Problem, Standard
 from evenhand.model.region import CUSTOM, Region
 from evenhand.theory import inner
-from evenhand.theory.metrics import METRIC, Label, Metric, control_of, metrics_of, way_out
+from evenhand.theory.metrics import METRIC, Label, Metric, control_of, leaving_label, metrics_of
 
 if TYPE_CHECKING:
     from evenhand.theory.regions.custom import Custom
@@ -70,7 +70,7 @@ class Cuts(NamedTuple):
         return cls(nobody, nobody, nothing, nothing, nothing)
 
 
-class Look(NamedTuple):
+class InnerSolution(NamedTuple):
     """The values, bounds and cuts of the inner solvers at one allocation."""
 
     value: float  # the smallest cost of an alternative: f*(w) up to the solvers' accuracy
@@ -78,14 +78,14 @@ class Look(NamedTuple):
     cuts: Cuts  # one per alternative that is not empty
 
 
-def pieces_of(
+def alternatives_to(
     problem: Problem,
     means: Array,
     answer: int | None,
     guardrails: Sequence[Array] = (),
     eps: float = 0.0,
     kept: Region | None = None,
-) -> Pieces:
+) -> Alternatives:
     """def:alt: return the alternatives to this answer at these means.
 
     `means` is K x L, in the user's units; `eps` is the indifference in unit scale; `kept` is the region that
@@ -93,15 +93,15 @@ def pieces_of(
     """
     metrics = metrics_of(problem, means, guardrails)
     if problem.standard.region.kind != CUSTOM:
-        return Pieces(metrics, answer, eps, kept)
+        return Alternatives(metrics, answer, eps, kept)
     from evenhand.theory.regions.custom import Custom, rescaled
 
     standard, mu, origin, unit = rescaled(*metrics[0])
     metrics = (Metric(standard, mu), *metrics[1:])
-    return Pieces(metrics, answer, eps / unit, custom=Custom(problem, origin, unit))
+    return Alternatives(metrics, answer, eps / unit, custom=Custom(problem, origin, unit))
 
 
-class Pieces:
+class Alternatives:
     """eq:internal_opt, eq:internal_opt_ext1, eq:internal_opt_ext2: alternatives to an answer.
 
     `look` solves for the nearest of them at any allocation.
@@ -145,7 +145,7 @@ class Pieces:
         """Return the index of the alternative that each of these cuts belongs to."""
         return cuts.policy
 
-    def look(self, w: Array) -> Look:
+    def solve_at(self, w: Array) -> InnerSolution:
         """lemma:subgradient: return the values, bounds and cuts at the allocation w (K x L)."""
         policies, groups = self.shape
         code, shares, phi, region = self.standard
@@ -169,7 +169,7 @@ class Pieces:
         cuts = self._cuts(w, np.arange(policies), atom, own, shared, aside)
         usable = np.isfinite(value) & np.isfinite(cuts.own).all(axis=1) & np.isfinite(cuts.shared).all(axis=1)
         usable &= np.isfinite(cuts.aside).all(axis=1)
-        return Look(float(value.min()), float(lower.min()), cuts.take(usable))
+        return InnerSolution(float(value.min()), float(lower.min()), cuts.take(usable))
 
     def label(self, policy: int, atom: int, weighed: Array) -> Label:
         """Return the label of a cut; `weighed` is its own part times the policy's weights."""
@@ -177,9 +177,9 @@ class Pieces:
             return Label("enter", policy, 0, None, False)
         if policy != self.answer:
             return Label("beat", policy, 0, None, False)
-        return way_out(self.metrics, policy, atom, weighed)
+        return leaving_label(self.metrics, policy, atom, weighed)
 
-    def alone(self, policy: int) -> Pieces:
+    def alone(self, policy: int) -> Alternatives:
         """Return the alternative of one policy alone, where none is feasible and none share a cell."""
         one = slice(policy, policy + 1)
         metrics = []
@@ -189,7 +189,7 @@ class Pieces:
             )
             alone = region._replace(lo=lo, hi=hi, rhs=rhs, resolution=resolution)
             metrics.append(Metric(Standard(code, shares, phi, alone), mu))
-        return Pieces(metrics, None, custom=self._custom)
+        return Alternatives(metrics, None, custom=self._custom)
 
     def _add_guardrail(
         self,

@@ -1,4 +1,4 @@
-"""T*_i for every acceptable answer i, and the smallest of them.
+"""T*_i for every acceptable answer i, the smallest, and proposals for near ties.
 
 A procedure cannot know beforehand which acceptable answer it will give, but it can sample for the easiest:
 T* = min over acceptable i of T*_i. The easiest is solved to the requested gap, the others only until it is
@@ -8,13 +8,14 @@ certain that they are not easier, with a rough interval for T*_i.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import Undecidable
-from evenhand.theory.boundary_distance import deviation, why_undecided
+from evenhand.theory.boundary_distance import NEARLY, deviation, why_undecided
 from evenhand.theory.bracket import Solution
 from evenhand.theory.modes import Active
 from evenhand.theory.outer import solve
@@ -57,15 +58,15 @@ def answers_to(asked: Question, mode: Active, gap: float) -> Answers:
     if not possible:
         raise Undecidable(str(reasons[asked.acceptable[0]]))
     if len(asked.acceptable) == 1:
-        only = solve(asked.pieces(possible[0]), mode, gap)
+        only = solve(asked.alternatives(possible[0]), mode, gap)
         return Answers(asked.acceptable, (_interval(only),), possible[0], only)
     rough: dict[int | None, Solution] = {}
     least, few = math.inf, len(possible) <= FEW
     for i in sorted(possible, key=lambda i: difficulty(asked, i)):
-        rough[i] = solve(asked.pieces(i), mode, ROUGH, _slower(FAR * least), finish=few)
+        rough[i] = solve(asked.alternatives(i), mode, ROUGH, _slower(FAR * least), finish=few)
         least = min(least, _interval(rough[i]).high)
     fine = {
-        i: solve(asked.pieces(i), mode, gap, _slower(least))
+        i: solve(asked.alternatives(i), mode, gap, _slower(least))
         for i, found in rough.items()
         if _interval(found).low <= least
     }
@@ -106,3 +107,60 @@ def _interval(found: Solution) -> Interval:
 
 def _of(i: int | None, solved: dict[int | None, Solution]) -> Interval:
     return _interval(solved[i]) if i in solved else Interval(math.inf, math.inf)
+
+
+WORTHWHILE = 0.5  # of T*: an indifference is proposed if the new T* is at most this share
+PROPOSAL_GAP = 1e-3
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An indifference, the acceptable answers with it, and T* in [time_low, time_high]."""
+
+    indifference: float
+    acceptable: tuple[str, ...]
+    time_low: float
+    time_high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "indifference": self.indifference,
+            "acceptable": list(self.acceptable),
+            "time_low": self.time_low,
+            "time_high": self.time_high,
+        }
+
+
+def propose(asked: Question, mode: Active, time: float) -> Proposal | None:
+    """Return an indifference for a near tie with this T*; None if it saves little.
+
+    Twice the largest lead over the rivals that are nearly tied, and no less than what counts as nearly tied,
+    rounded up to one digit: the choice between them is then no longer required.
+    """
+    if asked.indifference > 0.0 or asked.answer is None:
+        return None
+    wanted = 0.0
+    for k in np.nonzero(asked.allowed)[0].tolist():
+        near = NEARLY * deviation(asked, asked.answer, k)
+        lead = asked.lead(asked.answer, k)
+        if k != asked.answer and lead < near:
+            wanted = max(wanted, 2.0 * lead, near)
+    if wanted == 0.0:
+        return None
+    eps = _rounded_up(wanted * asked.problem.family.width)
+    other = replace(asked, indifference=eps)
+    try:
+        found = answers_to(other, mode, PROPOSAL_GAP)
+    except Undecidable:
+        return None
+    if not found.time.high <= WORTHWHILE * time:
+        return None
+    names = tuple(asked.problem.policies[i] for i in found.acceptable if i is not None)
+    return Proposal(eps, names, found.time.low, found.time.high)
+
+
+def _rounded_up(number: float) -> float:
+    """Return the next larger number with one significant digit."""
+    exponent = math.floor(math.log10(number))
+    digit = math.ceil(number / 10.0**exponent - 1e-9)
+    return round(digit * 10.0**exponent, -exponent)

@@ -18,7 +18,7 @@ from evenhand.compile import kernel
 from evenhand.model.region import BOX, RELATIVE, Region
 from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN
 from evenhand.theory import inner
-from evenhand.theory.bernoulli_bulk import BLOCK, meet_abreast
+from evenhand.theory.bernoulli_bulk import BLOCK, bernoulli_bounds
 from evenhand.theory.relative_bulk import beat_block, is_plain
 
 Array = NDArray[np.float64]
@@ -58,7 +58,7 @@ def beat_some(
     if vectorised and code == GAUSSIAN and q.size <= FEW:
         _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
     elif vectorised and code == BERNOULLI:
-        meet_abreast(r.lo, q, eps, i, v, mu, start, stop, lower, work)
+        bernoulli_bounds(r.lo, q, eps, i, v, mu, start, stop, lower, work)
     elif r.kind == RELATIVE and code != EXPONENTIAL and is_plain(r, q, v, i):
         vectorised = True
         beat_block(code, r, q, eps, i, start, stop, v, mu, lower, work)

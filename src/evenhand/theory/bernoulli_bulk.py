@@ -26,7 +26,7 @@ ETA, BELOW, ABOVE, SURPLUS, SLOPE, TOLERANCE, MEANS = range(0, 7 * BLOCK, BLOCK)
 
 
 @kernel
-def meet_abreast(
+def bernoulli_bounds(
     lo: Array, q: Array, eps: float, i: int, v: Array, mu: Array, start: int, stop: int,
     lower: Array, work: Array,
 ) -> None:  # fmt: skip

@@ -1,4 +1,4 @@
-"""Distances of the means to where the answer changes.
+"""Distances of the means to where the answer changes, and why no policy is allowed.
 
 Questions that no number of samples decides; near ties and means near a boundary, as warnings; and, where no
 policy meets the requirement, the group in which each policy fails and a requirement that one would meet.
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from evenhand.model import region as regions
 from evenhand.model import unit_families
 from evenhand.model.problem import Problem
-from evenhand.model.region import Region
+from evenhand.model.region import BOX, RELATIVE, Region
 from evenhand.model.requirements import (
     Caps,
     Constraint,
@@ -29,6 +29,8 @@ from evenhand.model.requirements import (
     Quota,
     Ratio,
 )
+from evenhand.theory import inner
+from evenhand.theory.alternatives import cut_all, solve_all
 from evenhand.theory.metrics import Metric, spread_of
 from evenhand.theory.question import Question
 
@@ -130,7 +132,7 @@ def deviation(asked: Question, i: int, k: int) -> float:
 
 
 @dataclass(frozen=True)
-class Blame:
+class FailedGroup:
     """The group in which a policy fails most clearly."""
 
     policy: str
@@ -143,7 +145,7 @@ class Blame:
 class WhyNone:
     """Why no policy meets the requirement, and a requirement that one would meet."""
 
-    policies: tuple[Blame, ...]
+    policies: tuple[FailedGroup, ...]
     nearest: str  # the policy that misses by least
     largest_floor: (
         float | None
@@ -170,7 +172,7 @@ def why_none(problem: Problem, means: Array, allocation: Array) -> WhyNone:
     bounded = problem.standard.region.kind == regions.BOX
     worst = np.argmax(_shortfalls(problem, means) if bounded else allocation, axis=1).tolist()
     blames = tuple(
-        Blame(policy, groups[g], float(means[k, g]))
+        FailedGroup(policy, groups[g], float(means[k, g]))
         for k, (policy, g) in enumerate(zip(problem.policies, worst, strict=True))
     )
     inside, unit = margins(problem, means), problem.unit_means(means)
@@ -269,3 +271,38 @@ def _times(margin: float, unit: float) -> float:
     if margin == 0.0:
         return 0.0
     return margin / unit if unit > 0.0 else math.copysign(math.inf, margin)
+
+
+def evidence_against_each(asked: Question, allocation: Array) -> WhyNone:
+    """Return for each policy the bound against which one sample gives most evidence."""
+    problem = asked.problem
+    if not problem.guardrails and problem.standard.region.kind != RELATIVE:
+        return why_none(problem, asked.means, allocation)
+    evidence = np.array([_evidence_per_sample(one, allocation) for one in asked.metrics])  # (metrics, K, L)
+    blames = []
+    for k, policy in enumerate(problem.policies):
+        metric, g = np.unravel_index(int(np.argmax(evidence[:, k])), evidence[:, k].shape)
+        mean = (asked.means, *asked.guardrails)[metric][k, g]
+        name = problem.guardrails[metric - 1].name if metric else None
+        blames.append(FailedGroup(policy, problem.group_names[g], float(mean), name))
+    nearest = blames[int(np.argmin(evidence.sum(axis=(0, 2))))]
+    what = "its requirement" if nearest.metric is None else f"its guard-rail {nearest.metric!r}"
+    words = f"{nearest.policy} comes nearest: it misses {what} most clearly in {nearest.group}."
+    return WhyNone(tuple(blames), nearest.policy, None, words)
+
+
+def _evidence_per_sample(metric: Metric, allocation: Array) -> Array:
+    """Return the evidence of one sample of each cell against a policy being inside; K x L."""
+    (code, shares, phi, region), mu = metric
+    groups, policies = mu.shape
+    v = np.ascontiguousarray(np.ones((groups, policies)) / phi)
+    cost, bound, lam = np.empty(policies), np.empty(policies), np.zeros((policies, 3, groups))
+    unused = np.empty(policies, dtype=np.intp)
+    work = np.empty(inner.work_size(groups, region.rows.shape[0]))
+    solve_all(code, region, region, shares, 0.0, -1, v, mu, cost, bound, unused, lam, work)
+    own, ignored, aside = (np.zeros((policies, groups)) for _ in range(3))
+    cut_all(code, -1, region.control, mu, phi, cost, lam, own, ignored, aside)
+    if region.kind in (BOX, RELATIVE):
+        return own + aside
+    # other regions do not separate by group: name the group that is sampled most
+    return np.where(allocation == allocation.max(axis=1, keepdims=True), cost[:, None], 0.0)

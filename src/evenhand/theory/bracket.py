@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.theory.alternatives import Cuts, Look, Pieces
+from evenhand.theory.alternatives import Alternatives, Cuts, InnerSolution
 from evenhand.theory.metrics import Label
 from evenhand.theory.modes import Active
 
@@ -48,7 +48,7 @@ class Solution:
 class Bracket:
     """The best bounds so far, and the allocation and cuts that give them."""
 
-    pieces: Pieces
+    alternatives: Alternatives
     mode: Active
     w: Array = field(default_factory=lambda: np.zeros((0, 0)))
     value: float = -np.inf  # f*(w) by the inner solvers' own values
@@ -68,14 +68,14 @@ class Bracket:
     def closed(self, gap: float) -> bool:
         return self.width <= gap or self.value == np.inf or self.upper < self.enough
 
-    def look(self, w: Array) -> Look:
+    def solve_at(self, w: Array) -> InnerSolution:
         """Solve at w, positive in every cell, and keep the result if it is the best so far."""
-        look = self.pieces.look(w)
-        if look.value > self.value:
-            self.w, self.value, self.proved = w, look.value, look.lower
-        if look.lower > self.lower:
-            self.certified_w, self.lower = w, look.lower
-        return look
+        found_at = self.alternatives.solve_at(w)
+        if found_at.value > self.value:
+            self.w, self.value, self.proved = w, found_at.value, found_at.lower
+        if found_at.lower > self.lower:
+            self.certified_w, self.lower = w, found_at.lower
+        return found_at
 
     def positive(self, w: Array) -> Array:
         """Return the mode's allocation nearest to w with every cell positive."""
@@ -83,8 +83,10 @@ class Bracket:
 
     def bound(self, cuts: Cuts, share: Array) -> None:
         """Compute the upper bound of this mixture of cuts; keep it if it is the smallest so far."""
-        pieces = self.pieces
-        upper = self.mode.support(cuts.mixture(share, pieces.shape[0], pieces.answer, pieces.control))
+        alternatives = self.alternatives
+        upper = self.mode.support(
+            cuts.mixture(share, alternatives.shape[0], alternatives.answer, alternatives.control)
+        )
         if upper < self.upper:
             self.upper, self.cuts, self.share = upper, cuts, share
 
@@ -114,7 +116,7 @@ class Bracket:
         cuts = self.cuts
         rows = zip(cuts.policy.tolist(), cuts.atom.tolist(), cuts.own, self.share.tolist(), strict=True)
         for policy, atom, own, share in rows:
-            label = self.pieces.label(policy, atom, own * w[policy])
+            label = self.alternatives.label(policy, atom, own * w[policy])
             total[label] = total.get(label, 0.0) + share
         found = [Binding(label, share) for label, share in total.items()]
-        return tuple(sorted(found, key=lambda piece: -piece.share))
+        return tuple(sorted(found, key=lambda one: -one.share))

@@ -34,8 +34,8 @@ STEPS = (0.5, 0.2)
 
 def cutting_planes(found: Bracket, gap: float, cuts: Cuts) -> None:
     """Narrow the bracket by Kelley's method, between the vertex and the best allocation so far."""
-    answer, control = found.pieces.answer, found.pieces.control
-    programme = Programme(found.mode, answer, control, found.value)
+    answer, control = found.alternatives.answer, found.alternatives.control
+    programme = LinearProgram(found.mode, answer, control, found.value)
     programme.add(cuts)
     for turn in range(ROUNDS):
         vertex = programme.solve()
@@ -45,8 +45,8 @@ def cutting_planes(found: Bracket, gap: float, cuts: Cuts) -> None:
         if found.closed(gap):
             return
         step = STEPS[turn % len(STEPS)]
-        fresh = found.look(found.positive(step * vertex.w + (1.0 - step) * found.w)).cuts
-        fresh = fresh.join(found.look(found.positive(vertex.w)).cuts)
+        fresh = found.solve_at(found.positive(step * vertex.w + (1.0 - step) * found.w)).cuts
+        fresh = fresh.join(found.solve_at(found.positive(vertex.w)).cuts)
         programme.forget()
         # a cut that the vertex satisfies would not move it
         programme.add(fresh.take(fresh.values(vertex.w, answer, control) < vertex.value))
@@ -62,7 +62,7 @@ class Vertex(NamedTuple):
     share: Array  # dual weight of each cut, summing to 1
 
 
-class Programme:
+class LinearProgram:
     """The linear program over the cuts; cuts that stay slack are dropped."""
 
     def __init__(self, mode: Active, answer: int | None, control: int | None, scale: float) -> None:

@@ -21,7 +21,7 @@ METRIC = 1_000_000  # conditions of guard-rail j are numbered from (j + 1) METRI
 class Label(NamedTuple):
     """What an alternative is: its kind, policy and, for leaving, the metric, group and bound."""
 
-    piece: str  # leave, beat, enter
+    kind: str  # leave, beat, enter
     policy: int
     metric: int  # 0: the outcome; j + 1: guard-rail j, whose bound the policy would violate
     group: int | None  # the group in which it would leave
@@ -59,7 +59,7 @@ def control_of(metrics: Sequence[Metric]) -> int | None:
     return next((one.standard.region.control for one in metrics if one.standard.region.control >= 0), None)
 
 
-def way_out(metrics: Sequence[Metric], policy: int, atom: int, weighed: Array) -> Label:
+def leaving_label(metrics: Sequence[Metric], policy: int, atom: int, weighed: Array) -> Label:
     """Return the label of a policy that leaves by violating this condition of a metric."""
     metric, atom = divmod(atom, METRIC) if atom >= METRIC else (0, atom)
     region = metrics[metric].standard.region

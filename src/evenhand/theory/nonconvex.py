@@ -3,7 +3,7 @@
 d(mu, lam) grows only like ln(lam) beyond lam = 2 mu, so raising one group of the rival by a lot can cost less
 than raising several by a little, and lam_k(eta) jumps over the means in between. The range of that cell is
 split at the solution found, and each part again while its lower bound is below the best cost so far, until
-both bounds agree. If LOOKS runs out first, the bounds stay valid but apart.
+both bounds agree. If MAX_PARTS_SOLVED runs out first, the bounds stay valid but apart.
 """
 
 from __future__ import annotations
@@ -14,36 +14,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.theory.beat import meet
-from evenhand.theory.tilted_means import Duel
+from evenhand.theory.beat import least_cost_to_beat
+from evenhand.theory.tilted_means import RivalComparison
 
 Array = NDArray[np.float64]
 
-PARTS = 96  # the largest number of waiting parts; each split adds one
-LOOKS = 2000  # the largest number of parts solved; tens are usual
+MAX_PARTS_WAITING = 96  # the largest number of waiting parts; each split adds one
+MAX_PARTS_SOLVED = 2000  # the largest number of parts solved; tens are usual
 ENOUGH = 1e-10  # relative distance of the bounds at which a part is not split again
 
 
 @kernel
-def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
+def least_cost_nonconvex(
+    comparison: RivalComparison, lam_i: Array, lam_k: Array, work: Array
+) -> tuple[float, float]:
     """Return the least cost where the rival's divergence is not convex, and a lower bound."""
-    groups = duel.q.size
+    groups = comparison.q.size
     now_i, now_k = work[:groups], work[groups : 2 * groups]
     scratch, waiting = work[2 * groups : 4 * groups], work[4 * groups :]
     # a waiting part: the bound of its parent, its lower ends, its upper ends
     size = 1 + 2 * groups
-    _within_need(duel, waiting[1 : 1 + groups], waiting[1 + groups : size])
+    _within_need(comparison, waiting[1 : 1 + groups], waiting[1 + groups : size])
     waiting[0] = -math.inf
-    value, lower, parts, looks = math.inf, math.inf, 1, 0
+    value, lower, parts, solved = math.inf, math.inf, 1, 0
     while parts > 0:
         parts -= 1
         part = waiting[parts * size : (parts + 1) * size]
         low, high = part[1 : 1 + groups], part[1 + groups :]
-        if part[0] >= value * (1.0 - ENOUGH) or looks == LOOKS or parts + 2 > PARTS:
+        if part[0] >= value * (1.0 - ENOUGH) or solved == MAX_PARTS_SOLVED or parts + 2 > MAX_PARTS_WAITING:
             lower = min(lower, part[0])
             continue
-        looks += 1
-        cost, bound, jump = meet(_within(duel, low, high), now_i, now_k, scratch)
+        solved += 1
+        cost, bound, jump = least_cost_to_beat(_within(comparison, low, high), now_i, now_k, scratch)
         if cost < value:
             value = cost
             for g in range(groups):
@@ -58,22 +60,22 @@ def meet_far(duel: Duel, lam_i: Array, lam_k: Array, work: Array) -> tuple[float
 
 
 @kernel
-def _within(duel: Duel, low: Array, high: Array) -> Duel:
+def _within(comparison: RivalComparison, low: Array, high: Array) -> RivalComparison:
     """Return the same comparison with other bounds."""
-    code, q, i, k, v, mu, _, _, gamma, floor, line, slope, eps = duel
-    return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope, eps)
+    code, q, i, k, v, mu, _, _, gamma, floor, line, slope, eps = comparison
+    return RivalComparison(code, q, i, k, v, mu, low, high, gamma, floor, line, slope, eps)
 
 
 @kernel
-def _within_need(duel: Duel, low: Array, high: Array) -> None:
+def _within_need(comparison: RivalComparison, low: Array, high: Array) -> None:
     """Reduce the rival's bounds to where one group alone closes the gap."""
-    gap = duel.eps
-    for g in range(duel.q.size):
-        low[g] = max(duel.low[g], min(duel.mu[g, duel.k], duel.high[g]))
-        gap += duel.q[g] * (duel.mu[g, duel.i] - low[g])
-    for g in range(duel.q.size):
-        need = low[g] + max(gap, 0.0) / duel.q[g] if duel.q[g] > 0.0 else low[g]
-        high[g] = min(duel.high[g], need)
+    gap = comparison.eps
+    for g in range(comparison.q.size):
+        low[g] = max(comparison.low[g], min(comparison.mu[g, comparison.k], comparison.high[g]))
+        gap += comparison.q[g] * (comparison.mu[g, comparison.i] - low[g])
+    for g in range(comparison.q.size):
+        need = low[g] + max(gap, 0.0) / comparison.q[g] if comparison.q[g] > 0.0 else low[g]
+        high[g] = min(comparison.high[g], need)
 
 
 @kernel

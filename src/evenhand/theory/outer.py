@@ -19,29 +19,36 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.theory.alternatives import Cuts, Pieces
+from evenhand.theory.alternatives import Alternatives, Cuts
 from evenhand.theory.bracket import Binding, Bracket, Solution
 from evenhand.theory.cutting_planes import cutting_planes
 from evenhand.theory.metrics import Label
 from evenhand.theory.modes import Active
 
 
-def solve(pieces: Pieces, mode: Active, gap: float, enough: float = 0.0, finish: bool = True) -> Solution:
+def solve(
+    alternatives: Alternatives, mode: Active, gap: float, enough: float = 0.0, finish: bool = True
+) -> Solution:
     """eq:T_star, eq:external_opt: return the best allocation of this mode, and its bounds.
 
     Ends early once the upper bound is below `enough`. Without `finish` the cutting planes are left out:
     faster, but the interval may stay wider than the gap.
     """
-    if pieces.answer is None and pieces.control is None and type(mode) is Active and pieces.separable:
-        return each_alone(pieces, mode, gap)
-    found = Bracket(pieces, mode, enough=enough)
+    if (
+        alternatives.answer is None
+        and alternatives.control is None
+        and type(mode) is Active
+        and alternatives.separable
+    ):
+        return solve_each_alone(alternatives, mode, gap)
+    found = Bracket(alternatives, mode, enough=enough)
     recent = fixed_point(found, gap)
     if found.value > 0.0 and finish and not found.closed(gap):
         cutting_planes(found, gap, recent)
     return found.solution()
 
 
-def each_alone(pieces: Pieces, mode: Active, gap: float) -> Solution:
+def solve_each_alone(alternatives: Alternatives, mode: Active, gap: float) -> Solution:
     """lemma:weight_infeas, eq:weights_emptyset_overall: each policy alone; none feasible.
 
     G_k is the largest value, over allocations of policy k's own budget, of its least cost to enter the
@@ -49,12 +56,12 @@ def each_alone(pieces: Pieces, mode: Active, gap: float) -> Solution:
     over the violated groups, as in the lemma; for other regions it is solved numerically. Where the bounds of
     a G_k differ, the lower one sets the weight, so the certified interval holds for every alternative.
     """
-    policies, groups = pieces.shape
+    policies, groups = alternatives.shape
     w = np.zeros((policies, groups))
     longest, shortest = np.zeros(policies), np.zeros(policies)
     for k in range(policies):
-        game = Bracket(pieces.alone(k), Active(mode.cost[k : k + 1], mode.arrivals))
-        first = game.look(game.mode.start())
+        game = Bracket(alternatives.alone(k), Active(mode.cost[k : k + 1], mode.arrivals))
+        first = game.solve_at(game.mode.start())
         if len(first.cuts.policy) == 0:
             continue  # no vector of means is inside for k: nothing to prove
         cutting_planes(game, gap, first.cuts)
@@ -86,17 +93,17 @@ KEPT = 5  # rounds whose cuts are passed to the next method
 
 def fixed_point(found: Bracket, gap: float) -> Cuts:
     """Narrow the bracket until the iteration stalls; return the cuts of the last rounds."""
-    pieces, mode = found.pieces, found.mode
-    policies = pieces.shape[0]
+    alternatives, mode = found.alternatives, found.mode
+    policies = alternatives.shape[0]
     w = mode.start()
-    mixing = Mixing(pieces)
+    mixing = Mixing(alternatives)
     steps = Steps(w.shape)
     recent: list[Cuts] = []
     widths: list[float] = []
     while True:
-        cuts = mixing.merge(found.look(w).cuts)
+        cuts = mixing.merge(found.solve_at(w).cuts)
         recent = [*recent[1 - KEPT :], cuts]
-        values = cuts.values(w, pieces.answer, pieces.control)
+        values = cuts.values(w, alternatives.answer, alternatives.control)
         if len(values) == 0 or not values.min() > 0.0:
             break
         share = mixing.towards_smallest(values)
@@ -105,7 +112,7 @@ def fixed_point(found: Bracket, gap: float) -> Cuts:
         stalled = len(widths) > STALLED and widths[-1] > 0.5 * widths[-1 - STALLED]
         if found.closed(gap) or stalled or len(widths) == ROUNDS:
             break
-        mixture = cuts.mixture(share / values, policies, pieces.answer, pieces.control)
+        mixture = cuts.mixture(share / values, policies, alternatives.answer, alternatives.control)
         w = found.positive(w * steps.factors(mode.worth(w, mixture)))
     return recent[0].join(*recent[1:])
 
@@ -135,10 +142,10 @@ class Mixing:
     at the optimum all of them have a share, so each stays in the mixture with the last cut found for it.
     """
 
-    def __init__(self, pieces: Pieces) -> None:
-        self._pieces = pieces
-        self._answer = pieces.answer
-        self._rivals = np.ones(pieces.slots)
+    def __init__(self, alternatives: Alternatives) -> None:
+        self._alternatives = alternatives
+        self._answer = alternatives.answer
+        self._rivals = np.ones(alternatives.slots)
         self._ways: dict[int, Cuts] = {}
         self._way_shares: dict[int, float] = {}
         self._merged: Cuts | None = None
@@ -156,7 +163,7 @@ class Mixing:
         """Return the shares of the merged cuts, moved towards those with the smallest values."""
         assert self._merged is not None
         ways = list(self._ways)
-        rivals = self._pieces.slot(self._merged)[: len(values) - len(ways)]
+        rivals = self._alternatives.slot(self._merged)[: len(values) - len(ways)]
         share = np.concatenate([self._rivals[rivals], [self._way_shares[atom] for atom in ways]])
         share *= np.sqrt(values.min() / values)
         share = np.maximum(share / share.sum(), LEAST_SHARE)

@@ -11,18 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput, Undecidable
-from evenhand.model.arguments import number_between
+from evenhand.model.argument_checks import number_between
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import StudyLike, problem_of
 from evenhand.result import Result
-from evenhand.theory.answers import Answers, Interval, answers_to
-from evenhand.theory.blame import why_nobody
-from evenhand.theory.boundary_distance import WhyNone, near_changes
+from evenhand.theory.answers import Answers, Interval, Proposal, answers_to, propose
+from evenhand.theory.boundary_distance import WhyNone, evidence_against_each, near_changes
 from evenhand.theory.bracket import Solution
 from evenhand.theory.lower_bound import risk_in_nats, samples_needed
 from evenhand.theory.modes import Active, mode_of
-from evenhand.theory.proposal import Proposal, propose
 from evenhand.theory.question import Question, question_of
 from evenhand.theory.screening import screen, why_unclassified
 
@@ -220,7 +218,7 @@ def plan(
         time_high=time.high,
         allocation=_read_only(allocation),
         binding=_binding(problem, followed.best),
-        why_none=None if asked.answer is not None else why_nobody(asked, allocation),
+        why_none=None if asked.answer is not None else evidence_against_each(asked, allocation),
         warnings=tuple(_warnings(asked, followed, screening)),
         guardrails={name: _read_only(table) for name, table in asked.guardrail_means.items()},
         indifference=asked.indifference,
@@ -265,13 +263,13 @@ def _solve(asked: Question, mode: Active, gap: float) -> Answers:
 
 def _binding(problem: Problem, found: Solution) -> tuple[Bound, ...]:
     bounds = []
-    for (piece, policy, metric, g, relative), share in found.binding:
+    for (kind, policy, metric, g, relative), share in found.binding:
         if share < SMALLEST_SHARE:
             continue
         group = None if g is None else problem.group_names[g]
         rail = problem.guardrails[metric - 1].name if metric else None
         against = problem.control if relative else None
-        bounds.append(Bound(piece, problem.policies[policy], group, share, rail, against))
+        bounds.append(Bound(kind, problem.policies[policy], group, share, rail, against))
     return tuple(bounds)
 
 

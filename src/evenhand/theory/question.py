@@ -19,7 +19,7 @@ from evenhand.model import region as regions
 from evenhand.model.problem import Problem
 from evenhand.model.region import Region
 from evenhand.model.requirements import Convex
-from evenhand.theory.alternatives import Pieces, pieces_of
+from evenhand.theory.alternatives import Alternatives, alternatives_to
 from evenhand.theory.metrics import Metric, metrics_of, spread_of
 
 Array = NDArray[np.float64]
@@ -81,9 +81,9 @@ class Question:
         """Return the indifference in unit scale."""
         return self.indifference / self.problem.family.width
 
-    def pieces(self, answer: int | None) -> Pieces:
+    def alternatives(self, answer: int | None) -> Alternatives:
         """Return the alternatives to one answer."""
-        return pieces_of(self.problem, self.means, answer, self.guardrails, self.eps, self.kept)
+        return alternatives_to(self.problem, self.means, answer, self.guardrails, self.eps, self.kept)
 
     def lead(self, i: int, k: int) -> float:
         """Return by how much policy i plus the indifference is ahead of k; 0 if within rounding.

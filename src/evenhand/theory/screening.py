@@ -18,9 +18,9 @@ from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.model.region import BOX, PENALTY, RELATIVE, Region
 from evenhand.theory import inner
-from evenhand.theory.alternatives import Cuts, Look, Pieces, cut_all, solve_all
+from evenhand.theory.alternatives import Alternatives, Cuts, InnerSolution, cut_all, solve_all
 from evenhand.theory.bracket import ROUNDING, Binding, Solution
-from evenhand.theory.metrics import METRIC, Label, Metric, way_out
+from evenhand.theory.metrics import METRIC, Label, Metric, leaving_label
 from evenhand.theory.modes import Active
 from evenhand.theory.outer import solve
 from evenhand.theory.question import Question
@@ -67,7 +67,7 @@ def sum_of_cells(metrics: Sequence[Metric], allowed: Flags, mode: Active) -> Sol
     if not total > 0.0:
         return Solution(mode.start(), np.inf, np.inf, ())
     binding = [Binding(label, share / total) for label, share in shares.items()]
-    ordered = tuple(sorted(binding, key=lambda piece: -piece.share))
+    ordered = tuple(sorted(binding, key=lambda one: -one.share))
     return Solution(w / total, (1.0 - ROUNDING) / total, (1.0 + ROUNDING) / total, ordered)
 
 
@@ -86,7 +86,7 @@ def why_unclassified(asked: Question) -> str | None:
     return None
 
 
-class Screening(Pieces):
+class Screening(Alternatives):
     """The alternatives to a classification of every policy as allowed or not."""
 
     def __init__(self, metrics: Sequence[Metric], allowed: Flags) -> None:
@@ -110,7 +110,7 @@ class Screening(Pieces):
         inside = 1 + metric * 4 * groups + np.minimum(bound, 4 * groups - 1)
         return np.where(cuts.atom < 0, 0, inside) * policies + cuts.policy
 
-    def look(self, w: Array) -> Look:
+    def solve_at(self, w: Array) -> InnerSolution:
         """Return every alternative's value, bound and cut at the allocation w (K x L)."""
         parts = [self._entering(w), *(self._leaving(j, w) for j in range(len(self.metrics)))]
         value, lower = (np.concatenate([part[n] for part in parts]) for n in (0, 1))
@@ -119,12 +119,12 @@ class Screening(Pieces):
             raise ArithmeticError("an inner solver returned NaN")
         usable = np.isfinite(value) & np.isfinite(cuts.own).all(axis=1) & np.isfinite(cuts.aside).all(axis=1)
         least = float(value.min()) if len(value) else np.inf
-        return Look(least, float(lower.min()) if len(lower) else np.inf, cuts.take(usable))
+        return InnerSolution(least, float(lower.min()) if len(lower) else np.inf, cuts.take(usable))
 
     def label(self, policy: int, atom: int, weighed: Array) -> Label:
         if atom < 0:
             return Label("enter", policy, 0, None, False)
-        return way_out(self.metrics, policy, atom, weighed)
+        return leaving_label(self.metrics, policy, atom, weighed)
 
     def _entering(self, w: Array) -> tuple[Array, Array, Cuts]:
         """Return the alternatives of policies that are not allowed: entering every metric's region."""

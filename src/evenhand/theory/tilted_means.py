@@ -2,7 +2,7 @@
 
 Minimising sum v d(mu, lam) under one linear condition with weights q has the Lagrangian sum v d(mu, lam) -/+
 eta q lam. It separates into cells: a cell of weight v has the tilt s = eta q / v, and its mean moves to where
-the derivative of its divergence is s. `Duel` holds one comparison of two policies.
+the derivative of its divergence is s. `RivalComparison` holds one comparison of two policies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evenhand.model.unit_families import (
 Array = NDArray[np.float64]
 
 
-class Duel(NamedTuple):
+class RivalComparison(NamedTuple):
     """Rival k, inside its bounds, against policy i. Arrays are (L,), v and mu (L, K)."""
 
     code: int
@@ -100,7 +100,7 @@ def lifted(code: int, mu: float, s: float, low: float, high: float) -> float:
 
 
 @kernel
-def lowered_softly(
+def lowered_with_penalty(
     code: int, mu: float, s: float, extra: float, floor: float, line: float
 ) -> tuple[float, float]:
     """Return the minimiser of d(mu, lam) + s phi(lam), and phi' there.
@@ -120,7 +120,7 @@ def lowered_softly(
     if far >= floor:
         return near, 1.0
     if code == GAUSSIAN:
-        steeper = s > switch(mu, extra, floor)
+        steeper = s > switching_tilt(mu, extra, floor)
     else:
         by_near = divergence(code, mu, near) + s * near
         steeper = divergence(code, mu, far) + s * (far + extra * (far - floor)) < by_near
@@ -128,13 +128,13 @@ def lowered_softly(
 
 
 @kernel
-def switch(mu: float, extra: float, floor: float) -> float:
+def switching_tilt(mu: float, extra: float, floor: float) -> float:
     """Return the tilt beyond which a Gaussian mean above the floor moves to the steep line."""
     return 2.0 * (mu - floor) / (2.0 + extra)
 
 
 @kernel
-def lifted_softly(
+def lifted_with_penalty(
     code: int, mu: float, s: float, extra: float, floor: float, low: float, high: float
 ) -> float:
     """Return the minimiser of d(mu, lam) - s phi(lam) over low <= lam <= high, phi as above."""
@@ -165,7 +165,7 @@ def response(code: int, lam: float, s: float) -> float:
 
 
 @kernel
-def paid(code: int, v: float, mu: float, lam: float) -> float:
+def weighted_divergence(code: int, v: float, mu: float, lam: float) -> float:
     """Return v d(mu, lam); 0 for a cell of weight 0, even at the boundary of the domain."""
     if v == 0.0 or lam == mu:
         return 0.0
@@ -173,7 +173,7 @@ def paid(code: int, v: float, mu: float, lam: float) -> float:
 
 
 @kernel
-def next_trial(
+def next_trial_point(
     below: float, above: float, eta: float, surplus: float, slope: float, turn: int, typical: float
 ) -> float:
     """Return the next trial point for the root of an increasing function in [below, above].

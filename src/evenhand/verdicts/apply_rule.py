@@ -1,4 +1,4 @@
-"""Apply the stopping rule to data: the leader, the evidence, and the verdict on every cell and policy."""
+"""Apply the stopping rule to data: leader, evidence, verdicts, and rows for results."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import NotComputed
+from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, PENALTY
+from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.procedure import intervals
 from evenhand.procedure.alternatives import weakest_by_evidence
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.evidence.by_family import threshold
-from evenhand.procedure.intervals import NOT_KNOWN, every_interval, judge_every_cell, judge_every_policy
+from evenhand.procedure.intervals import (
+    NOT_KNOWN,
+    every_interval,
+    judge_every_cell,
+    judge_every_policy,
+    reconciled,
+)
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.spec import BUDGET, CERTIFIED, Spec
 from evenhand.procedure.state import (
@@ -45,7 +54,7 @@ UNSOLVED = (
 LEAST = -1e3  # printed in place of minus infinity
 
 
-class Cells(NamedTuple):
+class CellVerdicts(NamedTuple):
     """Per cell, (L, K), in unit scale: the interval, and MET, FAILED or UNDECIDED."""
 
     low: Array
@@ -53,18 +62,18 @@ class Cells(NamedTuple):
     verdict: Ints
 
 
-class Weight(NamedTuple):
+class RuleResult(NamedTuple):
     """The result of the stopping rule on the data."""
 
     leader: int  # or NONE
     decided: bool
     evidence: float
     needed: float
-    piece: int  # the code of the weakest comparison, see `procedure.alternatives`
+    alternative: int  # the code of the weakest comparison, see `procedure.alternatives`
     policies: Ints  # MET, FAILED or UNDECIDED for each policy's whole requirement
 
 
-def judge_cells(spec: Spec, state: State) -> Cells:
+def judge_cells(spec: Spec, state: State) -> CellVerdicts:
     """Return the interval and the verdict of every cell."""
     found = new_cells(spec)
     every_interval(spec, state, found.low, found.high)
@@ -72,33 +81,33 @@ def judge_cells(spec: Spec, state: State) -> Cells:
     return found
 
 
-def new_cells(spec: Spec) -> Cells:
+def new_cells(spec: Spec) -> CellVerdicts:
     """Return empty tables for all cells."""
     shape = spec.phi.shape
-    return Cells(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64))
+    return CellVerdicts(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64))
 
 
-def weigh(spec: Spec, state: State) -> Weight:
+def apply_stopping_rule(spec: Spec, state: State) -> RuleResult:
     """Return the result of the stopping rule; of the part that still holds where some cells are empty."""
     work = new_work(spec)
     if state.clock[EMPTY] > 0:
-        leader, value, piece = _with_gaps(spec, state, work)
+        leader, value, alternative = _with_gaps(spec, state, work)
         needed = float(threshold(spec))
         decided = spec.stopping == CERTIFIED and value >= needed
     else:
         check(spec, state, work)
         leader, value = int(state.clock[ANSWER]), float(state.level[EVIDENCE])
-        needed, piece = float(state.level[NEEDED]), int(state.level[WEAKEST])
+        needed, alternative = float(state.level[NEEDED]), int(state.level[WEAKEST])
         decided = state.clock[STOPPED] == DECIDED
         if spec.stopping == BUDGET:
             # a budget needs no evidence; the evidence of the certified rule is shown instead
             needed = float(threshold(spec))
-            value, piece = weakest_by_evidence(spec, state, work, leader)
+            value, alternative = weakest_by_evidence(spec, state, work, leader)
     policies = np.zeros(spec.phi.shape[1], dtype=np.int64)
     judge_every_policy(spec, state, work, policies)
     if value == NOT_COMPUTED or np.any(policies == NOT_KNOWN):
         raise NotComputed(UNSOLVED)
-    return Weight(leader, bool(decided), float(value), needed, int(piece), policies)
+    return RuleResult(leader, bool(decided), float(value), needed, int(alternative), policies)
 
 
 def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
@@ -113,7 +122,7 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
     policies = spec.phi.shape[1]
     whole = np.all(state.n > 0, axis=0).tolist()
     leader = leader_with_data(work, whole)
-    value, piece = math.inf, 0
+    value, alternative = math.inf, 0
     for k in range(policies):
         if k == leader:
             continue
@@ -127,12 +136,12 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
             raise NotComputed(UNSOLVED)
         against = max(float(np.logaddexp(ahead, fails)), LEAST)
         if against < value:
-            value, piece = against, k
+            value, alternative = against, k
     if leader != NONE and spec.region.kind != PENALTY:
         met, which = certified.meets(spec, state, work, leader)
         if met < value:
-            value, piece = met, policies + which
-    return leader, value, piece
+            value, alternative = met, policies + which
+    return leader, value, alternative
 
 
 def leader_with_data(work: Work, whole: list[bool]) -> int:
@@ -150,3 +159,22 @@ def copied(state: State) -> State:
     copy = State(*tables)
     copy.clock[TOLD], copy.clock[STOPPED] = int(copy.n.sum()), RUNNING
     return copy
+
+
+def result_rows(
+    problem: Problem, spec: Spec, state: State, cells: CellVerdicts, rule_result: RuleResult
+) -> tuple[tuple[CellRow, ...], tuple[PolicyRow, ...]]:
+    """Return a row for each cell and one for each policy."""
+    of_cells, of_policies = reconciled(spec.region.kind, cells.verdict, rule_result.policies)
+    return (
+        intervals.cell_rows(problem, spec, state, of_cells, cells.low, cells.high),
+        intervals.policy_rows(problem, spec, state, of_policies, rule_result.leader),
+    )
+
+
+def coverage(spec: Spec) -> float:
+    """Return the coverage of the intervals (see `procedure.intervals`): nominal unless certified."""
+    each = math.exp(-threshold(spec))  # the probability that an end at the threshold ever misses
+    bounds = (np.isfinite(spec.region.lo).sum(axis=0) + np.isfinite(spec.region.hi).sum(axis=0)).min()
+    one_sided = np.isfinite(spec.region.lo).all() != np.isfinite(spec.region.hi).all()
+    return float(1.0 - each * (1.0 + 1.0 / bounds if one_sided and bounds else 2.0))

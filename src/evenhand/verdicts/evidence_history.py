@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Told(NamedTuple):
+class OrderedOutcomes(NamedTuple):
     """Outcomes in their order, in unit scale."""
 
     policy: Ints
@@ -37,34 +37,34 @@ class Told(NamedTuple):
     outcome: Array
 
 
-class Look(NamedTuple):
+class RuleCheck(NamedTuple):
     """The result of one check of the rule, and the number of samples then."""
 
     samples: int
     evidence: float
     needed: float
     leader: int  # or NONE
-    piece: int  # the code of the weakest comparison, see `procedure.alternatives`
+    alternative: int  # the code of the weakest comparison, see `procedure.alternatives`
 
 
-def looks(spec: Spec, told: Told, at_most: int) -> list[Look]:
+def rule_checks(spec: Spec, told: OrderedOutcomes, at_most: int) -> list[RuleCheck]:
     """Return evenly spaced checks, the last after the last outcome; none while some cell is empty."""
     total = len(told.policy)
     every = max(1, -(-total // at_most))
     samples = list(range(total, 0, -every))[::-1]
     levels, leaders = np.full((len(samples), 3), np.nan), np.zeros(len(samples), dtype=np.int64)
-    retrace(
+    check_again(
         spec, new_state(spec), new_work(spec), told.policy, told.group, told.outcome, every, levels, leaders
     )
     return [
-        Look(after, float(evidence), float(needed), int(leader), int(piece))
-        for after, (evidence, needed, piece), leader in zip(samples, levels, leaders, strict=True)
+        RuleCheck(after, float(evidence), float(needed), int(leader), int(alternative))
+        for after, (evidence, needed, alternative), leader in zip(samples, levels, leaders, strict=True)
         if np.isfinite(evidence) and np.isfinite(needed)
     ]
 
 
 @kernel
-def retrace(
+def check_again(
     spec: Spec, state: State, work: Work, policy: Ints, group: Ints, outcome: Array, every: int,
     levels: Array, leaders: Ints,
 ) -> None:  # fmt: skip

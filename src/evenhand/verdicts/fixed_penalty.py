@@ -29,7 +29,7 @@ from evenhand.verdicts.fixed_linear import SPENT, Cell, Noise, both, noise_of, u
 Array = NDArray[np.float64]
 
 
-class Line(NamedTuple):
+class PenaltyLine(NamedTuple):
     """What a cell adds to the distance between the scores and to its variance, on one line."""
 
     variance: float
@@ -47,16 +47,18 @@ def penalised_ahead(sample: Sample, i: int, k: int, alpha: float) -> float:
     noise = noise_of(sample, cells, alpha, with_limits=True)
     if noise is None:
         return 0.0
-    start, choices = Line(0.0, 0.0), []
+    start, choices = PenaltyLine(0.0, 0.0), []
     for j, cell in enumerate(cells):
-        lines = _lines(sample, cell, noise, j, alpha)
-        start = Line(start.variance + lines[0].variance, start.distance + lines[0].distance)
+        lines = _penalty_lines(sample, cell, noise, j, alpha)
+        start = PenaltyLine(start.variance + lines[0].variance, start.distance + lines[0].distance)
         if len(lines) == 2:
-            choices.append(Line(lines[1].variance - lines[0].variance, lines[1].distance - lines[0].distance))
+            choices.append(
+                PenaltyLine(lines[1].variance - lines[0].variance, lines[1].distance - lines[0].distance)
+            )
     return noise.tail(_least_ratio(start, choices))
 
 
-def _lines(sample: Sample, cell: Cell, noise: Noise, j: int, alpha: float) -> list[Line]:
+def _penalty_lines(sample: Sample, cell: Cell, noise: Noise, j: int, alpha: float) -> list[PenaltyLine]:
     """Return what cell j adds on each of its possible lines, the plain one first."""
     region, x = sample.spec.region, float(sample.work.mean[cell.g, cell.k])
     floor, gamma = float(region.lo[cell.g, cell.k]), float(region.gamma[cell.g])
@@ -66,11 +68,11 @@ def _lines(sample: Sample, cell: Cell, noise: Noise, j: int, alpha: float) -> li
     found = []
     if noise.high[j] >= change or gamma == 0.0:
         shortfall = 0.0 if leads else gamma * max(floor - float(noise.high[j]), 0.0)
-        found.append(Line(weight**2 * variance, cell.a * x + weight * (shortfall - remainder)))
+        found.append(PenaltyLine(weight**2 * variance, cell.a * x + weight * (shortfall - remainder)))
     if noise.low[j] < change and gamma > 0.0:
         steep = weight * (1.0 + gamma)
         distance = cell.a * (x + gamma * (x - floor)) - steep * remainder
-        found.append(Line(steep**2 * variance, distance))
+        found.append(PenaltyLine(steep**2 * variance, distance))
     return found
 
 
@@ -85,7 +87,7 @@ def _slack(sample: Sample, cell: Cell, alpha: float, cells: int) -> float:
     return -2.0 * float(special.ndtri(each)) * math.sqrt(float(unit_variance(spec.code, floor)[0]) / n)
 
 
-def _least_ratio(start: Line, choices: list[Line]) -> float:
+def _least_ratio(start: PenaltyLine, choices: list[PenaltyLine]) -> float:
     """Return a lower bound of distance / sqrt(variance) over all choices of lines.
 
     As points (variance, distance) all choices lie above the chain that takes them by slope; the ratio grows

@@ -34,7 +34,7 @@ from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.intervals import FAILED, MET, UNDECIDED
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, new_work
-from evenhand.verdicts.apply_rule import Cells, Weight, leader_with_data, new_cells
+from evenhand.verdicts.apply_rule import CellVerdicts, RuleResult, leader_with_data, new_cells
 from evenhand.verdicts.fixed_cells import Sample, cell_evidence, interval_end
 from evenhand.verdicts.fixed_linear import ahead_evidence, row_evidence
 from evenhand.verdicts.fixed_penalty import penalised_ahead
@@ -43,15 +43,15 @@ from evenhand.verdicts.fixed_quadratic import inside_evidence, outside_evidence
 Array = NDArray[np.float64]
 
 
-def judge_fixed(problem: Problem, spec: Spec, state: State) -> tuple[Cells, Weight]:
+def judge_fixed(problem: Problem, spec: Spec, state: State) -> tuple[CellVerdicts, RuleResult]:
     """Return the verdict of every cell and of the whole, as if the present look were the only one."""
     sample, leader = _sample(problem, spec, state)
-    return _cells(sample), _weight(sample, leader)
+    return _cells(sample), _rule_result(sample, leader)
 
 
-def weigh_fixed(problem: Problem, spec: Spec, state: State) -> Weight:
+def apply_fixed_rule(problem: Problem, spec: Spec, state: State) -> RuleResult:
     """Return the verdict of the whole, as if the present look were the only one."""
-    return _weight(*_sample(problem, spec, state))
+    return _rule_result(*_sample(problem, spec, state))
 
 
 def _sample(problem: Problem, spec: Spec, state: State) -> tuple[Sample, int]:
@@ -61,7 +61,7 @@ def _sample(problem: Problem, spec: Spec, state: State) -> tuple[Sample, int]:
     return Sample(problem, spec, state, work, {}), leader
 
 
-def _cells(sample: Sample) -> Cells:
+def _cells(sample: Sample) -> CellVerdicts:
     spec, found = sample.spec, new_cells(sample.spec)
     level = float(threshold(spec))
     for g, k in np.ndindex(spec.phi.shape):
@@ -77,7 +77,7 @@ def _cells(sample: Sample) -> Cells:
     return found
 
 
-def _weight(sample: Sample, leader: int) -> Weight:
+def _rule_result(sample: Sample, leader: int) -> RuleResult:
     """Return the decision: every condition at its level; a rival is behind or fails, the better counts."""
     spec, state = sample.spec, sample.state
     policies, needed = spec.phi.shape[1], float(threshold(spec))
@@ -86,22 +86,22 @@ def _weight(sample: Sample, leader: int) -> Weight:
     fails = [_fails(sample, k, alpha) if known[k] else 0.0 for k in range(policies)]
     meets = [_meets(sample, k, alpha) if known[k] else (0.0, 0) for k in range(policies)]
     soft = spec.region.kind == PENALTY  # a shortfall excludes no policy
-    pieces = []
+    alternatives = []
     for k in range(policies):
         if k != leader:
             ahead = _ahead(sample, leader, k, alpha) if leader != NONE else 0.0
-            pieces.append((ahead if soft else max(ahead, fails[k]), k))
+            alternatives.append((ahead if soft else max(ahead, fails[k]), k))
     if leader != NONE and not soft:
         value, which = meets[leader]
-        pieces.append((value, policies + which))
-    value, piece = min(pieces)
+        alternatives.append((value, policies + which))
+    value, alternative = min(alternatives)
     stands = np.array(
         [
             FAILED if fails[k] >= needed else MET if meets[k][0] >= needed else UNDECIDED
             for k in range(policies)
         ]
     )
-    return Weight(leader, value >= needed, value, needed, piece, stands)
+    return RuleResult(leader, value >= needed, value, needed, alternative, stands)
 
 
 def _ahead(sample: Sample, i: int, k: int, alpha: float) -> float:

@@ -36,7 +36,7 @@ from evenhand.procedure.state import (
     TOLD,
     State,
     Work,
-    hear,
+    mark_outcomes_changed,
     new_state,
     new_work,
     record,
@@ -189,8 +189,8 @@ def _copy(start: State, body: State, work: Work) -> None:
     """Reset the state; what `Work` caches is keyed by counts that do not occur again."""
     for target, origin in zip(body, start, strict=True):
         target[:] = origin
-    work.touched[:] += 1
-    work.heard[:] += 1
+    work.sample_changes[:] += 1
+    work.outcome_changes[:] += 1
     work.queue[0] = -1
     work.drawn[:] = math.nan
 
@@ -239,4 +239,4 @@ def _record_block(
     state.n[g, k] += count
     state.s[g, k] += unit
     state.clock[TOLD] += count
-    hear(work, k)
+    mark_outcomes_changed(work, k)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.model.arguments import flag, optional, whole_number
+from evenhand.model.argument_checks import flag, optional, whole_number
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors
-from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.outcome_order import depends_on_order, refuse_sorted
 from evenhand.procedure.spec import (
@@ -32,14 +32,13 @@ from evenhand.procedure.spec import (
 from evenhand.procedure.state import NONE, State
 from evenhand.result import Result
 from evenhand.study import Study
-from evenhand.verdicts.apply_rule import copied, judge_cells, weigh
+from evenhand.verdicts.apply_rule import apply_stopping_rule, copied, coverage, judge_cells, result_rows
 from evenhand.verdicts.counts import ready
 from evenhand.verdicts.fixed_sample import judge_fixed
 from evenhand.verdicts.forecast import forecast, nothing_more
 from evenhand.verdicts.forecast_statement import NOT_ASKED, RUNS, SEED, Forecast
 from evenhand.verdicts.read_data import read
-from evenhand.verdicts.rows import coverage, result_rows
-from evenhand.verdicts.sentences import piece_in_words, sentences
+from evenhand.verdicts.verdict_sentences import alternative_in_words, sentences
 from evenhand.verdicts.what_if import Alternative, alternatives, delta_needed, fixed_delta_needed
 
 Array = NDArray[np.float64]
@@ -257,28 +256,30 @@ def judge_state(
     refuse_what_can_only_be_simulated(problem, procedure)
     spec = compile_spec(problem, procedure, recorded=True)
     state = copied(state)
-    cells, weight = (
-        judge_fixed(problem, spec, state) if fixed else (judge_cells(spec, state), weigh(spec, state))
+    cells, rule_result = (
+        judge_fixed(problem, spec, state)
+        if fixed
+        else (judge_cells(spec, state), apply_stopping_rule(spec, state))
     )
     if ahead is None:
-        ahead = _forecast(problem, spec, state, weight.decided, fixed, replications, seed)
-    of_cells, of_policies = result_rows(problem, spec, state, cells, weight)
+        ahead = _forecast(problem, spec, state, rule_result.decided, fixed, replications, seed)
+    of_cells, of_policies = result_rows(problem, spec, state, cells, rule_result)
     return Verdict(
         problem=problem,
         procedure=procedure,
         cells=of_cells,
         policies=of_policies,
-        decided=weight.decided,
-        leader=None if weight.leader == NONE else problem.policies[weight.leader],
-        evidence=weight.evidence,
-        needed=weight.needed,
-        weakest=piece_in_words(problem, weight.leader, weight.piece),
+        decided=rule_result.decided,
+        leader=None if rule_result.leader == NONE else problem.policies[rule_result.leader],
+        evidence=rule_result.evidence,
+        needed=rule_result.needed,
+        weakest=alternative_in_words(problem, rule_result.leader, rule_result.alternative),
         coverage=coverage(spec),
         fixed=fixed,
         forecast=ahead,
-        delta_needed=fixed_delta_needed(problem, spec, state, weight)
+        delta_needed=fixed_delta_needed(problem, spec, state, rule_result)
         if fixed
-        else delta_needed(spec, weight),
+        else delta_needed(spec, rule_result),
         alternatives=alternatives(problem, procedure, state, cells, fixed),
     )
 

@@ -11,8 +11,8 @@ from evenhand.model.problem import Problem
 from evenhand.model.requirements import Caps, Constraint, Floors, Gap, Ratio
 from evenhand.procedure.spec import CERTIFIED, STYLISED, Procedure, Spec, compile_spec
 from evenhand.procedure.state import NONE, State
-from evenhand.verdicts.apply_rule import Cells, Weight, copied, weigh
-from evenhand.verdicts.fixed_sample import weigh_fixed
+from evenhand.verdicts.apply_rule import CellVerdicts, RuleResult, apply_stopping_rule, copied
+from evenhand.verdicts.fixed_sample import apply_fixed_rule
 
 OTHER_BOUNDS = 9  # number of other floors (caps, gaps, ratios) that are tried
 ROUNDS, CLOSE = 20, 1e-3  # of the search for a fixed sample's risk, in nats of evidence
@@ -28,48 +28,54 @@ class Alternative:
     decided: bool
 
 
-def delta_needed(spec: Spec, weight: Weight) -> float | None:
+def delta_needed(spec: Spec, rule_result: RuleResult) -> float | None:
     """Return the risk at which the evidence would suffice; None where it is not a valid risk."""
     if spec.stopping not in (CERTIFIED, STYLISED):
         return None  # the threshold does not grow by ln(1 / delta)
-    return _risk(spec.delta, weight)
+    return _risk(spec.delta, rule_result)
 
 
-def fixed_delta_needed(problem: Problem, spec: Spec, state: State, weight: Weight) -> float | None:
+def fixed_delta_needed(problem: Problem, spec: Spec, state: State, rule_result: RuleResult) -> float | None:
     """Return the same for one look at a fixed sample, whose evidence depends on the risk a little."""
     risk: float | None = spec.delta
     for _ in range(ROUNDS):
-        if risk is None or abs(weight.needed - weight.evidence) < CLOSE:
+        if risk is None or abs(rule_result.needed - rule_result.evidence) < CLOSE:
             break
-        risk = _risk(risk, weight)
+        risk = _risk(risk, rule_result)
         if risk is not None:
-            weight = weigh_fixed(problem, spec._replace(delta=risk), state)
+            rule_result = apply_fixed_rule(problem, spec._replace(delta=risk), state)
     return risk
 
 
-def _risk(delta: float, weight: Weight) -> float | None:
+def _risk(delta: float, rule_result: RuleResult) -> float | None:
     """Return the risk at which this evidence would suffice, if it were the same at every risk."""
-    if weight.evidence <= 0:
+    if rule_result.evidence <= 0:
         return None
-    log_risk = math.log(delta) + weight.needed - weight.evidence
+    log_risk = math.log(delta) + rule_result.needed - rule_result.evidence
     return math.exp(max(log_risk, LOWEST)) if log_risk < math.log(0.5) else None
 
 
 def alternatives(
-    problem: Problem, procedure: Procedure, state: State, cells: Cells, fixed: bool
+    problem: Problem, procedure: Procedure, state: State, cells: CellVerdicts, fixed: bool
 ) -> tuple[Alternative, ...]:
     """Return the decision under this and other bounds, for requirements that are one number."""
     found = []
     for bound, constraint in _other_bounds(problem, cells, state):
         other = replace(problem, constraint=constraint)
         spec = compile_spec(other, procedure, recorded=True)
-        weight = weigh_fixed(other, spec, copied(state)) if fixed else weigh(spec, copied(state))
-        named = weight.decided and weight.leader != NONE
-        found.append(Alternative(bound, problem.policies[weight.leader] if named else None, weight.decided))
+        rule_result = (
+            apply_fixed_rule(other, spec, copied(state))
+            if fixed
+            else apply_stopping_rule(spec, copied(state))
+        )
+        named = rule_result.decided and rule_result.leader != NONE
+        found.append(
+            Alternative(bound, problem.policies[rule_result.leader] if named else None, rule_result.decided)
+        )
     return tuple(found)
 
 
-def _other_bounds(problem: Problem, cells: Cells, state: State) -> list[tuple[float, Constraint]]:
+def _other_bounds(problem: Problem, cells: CellVerdicts, state: State) -> list[tuple[float, Constraint]]:
     """Return the bound and a few others around it, within the range of the intervals."""
     constraint, family = problem.constraint, problem.family
     seen = np.isfinite(cells.low) & np.isfinite(cells.high) & (state.n > 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import evenhand as eh
 from evenhand.live.experiment import Experiment
-from tests.live.world import create
+from tests.live.example_experiments import create
 
 MEANS = {"a": (620_000, 600_000, 610_000), "d": (550_000, 560_000, 570_000)}
 

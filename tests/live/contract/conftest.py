@@ -9,7 +9,7 @@ import pytest
 
 import evenhand as eh
 from tests.live.contract.places import Local, Place, Remote
-from tests.service.running import Running
+from tests.service.service_process import Running
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from evenhand.live.hash_chain import Head
 from evenhand.service.app import Settings
 from evenhand.service.client import RemoteExperiment
 from tests.live.contract.places import Place, Trial, new_name
-from tests.live.world import coin, endless, one, play, problem
+from tests.live.example_experiments import coin, endless, one, play, problem
 
 STUDY = eh.Study(problem(), eh.Procedure(delta=0.05), title="Three ads")
 

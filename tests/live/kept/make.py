@@ -19,7 +19,7 @@ from evenhand.errors import Conflict
 from evenhand.live.experiment import Experiment
 from evenhand.live.export import write_export
 from evenhand.live.protocol import Protocol
-from tests.live.world import SetClock, coin, create, play, problem
+from tests.live.example_experiments import SetClock, coin, create, play, problem
 
 HOME = Path(__file__).parent
 FACTS = ("answer", "decided", "samples", "pending", "evidence", "needed", "head", "events", "late", "counts")

@@ -11,7 +11,7 @@ from evenhand.model.requirements import Constraint, Dispersion, Gap, Penalty, Po
 from evenhand.procedure.decide import next_cell
 from evenhand.procedure.spec import Procedure
 from evenhand.procedure.state import new_work
-from tests.procedure.sampling.body import MEANS, RULES, Body, body, problem
+from tests.procedure.sampling.rule_run import MEANS, RULES, RuleRun, problem, rule_run
 
 MODES = ("active", "proportional", "agnostic")
 each_rule = pytest.mark.parametrize("rule", RULES)
@@ -27,7 +27,7 @@ REGIONS: dict[str, Constraint] = {
 @each_rule
 @each_mode
 def test_the_cell_is_one_the_mode_allows_and_was_drawn_with_positive_chance(rule: str, mode: str) -> None:
-    run = body(rule, mode)
+    run = rule_run(rule, mode)
     policies, groups = MEANS.shape
     for k, g in run.run(STEPS):
         assert 0 <= k < policies
@@ -40,13 +40,13 @@ def test_the_cell_is_one_the_mode_allows_and_was_drawn_with_positive_chance(rule
 @each_rule
 @each_mode
 def test_the_same_seed_and_outcomes_give_the_same_cells(rule: str, mode: str) -> None:
-    assert list(body(rule, mode).run(STEPS)) == list(body(rule, mode).run(STEPS))
+    assert list(rule_run(rule, mode).run(STEPS)) == list(rule_run(rule, mode).run(STEPS))
 
 
 @each_rule
 @each_mode
 def test_a_decision_depends_on_the_state_alone_not_on_what_was_computed_before(rule: str, mode: str) -> None:
-    kept, fresh = body(rule, mode), body(rule, mode)
+    kept, fresh = rule_run(rule, mode), rule_run(rule, mode)
     for cell in kept.run(STEPS):
         fresh.work = new_work(fresh.spec)
         assert fresh.ask() == cell
@@ -55,7 +55,7 @@ def test_a_decision_depends_on_the_state_alone_not_on_what_was_computed_before(r
 
 @each_rule
 def test_choosing_a_cell_counts_nothing(rule: str) -> None:
-    run = body(rule)
+    run = rule_run(rule)
     run.start()
     before = copy.deepcopy(run.state)
     next_cell(run.spec, run.state, run.work, 1, 0, -1)
@@ -66,7 +66,7 @@ def test_choosing_a_cell_counts_nothing(rule: str) -> None:
 @each_rule
 @each_mode
 def test_samples_that_are_out_count_so_that_no_policy_takes_a_whole_batch(rule: str, mode: str) -> None:
-    run = body(rule, mode)
+    run = rule_run(rule, mode)
     run.start()
     asked = [run.ask() for _ in range(60)]
     assert len(set(asked)) > 1
@@ -75,7 +75,7 @@ def test_samples_that_are_out_count_so_that_no_policy_takes_a_whole_batch(rule: 
 
 @each_rule
 def test_a_batch_is_sampled_as_if_its_cells_were_already_counted(rule: str) -> None:
-    run = body(rule, batch=5)
+    run = rule_run(rule, batch=5)
     run.start()
     before = run.counts
     cells = [run.ask() for _ in range(5)]
@@ -86,7 +86,7 @@ def test_a_batch_is_sampled_as_if_its_cells_were_already_counted(rule: str) -> N
 
 @each_rule
 def test_certified_stopping_is_served_as_well(rule: str) -> None:
-    run = body(rule, stopping="certified")
+    run = rule_run(rule, stopping="certified")
     assert len(list(run.run(60))) == 60
 
 
@@ -94,7 +94,7 @@ def test_certified_stopping_is_served_as_well(rule: str) -> None:
 @pytest.mark.parametrize("kind", REGIONS)
 def test_every_kind_of_requirement_is_served(rule: str, kind: str) -> None:
     procedure = Procedure(sampling=RULES[rule], stopping="stylised", initial=2, max_samples=1000)
-    run = Body(problem(constraint=REGIONS[kind]), procedure, MEANS)
+    run = RuleRun(problem(constraint=REGIONS[kind]), procedure, MEANS)
     assert len(list(run.run(60))) == 60
     assert np.all(np.isfinite(run.state.w))
     assert np.all(np.isfinite(run.state.track))
@@ -105,7 +105,7 @@ def test_one_floor_met_exactly_cannot_absorb_all_sampling(rule: str) -> None:
     # policy 0 leads and stands exactly on its floor in one group, so that its own piece never closes
     means = [[0.0, 1.2, 0.9], [0.5, 0.6, 0.4], [0.4, 0.2, 0.1]]
     procedure = Procedure(sampling=RULES[rule], stopping="stylised", initial=2, max_samples=4000)
-    run = Body(problem(policies=3), procedure, means, sd=0.0)
+    run = RuleRun(problem(policies=3), procedure, means, sd=0.0)
     for _ in run.run(900):
         pass
     if rule == "ids":  # without a draw from the posterior only forced exploration, 0.3 sqrt(t), is left
@@ -118,7 +118,7 @@ def test_one_floor_met_exactly_cannot_absorb_all_sampling(rule: str) -> None:
 def test_outcomes_all_alike_leave_the_rule_with_an_answer(rule: str) -> None:
     # every estimate on its floor, every comparison a tie: all evidence is zero
     procedure = Procedure(sampling=RULES[rule], stopping="stylised", initial=2, max_samples=4000)
-    run = Body(problem(), procedure, np.zeros(MEANS.shape), sd=0.0)
+    run = RuleRun(problem(), procedure, np.zeros(MEANS.shape), sd=0.0)
     assert len(set(run.run(200))) == MEANS.size
     assert np.all(np.isfinite(run.state.w))
 
@@ -127,7 +127,7 @@ def test_outcomes_all_alike_leave_the_rule_with_an_answer(rule: str) -> None:
 def test_binary_outcomes_at_the_edge_of_their_domain_are_served(rule: str) -> None:
     means = np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 1.0], [0.6, 0.7, 0.5]])
     procedure = Procedure(sampling=RULES[rule], stopping="stylised", initial=1, max_samples=4000)
-    run = Body(problem(bernoulli=True), procedure, means)
+    run = RuleRun(problem(bernoulli=True), procedure, means)
     assert len(list(run.run(150))) == 150
     assert np.all(np.isfinite(run.state.w))
 
@@ -139,7 +139,7 @@ def test_binary_outcomes_at_the_edge_of_their_domain_are_served(rule: str) -> No
 )  # fmt: skip
 def test_no_cell_is_left_behind(rule: str) -> None:
     # 12 cells and 1500 samples: the slowest floor is 0.5 sqrt(1500 / 12) = 5.6 samples, two of them initial
-    run = body(rule)
+    run = rule_run(rule)
     for _ in run.run(1500):
         pass
     assert run.counts.min() >= 5

@@ -11,26 +11,26 @@ from evenhand.model.families import Gaussian
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors, Gap, NoConstraint, Penalty
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling.none_feasible import weigh
+from evenhand.procedure.sampling.none_feasible import optimal_weights
 from evenhand.procedure.sampling.policy_track_and_stop import weights_from_gaps
-from evenhand.procedure.sampling.weight_ascent import effective, pieces_at
+from evenhand.procedure.sampling.weight_ascent import alternatives_at, effective
 from evenhand.procedure.spec import Budget, Procedure
 from evenhand.theory import inner
 from evenhand.theory.plan import plan
-from tests.procedure.sampling.body import MEANS, SHARES, Body, body, problem
+from tests.procedure.sampling.rule_run import MEANS, SHARES, RuleRun, problem, rule_run
 
 
-def worth(run: Body, w: np.ndarray) -> float:
+def worth(run: RuleRun, w: np.ndarray) -> float:
     """f*(w) at the run's estimates; its inverse is the time these weights take per nat."""
     leader = refresh(run.spec, run.state, run.work, True)
     v, values = np.empty_like(w), np.empty(w.shape[1])
     effective(run.spec, run.state, run.work, np.ascontiguousarray(w), v)
-    return float(values[pieces_at(run.spec, run.work, leader, v, 0.0, values)])
+    return float(values[alternatives_at(run.spec, run.work, leader, v, 0.0, values)])
 
 
-def settled(rule: str, mode: str = "active", steps: int = 1500) -> Body:
+def settled(rule: str, mode: str = "active", steps: int = 1500) -> RuleRun:
     """After noise-free outcomes: the estimates are the truth, only the allocation has to be found."""
-    run = body(rule, mode)
+    run = rule_run(rule, mode)
     run.sd = 0.0
     for _ in run.run(steps):
         pass
@@ -55,7 +55,7 @@ def test_where_samples_go_tends_to_the_optimal_allocation(rule: str, mode: str) 
 
 
 def test_c_tracking_is_there_for_exact_weights_too() -> None:
-    run = body("exact-tracking", tracking="c")
+    run = rule_run("exact-tracking", tracking="c")
     for _ in run.run(300):
         pass
     assert run.state.track.sum() == pytest.approx(300)
@@ -63,7 +63,7 @@ def test_c_tracking_is_there_for_exact_weights_too() -> None:
 
 
 def test_top_two_gives_leader_and_challenger_half_each() -> None:
-    run = body("top-two", leader=0.0)
+    run = rule_run("top-two", leader=0.0)
     run.start()
     halves = 0
     for _ in range(200):
@@ -108,7 +108,7 @@ def test_policy_weights_are_the_optimal_ones_of_gaussian_arms(means: list[float]
 
 
 def test_the_policy_baseline_draws_groups_evenly_whatever_the_shares() -> None:
-    run = body("policy-track-and-stop")
+    run = rule_run("policy-track-and-stop")
     groups = np.array([g for _, g in run.run(1224)][24:])
     for g in range(3):
         # exact binomial bounds, 1200 draws at 1/3, false alarm 1e-6 in all
@@ -119,7 +119,7 @@ def test_the_policy_baseline_draws_groups_evenly_whatever_the_shares() -> None:
 def test_two_stage_asks_about_feasibility_first() -> None:
     # policy 0 leads clearly and far inside; policy 1 is inside by a little, so its floor is what is open
     means = [[3.0, 3.0, 3.0], [2.0, 2.0, 0.15], [1.0, 1.0, 1.0]]
-    run = Body(problem(policies=3), Procedure(sampling="two-stage", stopping="stylised", initial=5), means)
+    run = RuleRun(problem(policies=3), Procedure(sampling="two-stage", stopping="stylised", initial=5), means)
     run.start()
     run.state.n[:, 0] *= 0.2  # the leader has not yet shown that it stands
     first = [run.ask() for _ in range(3)]
@@ -128,7 +128,7 @@ def test_two_stage_asks_about_feasibility_first() -> None:
 
 def test_two_stage_compares_once_feasibility_is_settled() -> None:
     means = [[3.0, 3.0, 3.0], [2.9, 2.9, 2.9], [-3.0, -3.0, -3.0]]
-    run = Body(problem(policies=3), Procedure(sampling="two-stage", stopping="stylised", initial=5), means)
+    run = RuleRun(problem(policies=3), Procedure(sampling="two-stage", stopping="stylised", initial=5), means)
     run.start()
     assert {k for k, _ in run.run(100)} == {0, 1}
 
@@ -136,7 +136,7 @@ def test_two_stage_compares_once_feasibility_is_settled() -> None:
 def test_ocba_co_balances_the_leader_against_its_rivals() -> None:
     # without a requirement and with one group: w_0^2 = w_1^2 + w_2^2, w_1 / w_2 = (gap_2 / gap_1)^2
     asked = Problem(["a", "b", "c"], {"all": 1.0}, Gaussian(1.0), NoConstraint())
-    run = Body(
+    run = RuleRun(
         asked, Procedure(sampling="ocba-co", stopping="stylised", initial=3), [[1.0], [0.6], [0.2]], sd=0.0
     )
     for _ in run.run(3000):
@@ -147,7 +147,7 @@ def test_ocba_co_balances_the_leader_against_its_rivals() -> None:
 
 
 def test_ocba_co_rules_out_the_infeasible_by_the_floor_they_miss() -> None:
-    run = body("ocba-co")
+    run = rule_run("ocba-co")
     run.sd = 0.0
     for _ in run.run(1500):
         pass
@@ -158,7 +158,7 @@ def test_ocba_co_rules_out_the_infeasible_by_the_floor_they_miss() -> None:
 def test_sequential_halving_halves_the_policies_and_spends_equally() -> None:
     means = np.linspace(0.9, 0.2, 8)[:, None] + np.zeros((8, 3))
     procedure = Procedure(sampling="sequential-halving", stopping=Budget(2400), initial=2)
-    run = Body(problem(policies=8), procedure, means, sd=0.0)
+    run = RuleRun(problem(policies=8), procedure, means, sd=0.0)
     cells = list(run.run(2400))
     thirds = [{k for k, _ in cells[j : j + 700]} for j in (0, 850, 1650)]
     assert thirds == [set(range(8)), {0, 1, 2, 3}, {0, 1}]
@@ -169,7 +169,7 @@ def test_sequential_halving_halves_the_policies_and_spends_equally() -> None:
 
 def test_the_oracle_ends_where_it_was_told_to() -> None:
     weights = np.arange(1.0, 13.0).reshape(4, 3) / 78
-    run = Body(
+    run = RuleRun(
         problem(), Procedure(sampling="oracle", stopping="stylised", initial=1), MEANS, weights=weights
     )
     for _ in run.run(780):
@@ -179,11 +179,11 @@ def test_the_oracle_ends_where_it_was_told_to() -> None:
 
 def test_where_nobody_is_feasible_the_weights_are_the_lemmas() -> None:
     means = [[-0.8, 0.6, 0.7], [0.5, -0.6, -0.4], [-0.6, 1.2, 1.1], [0.4, 0.2, -0.5]]
-    run = Body(problem(), Procedure(stopping="stylised", initial=2), means, sd=0.0)
+    run = RuleRun(problem(), Procedure(stopping="stylised", initial=2), means, sd=0.0)
     run.start()
     refresh(run.spec, run.state, run.work, True)
     w, v = np.empty((3, 4)), np.empty((3, 4))
-    weigh(run.spec, run.state, run.work, w, v)
+    optimal_weights(run.spec, run.state, run.work, w, v)
     d = np.array([0.8, 0.6, 0.6, 0.5]) ** 2  # each policy's worst shortfall, in groups 0, 1, 0 and 2
     expected = np.zeros((4, 3))
     expected[[0, 1, 2, 3], [0, 1, 0, 2]] = 1 / d / (1 / d).sum()
@@ -194,11 +194,11 @@ def test_where_nobody_is_feasible_the_weights_are_the_lemmas() -> None:
 def test_where_nobody_is_feasible_any_region_gets_its_best_split() -> None:
     means = [[0.0, 0.9, 0.0], [0.0, 0.5, 1.0]]
     asked = Problem(["a", "b"], SHARES, Gaussian(0.5), Gap(0.3))
-    run = Body(asked, Procedure(stopping="stylised", initial=2), means, sd=0.0)
+    run = RuleRun(asked, Procedure(stopping="stylised", initial=2), means, sd=0.0)
     run.start()
     refresh(run.spec, run.state, run.work, True)
     w, v = np.empty((3, 2)), np.empty((3, 2))
-    weigh(run.spec, run.state, run.work, w, v)
+    optimal_weights(run.spec, run.state, run.work, w, v)
     assert 1 / worth(run, w) == pytest.approx(plan(asked, means).time_high, rel=0.05)
 
 
@@ -210,18 +210,20 @@ def test_a_rival_without_a_chance_gets_little() -> None:
 def test_floors_for_every_policy_of_its_own_are_respected_by_the_closed_form() -> None:
     # only policy 1's floor lies above its mean in group 2; everybody fails somewhere
     floors = [[1.0, -9.0, -9.0], [-9.0, -9.0, 1.0], [1.0, -9.0, -9.0], [-9.0, 1.0, -9.0]]
-    run = Body(problem(constraint=Floors(floors)), Procedure(stopping="stylised", initial=2), MEANS, sd=0.0)
+    run = RuleRun(
+        problem(constraint=Floors(floors)), Procedure(stopping="stylised", initial=2), MEANS, sd=0.0
+    )
     run.start()
     refresh(run.spec, run.state, run.work, True)
     w, v = np.empty((3, 4)), np.empty((3, 4))
-    weigh(run.spec, run.state, run.work, w, v)
+    optimal_weights(run.spec, run.state, run.work, w, v)
     assert [int(g) for g in w.argmax(axis=0)] == [0, 2, 0, 1]
 
 
 def test_under_penalties_the_cheapest_piece_is_found_without_solving_them_all() -> None:
     rng = np.random.default_rng(5)
     soft = Problem(tuple("abcdefgh"), SHARES, Gaussian(0.5), Penalty(0.2, 5.0))
-    run = Body(soft, Procedure(sampling="track-and-stop", initial=4), rng.uniform(0.0, 0.8, (8, 3)))
+    run = RuleRun(soft, Procedure(sampling="track-and-stop", initial=4), rng.uniform(0.0, 0.8, (8, 3)))
     run.start()
     leader = refresh(run.spec, run.state, run.work, True)
     lam_i, lam_k = np.empty(3), np.empty(3)
@@ -236,7 +238,7 @@ def test_under_penalties_the_cheapest_piece_is_found_without_solving_them_all() 
             for k in range(8)
         ])  # fmt: skip
         for slack in (0.0, 0.3):
-            found = pieces_at(run.spec, run.work, leader, v, slack, remembered)
+            found = alternatives_at(run.spec, run.work, leader, v, slack, remembered)
             assert found == each.argmin()
             near = each <= each.min() + slack
             assert np.array_equal(remembered[near], each[near])

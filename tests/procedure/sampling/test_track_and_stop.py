@@ -9,18 +9,18 @@ from evenhand.model.families import Gaussian
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling.weight_ascent import climb_projected, dot, effective, pieces_at, slopes
+from evenhand.procedure.sampling.weight_ascent import alternatives_at, climb_projected, dot, effective, slopes
 from evenhand.procedure.spec import Procedure, TrackAndStop
 from evenhand.procedure.state import UPDATES
-from tests.procedure.sampling.body import MEANS, SHARES, Body, problem
+from tests.procedure.sampling.rule_run import MEANS, SHARES, RuleRun, problem
 from tests.reference.algorithm_1 import Algorithm1
 
 NOBODY = np.array([[-0.8, 0.6, 0.7], [0.5, -0.6, -0.4], [-0.6, 1.2, 1.1], [0.4, 0.2, -0.5]])
 
 
-def runs(means: np.ndarray, rule: TrackAndStop, batch: int = 1) -> tuple[Body, Algorithm1]:
+def runs(means: np.ndarray, rule: TrackAndStop, batch: int = 1) -> tuple[RuleRun, Algorithm1]:
     procedure = Procedure(sampling=rule, stopping="stylised", initial=3, batch=batch)
-    ours = Body(problem(), procedure, means)
+    ours = RuleRun(problem(), procedure, means)
     ours.start()
     literal = Algorithm1(
         means.shape, np.array(list(SHARES.values())), 0.0, 0.5, 3, rule.step, rule.steps, rule.diminishing
@@ -65,7 +65,7 @@ def test_a_constant_step_does_not_settle_where_a_diminishing_one_does() -> None:
     # noise-free outcomes: the weights' last hundred positions would coincide had they settled
     wandering = []
     for rule in (TrackAndStop(), TrackAndStop(diminishing=True)):
-        ours = Body(problem(), Procedure(sampling=rule, stopping="stylised", initial=3), MEANS, sd=0.0)
+        ours = RuleRun(problem(), Procedure(sampling=rule, stopping="stylised", initial=3), MEANS, sd=0.0)
         weights = []
         for t, _ in enumerate(ours.run(1600)):
             if t >= 1500:
@@ -81,7 +81,7 @@ def times_of_ascent(converging: bool, steps: int) -> tuple[float, float]:
     """
     means = [[0.8, 0.6, 0.7], [0.5, 0.6, 0.4], [-0.6, 1.2, 1.1], [-1.5, 0.8, 0.9], [0.4, 0.2, 0.1]]
     instance = Problem(tuple("abcde"), dict.fromkeys("xyz", 1 / 3), Gaussian(0.5), Floors(0.0))
-    run = Body(instance, Procedure(stopping="stylised", initial=1), means, sd=0.0)
+    run = RuleRun(instance, Procedure(stopping="stylised", initial=1), means, sd=0.0)
     run.start()
     leader = refresh(run.spec, run.state, run.work, True)
     w, total = np.full((3, 5), 1 / 15), np.zeros((3, 5))
@@ -89,7 +89,7 @@ def times_of_ascent(converging: bool, steps: int) -> tuple[float, float]:
 
     def nearest(weights: np.ndarray) -> int:
         effective(run.spec, run.state, run.work, weights, v)
-        return int(pieces_at(run.spec, run.work, leader, v, 0.0, values))
+        return int(alternatives_at(run.spec, run.work, leader, v, 0.0, values))
 
     best = 0.0
     for n in range(1, steps + 1):

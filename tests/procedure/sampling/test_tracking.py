@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.procedure.sampling.tracking import begin, c_track, d_track, even, samples, spread
+from evenhand.procedure.sampling.tracking import (
+    begin_tracking,
+    c_track,
+    d_track,
+    even_weight,
+    mix_with_even,
+    samples,
+)
 from evenhand.procedure.sampling.weight_ascent import climb_directed, climb_projected, project
 from evenhand.procedure.state import ask
-from tests.procedure.sampling.body import Body, body
+from tests.procedure.sampling.rule_run import RuleRun, rule_run
 from tests.reference.algorithm_1 import nearest_in_simplex
 
 numbers = st.floats(-50, 50, allow_nan=False)
@@ -28,7 +35,7 @@ def table(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).random((3, 4))
 
 
-def allowed(run: Body, seed: int) -> np.ndarray:
+def allowed(run: RuleRun, seed: int) -> np.ndarray:
     """Some weights the mode allows."""
     w = table(seed)
     if run.spec.mode == 0:
@@ -38,7 +45,7 @@ def allowed(run: Body, seed: int) -> np.ndarray:
     return np.outer(run.spec.arrivals, w[0] / w[0].sum())
 
 
-def is_allowed(run: Body, w: np.ndarray) -> bool:
+def is_allowed(run: RuleRun, w: np.ndarray) -> bool:
     if run.spec.mode == 1 and not np.allclose(w.sum(axis=1), run.spec.arrivals):
         return False
     if run.spec.mode == 2 and not np.allclose(w, np.outer(run.spec.arrivals, w.sum(axis=0))):
@@ -49,20 +56,20 @@ def is_allowed(run: Body, w: np.ndarray) -> bool:
 @pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
 @pytest.mark.parametrize("seed", range(5))
 def test_both_climbs_stay_among_the_weights_the_mode_allows(mode: str, seed: int) -> None:
-    run = body("uniform", mode)
+    run = rule_run("uniform", mode)
     w = allowed(run, seed)
     climb_projected(run.spec, w, table(seed + 10), 0.7)
     assert is_allowed(run, w)
     w = allowed(run, seed)
     climb_directed(run.spec, w, table(seed + 10), 0.9)
     assert is_allowed(run, w)
-    spread(run.spec, w, 0.3, w)
+    mix_with_even(run.spec, w, 0.3, w)
     assert is_allowed(run, w)
-    assert np.all(w >= 0.3 * np.array([[even(run.spec, g)] for g in range(3)]))
+    assert np.all(w >= 0.3 * np.array([[even_weight(run.spec, g)] for g in range(3)]))
 
 
 def test_a_directed_step_gives_each_cell_the_evidence_it_carries() -> None:
-    run = body("uniform")
+    run = rule_run("uniform")
     w, c = allowed(run, 3), table(4)
     expected = 0.75 * w + 0.25 * w * c / (w * c).sum()
     climb_directed(run.spec, w, c, 0.25)
@@ -70,8 +77,8 @@ def test_a_directed_step_gives_each_cell_the_evidence_it_carries() -> None:
 
 
 def test_c_tracking_stays_within_the_number_of_cells_of_the_weights_it_was_given() -> None:
-    run = body("uniform")
-    begin(run.spec, run.state)
+    run = rule_run("uniform")
+    begin_tracking(run.spec, run.state)
     owed = np.zeros((3, 4))
     for t in range(300):
         w = allowed(run, t)
@@ -83,7 +90,7 @@ def test_c_tracking_stays_within_the_number_of_cells_of_the_weights_it_was_given
 
 
 def test_d_tracking_follows_constant_weights_to_within_a_cell() -> None:
-    run = body("uniform")
+    run = rule_run("uniform")
     w = allowed(run, 1)
     for _ in range(500):
         k, g = d_track(run.spec, run.state, run.work, w, -1)
@@ -93,8 +100,8 @@ def test_d_tracking_follows_constant_weights_to_within_a_cell() -> None:
 
 @pytest.mark.parametrize("track", [c_track, d_track])
 def test_where_groups_arrive_each_column_is_followed_by_itself(track) -> None:  # type: ignore[no-untyped-def]
-    run = body("uniform", "proportional")
-    begin(run.spec, run.state)
+    run = rule_run("uniform", "proportional")
+    begin_tracking(run.spec, run.state)
     w = allowed(run, 2)
     for t in range(400):
         k, g = track(run.spec, run.state, run.work, w, t % 2)  # the third group never comes

@@ -15,7 +15,7 @@ from evenhand.model import requirements as c
 from evenhand.model.problem import Problem
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
-from evenhand.procedure.state import State, Work, forget, new_state, new_work, record
+from evenhand.procedure.state import State, Work, new_state, new_work, record, remove_outcomes
 
 Array = NDArray[np.float64]
 
@@ -146,7 +146,7 @@ def simulate(
     for run in range(runs):
         for k in range(policies):
             for g in range(groups):
-                forget(state, k, g)
+                remove_outcomes(state, k, g)
                 for first in range(2):
                     record(spec, state, work, k, g, outcomes[run, first, g, k], False)
         ahead, fails, meets = False, False, False

@@ -19,8 +19,8 @@ from evenhand.procedure.evidence import certified, control_pair
 from evenhand.procedure.log_space import NOTHING
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import new_work
+from tests.procedure.stopping.counts import counted, recorded
 from tests.procedure.stopping.nulls import BESIDE_CONTROL, crossings, is_too_often
-from tests.procedure.stopping.told import counted, heard
 
 Array = NDArray[np.float64]
 
@@ -109,7 +109,7 @@ def test_unknown_variances_cost_evidence_and_nothing_is_gained() -> None:
     known, unknown = spec_of(Gaussian(0.5), delta=1e-6), spec_of(GaussianUnknown(), delta=1e-6)
     found = []
     for spec in (known, unknown):
-        state, work = heard(spec, outcomes)
+        state, work = recorded(spec, outcomes)
         found.append(control_pair.against(spec, state, 0, 0, 1, -1.0, 1.0, 0.0, work.scratch))
     assert 3.0 < found[1] < found[0]
 

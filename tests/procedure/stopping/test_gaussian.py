@@ -12,7 +12,7 @@ from scipy import integrate, linalg, optimize, stats
 from evenhand.model.families import Gaussian
 from evenhand.procedure.evidence import gaussian
 from evenhand.procedure.evidence.gaussian import N0, N1
-from tests.procedure.stopping.told import counted, spec_of
+from tests.procedure.stopping.counts import counted, spec_of
 
 Array = NDArray[np.float64]
 

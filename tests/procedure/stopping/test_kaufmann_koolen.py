@@ -11,7 +11,7 @@ from evenhand.model.families import Bernoulli, Gaussian
 from evenhand.model.requirements import Floors, Gap, Penalty
 from evenhand.procedure.state import NONE
 from evenhand.procedure.stopping import kaufmann_koolen as kk
-from tests.procedure.stopping.told import counted, spec_of
+from tests.procedure.stopping.counts import counted, spec_of
 
 C_EXP = [(0.5, 8.014835), (1.0, 9.104517), (2.0, 10.868487), (5.0, 15.191399), (10.0, 21.446819)]
 C_GAUSSIAN = [(0.5, 1.964124), (1.0, 2.507095), (2.0, 3.582930), (5.0, 6.757320), (10.0, 11.954646)]
@@ -67,8 +67,12 @@ def test_a_pair_is_charged_for_its_own_cells_only() -> None:
     state, _ = counted(spec, [[10] * 7, [20] * 7], [[0.0] * 7] * 2)
     growth = sum(2 * math.log(4 + math.log(n)) for n in (10, 20))
     level = math.log(7 / 0.1)
-    assert kk.piece_threshold(spec, state, 3, 5) == pytest.approx(2 * growth + 4 * kk.c_gaussian(level / 4))
-    assert kk.piece_threshold(spec, state, 3, NONE) == pytest.approx(growth + 2 * kk.c_gaussian(level / 2))
+    assert kk.alternative_threshold(spec, state, 3, 5) == pytest.approx(
+        2 * growth + 4 * kk.c_gaussian(level / 4)
+    )
+    assert kk.alternative_threshold(spec, state, 3, NONE) == pytest.approx(
+        growth + 2 * kk.c_gaussian(level / 2)
+    )
     # a floor touches one cell; the one sampled most asks for most
     assert kk.leave_threshold(spec, state, 3) == pytest.approx(
         2 * math.log(4 + math.log(20)) + kk.c_gaussian(level)
@@ -88,6 +92,6 @@ def test_other_families_pay_the_exponential_family_price() -> None:
 def test_under_a_penalty_none_is_no_wrong_answer() -> None:
     spec = spec_of(Gaussian(1.0), [1.0], Penalty(0.0, 1.0), policies=4, delta=0.1)
     state, _ = counted(spec, [[1] * 4], [[0.0] * 4])
-    assert kk.piece_threshold(spec, state, 0, 1) == pytest.approx(
+    assert kk.alternative_threshold(spec, state, 0, 1) == pytest.approx(
         4 * math.log(4) + 2 * kk.c_gaussian(math.log(30) / 2)
     )

@@ -13,13 +13,13 @@ import evenhand as eh
 from evenhand.model import requirements as c
 from evenhand.model.unit_families import BERNOULLI, POISSON
 from evenhand.procedure.evidence import by_family, certified, likelihood_mixture, tilts
-from evenhand.procedure.evidence.tilt_continuation import least
+from evenhand.procedure.evidence.tilt_minimum import least
 from evenhand.procedure.evidence.tilt_mixture import Cells
 from evenhand.procedure.intervals import cell_interval
 from evenhand.procedure.spec import FIRST_EVIDENCE, Spec
 from evenhand.verdicts.judge import judge_state
+from tests.procedure.stopping.counts import spec_of, state_with_counts
 from tests.procedure.stopping.nulls import FAMILIES, scaled
-from tests.procedure.stopping.told import as_if_told, spec_of
 from tests.reference import tilt_minimum
 
 Array = NDArray[np.float64]
@@ -60,7 +60,7 @@ def effects(d: float) -> dict[str, tuple[c.Constraint, list[list[float]]]]:
 
 def found(spec: Spec, means: Array, n: float) -> dict[str, float]:
     """What is certified of the first policy, and against the second, with n outcomes in every cell."""
-    state, work = as_if_told(spec, n, means)
+    state, work = state_with_counts(spec, n, means)
     if spec.region.rows.size == 0 and certified.meets(spec, state, work, 0)[0] == math.inf:
         return {"ahead": certified.ahead(spec, state, work, 0, 1, math.inf)}
     return {
@@ -195,13 +195,13 @@ def test_the_first_stages_bound_the_whole_by_jensens_inequality() -> None:
 def test_regrets_keep_their_digits_at_any_counts(counts: float) -> None:
     """Jeffreys' mixtures: 1/2 ln(pi n / 2) and 1/2 ln(n lam / ...) up to terms that vanish."""
     spec = spec_of(eh.Bernoulli(), [1.0])
-    state, _ = as_if_told(spec, [[counts, counts]], [[0.3, 0.5]])
+    state, _ = state_with_counts(spec, [[counts, counts]], [[0.3, 0.5]])
     regret = -likelihood_mixture.cell(
         spec, state, 0, 0, 0.9, 1.0
     )  # the estimate lies in the null: nothing but regret
     assert regret == pytest.approx(0.5 * math.log(0.5 * math.pi * counts), abs=1.0 / counts)
     spec = spec_of(eh.Poisson(), [1.0])
-    state, _ = as_if_told(spec, [[counts, counts]], [[2.0, 0.5]])
+    state, _ = state_with_counts(spec, [[counts, counts]], [[2.0, 0.5]])
     regret = -likelihood_mixture.cell(spec, state, 0, 0, 9.0, 1.0)
     rates = np.array([1.0, 1e-2, 1e-4, 1e-6])
     mixed = np.log(np.mean(np.sqrt(2.0 * rates / counts) * np.exp(-2.0 * rates)))
@@ -220,7 +220,7 @@ def test_a_difference_too_small_for_the_tilts_is_seen_by_the_mixture_over_means(
     spec = spec_of(outcome, [1.0])
     below, above = [], []
     for n in (1e4, 1e6, 1e8, 1e10):
-        state, _ = as_if_told(spec, [[n, n]], [[0.5004, 0.4996]])
+        state, _ = state_with_counts(spec, [[n, n]], [[0.5004, 0.4996]])
         above.append(by_family.cell_above(spec, state, 0, 0, 0.5))
         below.append(by_family.cell_below(spec, state, 0, 1, 0.5))
         low, high = cell_interval(spec, state, 0, 0)
@@ -238,11 +238,11 @@ def test_experiments_begun_with_the_first_version_keep_its_evidence_to_the_last_
     means = np.array([[0.62, 0.55], [0.60, 0.56], [0.61, 0.57]])
     first = spec._replace(evidence=FIRST_EVIDENCE)
     for n, recorded in ((1e5, 751.9077133177957), (3e5, -8.317766166719343), (3e6, -8.317766166719343)):
-        state, work = as_if_told(spec, n, means)
+        state, work = state_with_counts(spec, n, means)
         assert certified.ahead(first, state, work, 0, 1, math.inf) == pytest.approx(recorded, rel=1e-12)
         now = certified.ahead(spec, state, work, 0, 1, math.inf)
         assert now == pytest.approx(recorded, rel=1e-12) if n == 1e5 else now > 2000.0
-    state, _ = as_if_told(spec, 1e8, means + 0.4 - means)
+    state, _ = state_with_counts(spec, 1e8, means + 0.4 - means)
     assert (
         by_family.cell_above(first, state, 0, 0, 0.399)
         < -1e3
@@ -256,7 +256,7 @@ def test_numbers_that_are_none_are_an_error_and_no_lack_of_evidence() -> None:
         for constraint in (eh.Floors(0.4), eh.Gap(0.2), eh.Dispersion(0.02), eh.Penalty(0.4, 1.0)):
             problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, family, constraint)
             spec = spec_of(family, [0.5, 0.5], constraint)
-            state, _ = as_if_told(spec, 1e3, np.array([[0.6, 0.5], [0.6, 0.5]]))
+            state, _ = state_with_counts(spec, 1e3, np.array([[0.6, 0.5], [0.6, 0.5]]))
             state.s[0, 1] = math.nan
             state.bets[:, 1] = math.nan
             with pytest.raises(eh.NotComputed, match="could not be computed"):

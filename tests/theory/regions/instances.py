@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
-from tests.oracles import Cells, Piece, conic_value
+from tests.oracles import Cells, Part, conic_value
 
 Array = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ def shares(rng: np.random.Generator, groups: int, zeros: bool = False) -> Array:
     return np.asarray(q / q.sum())
 
 
-def conic(cells: Cells, pieces: list[Piece]) -> float:
+def conic(cells: Cells, pieces: list[Part]) -> float:
     """`conic_value`; Clarabel may say that it missed its own tolerance of 1e-12, which is far below ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

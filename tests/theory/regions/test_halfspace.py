@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON, edge_high, edge_low
 from evenhand.theory.regions import halfspace
-from tests.oracles import Cells, Piece, divergence, slsqp_value
+from tests.oracles import Cells, Part, divergence, slsqp_value
 from tests.theory.regions.instances import CODES, Array, certified, few, means, seeds, weights
 
 
@@ -46,7 +46,7 @@ def test_no_local_search_finds_a_cheaper_way(seed: int, code: int, n: int) -> No
     assert a @ x >= c - 1e-12 * (1 + abs(c))
     assert value == pytest.approx(v @ divergence(code, mu, x), rel=1e-10, abs=1e-13)
     assert certified(value, lower)
-    found = slsqp_value(Cells(code, v, mu), [Piece(a[None], np.array([c]))])
+    found = slsqp_value(Cells(code, v, mu), [Part(a[None], np.array([c]))])
     assert found == pytest.approx(value, rel=1e-5, abs=1e-8)
 
 

@@ -15,7 +15,7 @@ from evenhand.model.region import Region
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.theory import inner
 from evenhand.theory.regions import relative
-from tests.oracles import Cells, Piece, divergence, related, slsqp_value
+from tests.oracles import Cells, Part, divergence, related, slsqp_value
 from tests.theory.regions.instances import CONVEX, Array, certified, conic, few, means, seeds, shares, weights
 
 CONTROL, I, K = 0, 1, 2  # of the three policies of a random instance
@@ -88,7 +88,7 @@ def expected(code: int, r: Region, q: Array, eps: float, i: int | None, k: int, 
         rows.append(ahead)
         rhs.append(eps)
     cells = Cells(code, v[:, policies].T.ravel(), mu[:, policies].T.ravel())
-    return conic(cells, [Piece(np.array(rows).reshape(len(rhs), -1), np.array(rhs))]) if v.any() else 0.0
+    return conic(cells, [Part(np.array(rows).reshape(len(rhs), -1), np.array(rhs))]) if v.any() else 0.0
 
 
 def agree(value: float, lower: float, exact: float) -> None:
@@ -153,7 +153,7 @@ def test_leaving_breaks_the_cheapest_bound(code: int, seed: int, edges: bool) ->
     assert certified(value, lower)
     rows, rhs = related(r, K, [K, CONTROL])
     cells = Cells(code, np.r_[v[:, K], v[:, CONTROL]], np.r_[mu[:, K], mu[:, CONTROL]])
-    pieces = [Piece(-row[None], -np.array([bound])) for row, bound in zip(rows, rhs, strict=True)]
+    pieces = [Part(-row[None], -np.array([bound])) for row, bound in zip(rows, rhs, strict=True)]
     exact = min((conic(cells, [piece]) for piece in pieces), default=math.inf) if v.any() else 0.0
     if math.isfinite(exact):
         assert value == pytest.approx(exact, rel=1e-5, abs=1e-7)
@@ -277,7 +277,7 @@ def test_a_general_solver_finds_no_cheaper_way_for_means_on_the_edge() -> None:
     value, lower, _ = beat(POISSON, r, q, 0.1, I, K, v, mu)
     rows, rhs = related(r, K, [I, K, CONTROL])
     ahead = np.r_[-q, q, 0.0, 0.0]
-    piece = Piece(np.array([*rows, ahead]), np.array([*rhs, 0.1]))
+    piece = Part(np.array([*rows, ahead]), np.array([*rhs, 0.1]))
     cells = Cells(POISSON, v[:, [I, K, CONTROL]].T.ravel(), mu[:, [I, K, CONTROL]].T.ravel())
     assert certified(value, lower)
     assert value == pytest.approx(slsqp_value(cells, [piece], starts=6), rel=1e-6)

@@ -47,7 +47,7 @@ def newton(model: Model, c: float, eta: float, ridge: float) -> float:
         model.held[j] = -1.0 if at_low and pull > 0.0 else (1.0 if at_high and pull < 0.0 else 0.0)
     for _ in range(2 * m + 8):
         eta = _solved(model, c, eta, ridge)
-        if not _hold_leavers(model) and not _let_go(model, eta):
+        if not _fix_leaving_cells(model) and not _free_cells(model, eta):
             break
     return eta
 
@@ -83,7 +83,7 @@ def _solved(model: Model, c: float, eta: float, ridge: float) -> float:
 
 
 @kernel
-def _hold_leavers(model: Model) -> bool:
+def _fix_leaving_cells(model: Model) -> bool:
     """Fix the free cells whose step leaves the domain; return whether there were any."""
     found = False
     for j in range(model.lam.size):
@@ -95,7 +95,7 @@ def _hold_leavers(model: Model) -> bool:
 
 
 @kernel
-def _let_go(model: Model, eta: float) -> bool:
+def _free_cells(model: Model, eta: float) -> bool:
     """Free the fixed cells whose slope after the step points inwards; return whether any were."""
     found = False
     for j in range(model.lam.size):

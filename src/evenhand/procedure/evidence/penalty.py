@@ -27,16 +27,16 @@ from evenhand.procedure.evidence.penalty_lines import (
     EITHER,
     PLAIN,
     STEEP,
-    Side,
-    Stand,
+    PolicyCells,
+    Positions,
+    at_the_means,
     bound,
+    cells_of,
     curvature,
-    drag,
+    gap_change,
+    newton_step_of_z,
+    positions_of,
     rate,
-    side_of,
-    slide,
-    stand_of,
-    unmoved,
 )
 from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING
 from evenhand.procedure.spec import Spec
@@ -45,10 +45,10 @@ from evenhand.procedure.state import State
 Array = NDArray[np.float64]
 
 STRIDE = 3.0  # largest factor by which eta grows in one step
-TOGETHER = 10  # rounds of Newton's method for eta and both z: four are usual
+JOINT_ROUNDS = 10  # rounds of Newton's method for eta and both z: four are usual
 ROUNDS = 60  # for eta, and for each z, where that fails
 CLOSE = 1e-6  # convergence: what another round would add to the evidence
-LOOKS = 64  # choices of lines that are maximised separately; with more, the bound is less tight
+MAX_LINE_CHOICES = 64  # choices of lines that are maximised separately; with more, the bound is less tight
 FEW = 6  # groups for which all choices of lines are tried
 CLEAR = 1e-2  # more than two bounds of the same evidence from different starts can differ
 
@@ -73,8 +73,8 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, 
     for g in range(groups):
         if spec.shares[g] > 0.0 and (state.n[g, i] == 0.0 or state.n[g, k] == 0.0):
             return NOTHING
-    leader = side_of(spec, state, i, -1.0, work[: 6 * groups])
-    rival = side_of(spec, state, k, 1.0, work[6 * groups : 12 * groups])
+    leader = cells_of(spec, state, i, -1.0, work[: 6 * groups])
+    rival = cells_of(spec, state, k, 1.0, work[6 * groups : 12 * groups])
     if groups <= FEW and last[0] > 0.0:
         known = _bound_at(spec, leader, rival, last)
         if known > plenty + CLEAR:
@@ -90,7 +90,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, 
         choice = waiting[choices * size : (choices + 1) * size]
         for g in range(groups):
             leader.line[g] = choice[3 + g]
-        value, jump = _peak(spec, leader, rival, choice[:3], least, looks == LOOKS)
+        value, jump = _peak(spec, leader, rival, choice[:3], least, looks == MAX_LINE_CHOICES)
         if jump < 0:
             if value < weakest:
                 weakest, last[0], last[1], last[2] = value, choice[0], choice[1], choice[2]
@@ -106,17 +106,17 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, 
 
 
 @kernel
-def _bound_at(spec: Spec, leader: Side, rival: Side, at: Array) -> float:
+def _bound_at(spec: Spec, leader: PolicyCells, rival: PolicyCells, at: Array) -> float:
     """Return the bound at eta and both z, over all lines at once."""
-    found = bound(leader, stand_of(spec, leader, at[0], at[1]))
-    return found + bound(rival, stand_of(spec, rival, at[0], at[2])) + at[0] * spec.indifference
+    found = bound(leader, positions_of(spec, leader, at[0], at[1]))
+    return found + bound(rival, positions_of(spec, rival, at[0], at[2])) + at[0] * spec.indifference
 
 
 @kernel
-def _start(spec: Spec, leader: Side, rival: Side) -> tuple[float, float, float]:
+def _start(spec: Spec, leader: PolicyCells, rival: PolicyCells) -> tuple[float, float, float]:
     """Return eta and both z for cells fixed on the lines of their means and psi = z^2 / 2."""
-    score_i, alpha_i, beta_i, gamma_i = unmoved(spec, leader)
-    score_k, alpha_k, beta_k, gamma_k = unmoved(spec, rival)
+    score_i, alpha_i, beta_i, gamma_i = at_the_means(spec, leader)
+    score_k, alpha_k, beta_k, gamma_k = at_the_means(spec, rival)
     c_i, c_k = gamma_i / (1.0 + beta_i), gamma_k / (1.0 + beta_k)
     eta = max(score_i - score_k + spec.indifference, 0.0) / (
         alpha_i - gamma_i * c_i + alpha_k - gamma_k * c_k
@@ -126,7 +126,7 @@ def _start(spec: Spec, leader: Side, rival: Side) -> tuple[float, float, float]:
 
 @kernel
 def _peak(
-    spec: Spec, leader: Side, rival: Side, start: Array, enough: float, at_once: bool
+    spec: Spec, leader: PolicyCells, rival: PolicyCells, start: Array, enough: float, at_once: bool
 ) -> tuple[float, int]:
     """Return the highest bound on the allowed lines, and a cell that alternates, or -1.
 
@@ -136,28 +136,36 @@ def _peak(
     """
     eta, z_i, z_k = start
     leader.slope[:], rival.slope[:] = -1.0, -1.0  # the positions of an earlier search do not apply
-    one, two = stand_of(spec, leader, eta, z_i), stand_of(spec, rival, eta, z_k)
+    one, two = positions_of(spec, leader, eta, z_i), positions_of(spec, rival, eta, z_k)
     best = NOTHING
-    for _ in range(TOGETHER):
+    for _ in range(JOINT_ROUNDS):
         best = max(best, bound(leader, one) + bound(rival, two) + eta * spec.indifference)
-        gap = one.score - two.score + spec.indifference + drag(one) + drag(two)
+        gap = one.score - two.score + spec.indifference + gap_change(one) + gap_change(two)
         step = max(gap / (rate(one) + rate(two)), -eta)
-        gain = gap * step + (one.along - z_i) * slide(one, 0.0) + (two.along - z_k) * slide(two, 0.0)
+        gain = (
+            gap * step
+            + (one.along - z_i) * newton_step_of_z(one, 0.0)
+            + (two.along - z_k) * newton_step_of_z(two, 0.0)
+        )
         if gain < CLOSE or best > enough:
             return best, -1
         far = step > STRIDE * eta > 0.0  # cells of the rival that are fixed at the floor will soon leave it
         step = STRIDE * eta if far else step
         turned = 0.5 if two.jump >= 0 else 1.0  # cells of the rival reached or left the floor: overshot
-        z_i, z_k, eta = z_i + slide(one, step), z_k + turned * slide(two, step), eta + step
+        z_i, z_k, eta = (
+            z_i + newton_step_of_z(one, step),
+            z_k + turned * newton_step_of_z(two, step),
+            eta + step,
+        )
         start[0], start[1], start[2] = eta, z_i, z_k
-        one, two = stand_of(spec, leader, eta, z_i), stand_of(spec, rival, eta, z_k)
+        one, two = positions_of(spec, leader, eta, z_i), positions_of(spec, rival, eta, z_k)
         if one.jump >= 0 and not at_once and not far:
             return best, one.jump
     return max(best, _one_by_one(spec, leader, rival, eta)), -1
 
 
 @kernel
-def _one_by_one(spec: Spec, leader: Side, rival: Side, eta: float) -> float:
+def _one_by_one(spec: Spec, leader: PolicyCells, rival: PolicyCells, eta: float) -> float:
     """Return the maximum where lines alternate: z for each eta, eta by intersecting tangents."""
     best, z_i, z_k = NOTHING, 0.0, 0.0
     low, high = Tangent(0.0, math.inf, 0.0), Tangent(math.inf, math.inf, 0.0)
@@ -192,10 +200,10 @@ def _crossing(low: Tangent, high: Tangent) -> tuple[float, float]:
 
 
 @kernel
-def _settled(spec: Spec, side: Side, eta: float, z: float) -> Stand:
+def _settled(spec: Spec, side: PolicyCells, eta: float, z: float) -> Positions:
     """Return the stationary point at this eta with z = b.x: the best tangent."""
     low, high, above, below = -math.inf, math.inf, math.inf, math.inf
-    now = stand_of(spec, side, eta, z)
+    now = positions_of(spec, side, eta, z)
     for _ in range(ROUNDS):
         short = now.along - z
         if short > 0.0:
@@ -208,5 +216,5 @@ def _settled(spec: Spec, side: Side, eta: float, z: float) -> Stand:
         z += step
         if not low < z < high:
             z = 0.5 * (low + high)
-        now = stand_of(spec, side, eta, z)
+        now = positions_of(spec, side, eta, z)
     return now

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 PLAIN, STEEP, EITHER = 0.0, 1.0, 2.0  # the lines on which a cell of the leader may be
 
 
-class Side(NamedTuple):
+class PolicyCells(NamedTuple):
     """The cells of one policy.
 
     Towards the null the leader's scores fall (turn -1), the rival's rise (turn 1).
@@ -41,7 +41,7 @@ class Side(NamedTuple):
     penalty: float  # D
 
 
-class Stand(NamedTuple):
+class Positions(NamedTuple):
     """The positions of a policy's cells for given eta and p, summarised."""
 
     least: float  # the sum of the minima
@@ -56,7 +56,7 @@ class Stand(NamedTuple):
 
 
 @kernel
-def side_of(spec: Spec, state: State, k: int, turn: float, table: Array) -> Side:
+def cells_of(spec: Spec, state: State, k: int, turn: float, table: Array) -> PolicyCells:
     """Return a policy's cells in the coordinates of the mixture."""
     size = spec.shares.size
     mean, sd, kappa = table[:size], table[size : 2 * size], table[2 * size : 3 * size]
@@ -79,11 +79,13 @@ def side_of(spec: Spec, state: State, k: int, turn: float, table: Array) -> Side
                 logs, growth = logs + math.log(growth), 1.0
     for g in range(size):
         b[g] *= math.sqrt(square / (N0 + total))
-    return Side(turn, mean, sd, kappa, b, line, slope, 0.5 * (logs + math.log(growth * (1.0 + total / N0))))
+    return PolicyCells(
+        turn, mean, sd, kappa, b, line, slope, 0.5 * (logs + math.log(growth * (1.0 + total / N0)))
+    )
 
 
 @kernel
-def unmoved(spec: Spec, side: Side) -> tuple[float, float, float, float]:
+def at_the_means(spec: Spec, side: PolicyCells) -> tuple[float, float, float, float]:
     """Return score, alpha, beta and gamma with all cells on the lines of their means."""
     score, alpha, beta, gamma = 0.0, 0.0, 0.0, 0.0
     for g in range(spec.shares.size):
@@ -99,7 +101,7 @@ def unmoved(spec: Spec, side: Side) -> tuple[float, float, float, float]:
 
 
 @kernel
-def stand_of(spec: Spec, side: Side, eta: float, z: float) -> Stand:
+def positions_of(spec: Spec, side: PolicyCells, eta: float, z: float) -> Positions:
     """Place every cell at its minimum and return the summary."""
     p = z + mills(z)
     least, score, along, alpha, beta, gamma, jump = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1
@@ -117,11 +119,11 @@ def stand_of(spec: Spec, side: Side, eta: float, z: float) -> Stand:
             alpha += slope * slope / side.kappa[g]
             beta += side.b[g] * side.b[g] / side.kappa[g]
             gamma += side.b[g] * slope / side.kappa[g]
-    return Stand(least, score, along, alpha, beta, gamma, z, p, jump)
+    return Positions(least, score, along, alpha, beta, gamma, z, p, jump)
 
 
 @kernel
-def _place(spec: Spec, side: Side, g: int, eta: float, p: float) -> tuple[float, float, float]:
+def _place(spec: Spec, side: PolicyCells, g: int, eta: float, p: float) -> tuple[float, float, float]:
     """Return the minimiser of a cell, the slope of its line (0 at the floor), and its score."""
     plain = spec.shares[g] * side.sd[g]
     steep = plain * (1.0 + spec.region.gamma[g])
@@ -144,32 +146,34 @@ def _place(spec: Spec, side: Side, g: int, eta: float, p: float) -> tuple[float,
 
 
 @kernel
-def bound(side: Side, stand: Stand) -> float:
+def bound(side: PolicyCells, positions: Positions) -> float:
     """Return this policy's part of the lower bound."""
-    return psi(stand.z) - stand.p * stand.z - side.penalty + stand.least
+    return psi(positions.z) - positions.p * positions.z - side.penalty + positions.least
 
 
 @kernel
-def curvature(stand: Stand) -> float:
+def curvature(positions: Positions) -> float:
     """Return psi''(z)."""
-    return 1.0 - (stand.p - stand.z) * stand.p
+    return 1.0 - (positions.p - positions.z) * positions.p
 
 
 @kernel
-def rate(stand: Stand) -> float:
+def rate(positions: Positions) -> float:
     """Return the derivative in eta of the gap between the scores, with z adjusted."""
-    c = curvature(stand)
-    return stand.alpha - stand.gamma * stand.gamma * c / (1.0 + stand.beta * c)
+    c = curvature(positions)
+    return positions.alpha - positions.gamma * positions.gamma * c / (1.0 + positions.beta * c)
 
 
 @kernel
-def drag(stand: Stand) -> float:
+def gap_change(positions: Positions) -> float:
     """Return the change of the gap between the scores while z moves to b.x."""
-    c = curvature(stand)
-    return stand.gamma * c * (stand.along - stand.z) / (1.0 + stand.beta * c)
+    c = curvature(positions)
+    return positions.gamma * c * (positions.along - positions.z) / (1.0 + positions.beta * c)
 
 
 @kernel
-def slide(stand: Stand, step: float) -> float:
+def newton_step_of_z(positions: Positions, step: float) -> float:
     """Return Newton's step for z, given the step of eta."""
-    return (stand.along - stand.z + stand.gamma * step) / (1.0 + stand.beta * curvature(stand))
+    return (positions.along - positions.z + positions.gamma * step) / (
+        1.0 + positions.beta * curvature(positions)
+    )

@@ -22,9 +22,9 @@ from evenhand.model.unit_families import BERNOULLI, POISSON
 from evenhand.procedure.evidence import likelihood_mixture
 from evenhand.procedure.evidence.newton_step import newton
 from evenhand.procedure.evidence.thresholds import atom_ceiling
-from evenhand.procedure.evidence.tilt_continuation import least
 from evenhand.procedure.evidence.tilt_minimum import (
     distance_off,
+    least,
     likelihood_ratio,
     model_of,
     noise_of,

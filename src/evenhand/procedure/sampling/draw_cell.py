@@ -13,9 +13,9 @@ from evenhand.procedure.spec import ACTIVE, AGNOSTIC, CERTIFIED, Spec
 from evenhand.procedure.state import NONE, State, Work
 
 # a policy's least-sampled cell must have at least this times the root of the count of the cell to be drawn
-GUARD = 0.5
+MINIMUM_FACTOR = 0.5
 # with more policies than this the distribution of a draw is not recorded
-WRITTEN_OUT = 1024
+MAX_CELLS_WRITTEN = 1024
 
 
 @kernel(inlined=True)
@@ -70,7 +70,7 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
             total += work.lam_0[g]
     if not total > 0.0:
         return -1, -1
-    _write_out(spec, work, i, k, group, total)
+    _write_probabilities(spec, work, i, k, group, total)
     left = u * total
     last_k, last_g = -1, -1
     for half in range(2):
@@ -121,9 +121,9 @@ def _cost(spec: Spec, k: int, g: int) -> float:
 
 
 @kernel
-def _write_out(spec: Spec, work: Work, i: int, k: int, group: int, total: float) -> None:
+def _write_probabilities(spec: Spec, work: Work, i: int, k: int, group: int, total: float) -> None:
     groups, policies = spec.phi.shape
-    if policies > WRITTEN_OUT:
+    if policies > MAX_CELLS_WRITTEN:
         return
     work.probability[:, :] = 0.0
     second = i if k == NONE else k
@@ -141,38 +141,38 @@ def _write_out(spec: Spec, work: Work, i: int, k: int, group: int, total: float)
 def least_sampled(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """Return the least-sampled cell of the policy with the fewest samples."""
     k = least_sampled_policy(state, group)
-    return surely(spec, work, k, group if group >= 0 else least_sampled_cell(state, k))
+    return certain(spec, work, k, group if group >= 0 else least_sampled_cell(state, k))
 
 
 @kernel
-def surely(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
+def certain(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
     """Return a cell with probability 1, and record that."""
-    if spec.phi.shape[1] <= WRITTEN_OUT:
+    if spec.phi.shape[1] <= MAX_CELLS_WRITTEN:
         work.probability[:, :] = 0.0
         work.probability[g, k] = 1.0
     return k, g
 
 
 @kernel
-def guarded(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[int, int]:
+def with_minimum(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[int, int]:
     """Return policy k's least-sampled cell, or the control's, instead of (k, g) if it has too few samples.
 
     This prevents that one cell takes all samples, and that the control has too few.
     """
     if spec.region.kind == RELATIVE and k != spec.region.control:
         control = spec.region.control
-        if count(state, control, g) < GUARD * math.sqrt(count(state, k, g)):
-            return surely(spec, work, control, g)
+        if count(state, control, g) < MINIMUM_FACTOR * math.sqrt(count(state, k, g)):
+            return certain(spec, work, control, g)
     if spec.mode != ACTIVE:
         return k, g  # groups arrive by themselves, so every cell of a sampled policy gets samples
     low = least_sampled_cell(state, k)
-    if count(state, k, low) < GUARD * math.sqrt(count(state, k, g)):
-        return surely(spec, work, k, low)
+    if count(state, k, low) < MINIMUM_FACTOR * math.sqrt(count(state, k, g)):
+        return certain(spec, work, k, low)
     return k, g
 
 
 @kernel
-def settle(spec: Spec, k: int, g: int, group: int) -> tuple[int, int]:
+def as_mode_requires(spec: Spec, k: int, g: int, group: int) -> tuple[int, int]:
     """Return the cell as the mode requires: with the arrived group, or the policy alone."""
     if spec.mode == AGNOSTIC:
         return k, -1

@@ -11,13 +11,13 @@ from __future__ import annotations
 from evenhand.compile import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling import none_feasible
-from evenhand.procedure.sampling.tracking import begin, follow, spread
+from evenhand.procedure.sampling.tracking import begin_tracking, mix_with_even, track
 from evenhand.procedure.sampling.weight_ascent import (
+    alternatives_at,
     climb_directed,
     effective,
-    need_where_no_slope,
-    pieces_at,
     slopes,
+    slopes_where_free,
 )
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, State, Work
@@ -32,21 +32,21 @@ REVIVED = 0.01
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """Return the next cell: eq:external_opt solved at the estimates, from the last weights."""
-    begin(spec, state)
+    begin_tracking(spec, state)
     v, c, values = work.spare[0], work.spare[1], work.spare[2][0]
     rounds, leader = 0, NONE
     if state.clock[SEEN] != state.clock[TOLD]:
         state.clock[SEEN] = state.clock[TOLD]
         leader = refresh(spec, state, work, True)
         if leader == NONE and none_feasible.has_closed_form(spec):
-            none_feasible.weigh(spec, state, work, state.w, v)
+            none_feasible.optimal_weights(spec, state, work, state.w, v)
         else:
             rounds = ROUNDS
-            spread(spec, state.w, REVIVED, state.w)
+            mix_with_even(spec, state.w, REVIVED, state.w)
     for n in range(1, rounds + 1):
         effective(spec, state, work, state.w, v)
-        piece = pieces_at(spec, work, leader, v, 0.0, values)
-        slopes(spec, state, work, leader, piece, v, c)
-        need_where_no_slope(spec, state, leader, piece, c)
+        alternative = alternatives_at(spec, work, leader, v, 0.0, values)
+        slopes(spec, state, work, leader, alternative, v, c)
+        slopes_where_free(spec, state, leader, alternative, c)
         climb_directed(spec, state.w, c, 1.0 / (HELD + n))
-    return follow(spec, state, work, state.w, group)
+    return track(spec, state, work, state.w, group)

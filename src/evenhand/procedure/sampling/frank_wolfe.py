@@ -15,17 +15,25 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling.draw_cell import surely
-from evenhand.procedure.sampling.tracking import amount, begin, drawn, even, owe, samples, span
+from evenhand.procedure.sampling.draw_cell import certain
+from evenhand.procedure.sampling.tracking import (
+    add_weights,
+    begin_tracking,
+    entry_of,
+    even_weight,
+    group_range,
+    samples,
+    samples_of,
+)
 from evenhand.procedure.sampling.weight_ascent import (
     add,
+    alternatives_at,
     dot,
     effective,
-    need_where_no_slope,
     normalise,
-    pieces_at,
     row_slope,
     slopes,
+    slopes_where_free,
 )
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import State, Work
@@ -40,12 +48,12 @@ V, Z, VALUES, FIRST = 0, 1, 2, 3  # contents of the spare tables; slopes of the 
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """Return the next cell to sample."""
-    begin(spec, state)
+    begin_tracking(spec, state)
     t, z = samples(state), work.spare[Z]
     root = math.sqrt(math.floor(t / spec.phi.size))
     if root == math.floor(root):
         for g in range(spec.phi.shape[0]):
-            z[g] = even(spec, g)
+            z[g] = even_weight(spec, g)
     else:
         leader = refresh(spec, state, work, True)
         x, values, players = work.spare[V], work.spare[VALUES][0], 0
@@ -54,16 +62,16 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
         normalise(x)
         effective(spec, state, work, x, x)
         slack = t**-0.9 / spec.phi.size
-        bar = values[pieces_at(spec, work, leader, x, slack, values)] + slack
+        bar = values[alternatives_at(spec, work, leader, x, slack, values)] + slack
         for k in range(spec.phi.shape[1]):
             if values[k] <= bar and players < PLAYERS:
                 slopes(spec, state, work, leader, k, x, work.spare[FIRST + players])
-                need_where_no_slope(spec, state, leader, k, work.spare[FIRST + players])
+                slopes_where_free(spec, state, leader, k, work.spare[FIRST + players])
                 values[players] = values[k]
                 players += 1
         _play(spec, work, players, values, z)
-    owe(spec, state, z, group)
-    return _most_owed(spec, state, work, group)
+    add_weights(spec, state, z, group)
+    return _furthest_behind(spec, state, work, group)
 
 
 @kernel
@@ -110,13 +118,13 @@ def _answer(spec: Spec, c: Array, z: Array) -> None:
 
 
 @kernel
-def _most_owed(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
+def _furthest_behind(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """Return the candidate furthest behind its weight, as a ratio: argmax of x / (N / t)."""
     best_k, best_g, most = 0, max(group, 0), -1.0
-    first, last = span(spec, group)
+    first, last = group_range(spec, group)
     for g in range(first, last):
         for k in range(spec.phi.shape[1]):
-            ratio = amount(spec, state.track, k, g) / max(drawn(spec, state, k, g), 1e-9)
+            ratio = entry_of(spec, state.track, k, g) / max(samples_of(spec, state, k, g), 1e-9)
             if ratio > most:
                 best_k, best_g, most = k, g, ratio
-    return surely(spec, work, best_k, best_g)
+    return certain(spec, work, best_k, best_g)

@@ -7,8 +7,8 @@ import math
 from evenhand.compile import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
-from evenhand.procedure.sampling.draw_cell import count, guarded, least_sampled, surely
-from evenhand.procedure.sampling.ts_ids import from_weakest_piece
+from evenhand.procedure.sampling.draw_cell import certain, count, least_sampled, with_minimum
+from evenhand.procedure.sampling.ts_ids import from_weakest_alternative
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import ASKED, State, Work
 
@@ -26,10 +26,10 @@ def choose(
         return k, g
     leader = refresh(spec, state, work, True)
     _, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
-    k, g = from_weakest_piece(spec, state, work, leader, group, u)
+    k, g = from_weakest_alternative(spec, state, work, leader, group, u)
     if k < 0:
         k, g = least_sampled(spec, state, work, group)
-    return guarded(spec, state, work, k, g)
+    return with_minimum(spec, state, work, k, g)
 
 
 @kernel
@@ -44,5 +44,5 @@ def forced(spec: Spec, state: State, work: Work, group: int, least: float) -> tu
             if count(state, k, g) < fewest:
                 found_k, found_g, fewest = k, g, count(state, k, g)
     if found_k >= 0:
-        return surely(spec, work, found_k, found_g)
+        return certain(spec, work, found_k, found_g)
     return -1, -1

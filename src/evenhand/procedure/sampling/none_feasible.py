@@ -15,7 +15,7 @@ from evenhand.compile import kernel
 from evenhand.model.region import BOX, RELATIVE
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.estimates import dispersion
-from evenhand.procedure.sampling.tracking import even
+from evenhand.procedure.sampling.tracking import even_weight
 from evenhand.procedure.spec import AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import State, Work
 from evenhand.theory import inner
@@ -33,7 +33,7 @@ def has_closed_form(spec: Spec) -> bool:
 
 
 @kernel
-def weigh(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
+def optimal_weights(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
     """lemma:weight_infeas: write w_k = split_k / cost_k, normalised; v is scratch.
 
     Active and agnostic mode.
@@ -52,7 +52,7 @@ def weigh(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
             total += w[g, k]
     for g in range(groups):
         for k in range(policies):
-            w[g, k] = w[g, k] / total if total > 0.0 else even(spec, g)
+            w[g, k] = w[g, k] / total if total > 0.0 else even_weight(spec, g)
 
 
 @kernel

@@ -18,7 +18,7 @@ from evenhand.compile import kernel
 from evenhand.model.region import PENALTY, RELATIVE
 from evenhand.model.unit_families import BERNOULLI, POISSON, divergence, variance
 from evenhand.procedure.estimates import dispersion, refresh
-from evenhand.procedure.sampling.tracking import follow, samples
+from evenhand.procedure.sampling.tracking import samples, track
 from evenhand.procedure.sampling.weight_ascent import normalise
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work
@@ -47,7 +47,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     if spec.region.kind == RELATIVE:
         _raise_control(spec, w)
     normalise(w)
-    return follow(spec, state, work, w, group)
+    return track(spec, state, work, w, group)
 
 
 @kernel

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.randomness import DECISIONS, uniform
-from evenhand.procedure.sampling.draw_cell import WRITTEN_OUT, least_sampled_policy
-from evenhand.procedure.sampling.tracking import begin, samples
+from evenhand.procedure.sampling.draw_cell import MAX_CELLS_WRITTEN, least_sampled_policy
+from evenhand.procedure.sampling.tracking import begin_tracking, samples
 from evenhand.procedure.spec import ACTIVE, Spec
 from evenhand.procedure.state import State, Work
 
@@ -33,7 +33,7 @@ def choose(
 ) -> tuple[int, int]:
     """Return the next cell to sample."""
     groups, policies = spec.phi.shape
-    begin(spec, state)
+    begin_tracking(spec, state)
     refresh(spec, state, work, True)
     means, w = work.spare[0][0], work.spare[1][0]
     for k in range(policies):
@@ -41,8 +41,8 @@ def choose(
         for g in range(groups):
             means[k] += spec.shares[g] * work.mean[g, k]
     weights_from_gaps(means, w)
-    k = _followed(spec, state, w)
-    _write_out(spec, work, k, group)
+    k = _furthest_behind(spec, state, w)
+    _write_probabilities(spec, work, k, group)
     if spec.mode != ACTIVE:
         return k, max(group, 0)
     return k, min(int(uniform(seed, decision, 0, replication, DECISIONS) * groups), groups - 1)
@@ -100,7 +100,7 @@ def _inverse_cost(squares: Array, nearest: float) -> float:
 
 
 @kernel
-def _followed(spec: Spec, state: State, w: Array) -> int:
+def _furthest_behind(spec: Spec, state: State, w: Array) -> int:
     """Return the policy furthest behind its weight.
 
     D-tracking first returns one with fewer than sqrt(t) - K/2 samples.
@@ -137,9 +137,9 @@ def _row(table: Array, k: int) -> float:
 
 
 @kernel
-def _write_out(spec: Spec, work: Work, k: int, group: int) -> None:
+def _write_probabilities(spec: Spec, work: Work, k: int, group: int) -> None:
     groups, policies = spec.phi.shape
-    if policies <= WRITTEN_OUT:
+    if policies <= MAX_CELLS_WRITTEN:
         work.probability[:, :] = 0.0
         for g in range(groups):
             if group < 0 or g == group:

@@ -13,8 +13,8 @@ import math
 from evenhand.compile import kernel
 from evenhand.procedure.alternatives import solve_rivals
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.sampling.draw_cell import surely
-from evenhand.procedure.sampling.tracking import drawn, samples, span
+from evenhand.procedure.sampling.draw_cell import certain
+from evenhand.procedure.sampling.tracking import group_range, samples, samples_of
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import STAGE, State, Work
 
@@ -87,9 +87,9 @@ def _up_to(state: State, work: Work, leader: int, control: int, bar: float) -> i
 @kernel
 def _least_sampled_survivor(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     best_k, best_g, fewest = 0, max(group, 0), math.inf
-    first, last = span(spec, group)
+    first, last = group_range(spec, group)
     for g in range(first, last):
         for k in range(spec.phi.shape[1]):
-            if state.w[g, k] > 0.0 and drawn(spec, state, k, g) < fewest:
-                best_k, best_g, fewest = k, g, drawn(spec, state, k, g)
-    return surely(spec, work, best_k, best_g)
+            if state.w[g, k] > 0.0 and samples_of(spec, state, k, g) < fewest:
+                best_k, best_g, fewest = k, g, samples_of(spec, state, k, g)
+    return certain(spec, work, best_k, best_g)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.region import RELATIVE
-from evenhand.procedure.alternatives import open_up, weakest_by_likelihood
+from evenhand.procedure.alternatives import solve_cells, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
 from evenhand.procedure.posterior import posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
-from evenhand.procedure.sampling.draw_cell import count, from_masses, guarded
+from evenhand.procedure.sampling.draw_cell import count, from_masses, with_minimum
 from evenhand.procedure.spec import PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, State, Work
 
@@ -33,24 +33,24 @@ def choose(
     coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     if coin < spec.leader:
         leader = posterior_leader(spec, state, work, seed, replication, decision)
-    _, piece = weakest_by_likelihood(spec, work, leader)
-    i, k = open_up(spec, work, leader, piece)
+    _, alternative = weakest_by_likelihood(spec, work, leader)
+    i, k = solve_cells(spec, work, leader, alternative)
     control = 0.0
     if spec.region.kind == RELATIVE:  # the control's part of the rival's half
         control = _total(spec, group, work.lam_0)
         control /= max(control + _total(spec, group, work.lam_k), 1e-300)
         _scale(work.lam_0, control / max(_total(spec, group, work.lam_0), 1e-300))
-    _share_out(spec, state, work, i if k == NONE else k, group, work.lam_k)
+    _normalise_masses(spec, state, work, i if k == NONE else k, group, work.lam_k)
     if spec.region.kind == RELATIVE:
         _scale(work.lam_k, 1.0 - control)
     if k != NONE:
-        _share_out(spec, state, work, i, group, work.lam_i)
+        _normalise_masses(spec, state, work, i, group, work.lam_i)
     k, g = from_masses(spec, work, i, k, group, u)
-    return guarded(spec, state, work, k, g)
+    return with_minimum(spec, state, work, k, g)
 
 
 @kernel
-def _share_out(spec: Spec, state: State, work: Work, k: int, group: int, masses: Array) -> None:
+def _normalise_masses(spec: Spec, state: State, work: Work, k: int, group: int, masses: Array) -> None:
     """Scale a policy's masses to the sum 1; where there are none, use its variances."""
     groups = spec.phi.shape[0]
     total = _total(spec, group, masses)

@@ -13,8 +13,8 @@ import math
 from evenhand.compile import kernel
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling import none_feasible
-from evenhand.procedure.sampling.tracking import begin, c_track, samples, spread
-from evenhand.procedure.sampling.weight_ascent import climb_projected, dot, effective, pieces_at, slopes
+from evenhand.procedure.sampling.tracking import begin_tracking, c_track, mix_with_even, samples
+from evenhand.procedure.sampling.weight_ascent import alternatives_at, climb_projected, dot, effective, slopes
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, UPDATES, State, Work
 
@@ -22,7 +22,7 @@ from evenhand.procedure.state import NONE, SEEN, TOLD, UPDATES, State, Work
 @kernel
 def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     """alg:TaSCS: return the next cell to sample."""
-    begin(spec, state)
+    begin_tracking(spec, state)
     v, c, values, mixed = work.spare[0], work.spare[1], work.spare[2][0], work.spare[3]
     rounds, leader = 0, NONE
     if state.clock[SEEN] != state.clock[TOLD]:
@@ -31,19 +31,19 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
         leader = refresh(spec, state, work, True)
         rounds = spec.steps
         if leader == NONE and none_feasible.has_closed_form(spec):
-            none_feasible.weigh(spec, state, work, state.w, v)
+            none_feasible.optimal_weights(spec, state, work, state.w, v)
             rounds = 0
     for _ in range(rounds):
         effective(spec, state, work, state.w, v)
-        piece = pieces_at(spec, work, leader, v, 0.0, values)
-        slopes(spec, state, work, leader, piece, v, c)
+        alternative = alternatives_at(spec, work, leader, v, 0.0, values)
+        slopes(spec, state, work, leader, alternative, v, c)
         state.clock[UPDATES] += 1
         alpha = spec.step
         if spec.diminishing:
             alpha /= max(math.sqrt(dot(c, c) * state.clock[UPDATES]), 1e-100)
         climb_projected(spec, state.w, c, alpha)
     # (1 - K L epsilon) w + epsilon lies in the trimmed simplex, within K L epsilon of w
-    spread(spec, state.w, spec.phi.size * _epsilon(spec, state), mixed)
+    mix_with_even(spec, state.w, spec.phi.size * _epsilon(spec, state), mixed)
     return c_track(spec, state, work, mixed, group)
 
 

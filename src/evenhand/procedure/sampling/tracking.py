@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.procedure.sampling.draw_cell import count, surely
+from evenhand.procedure.sampling.draw_cell import certain, count
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import PENDING, STAGE, TOLD, State, Work
 
@@ -32,7 +32,7 @@ def samples(state: State) -> float:
 
 
 @kernel
-def span(spec: Spec, group: int) -> tuple[int, int]:
+def group_range(spec: Spec, group: int) -> tuple[int, int]:
     """Return the range of groups to compare: all, the arrived one, or one for the whole policy."""
     if spec.mode == ACTIVE:
         return 0, spec.phi.shape[0]
@@ -40,7 +40,7 @@ def span(spec: Spec, group: int) -> tuple[int, int]:
 
 
 @kernel(inlined=True)
-def amount(spec: Spec, table: Array, k: int, g: int) -> float:
+def entry_of(spec: Spec, table: Array, k: int, g: int) -> float:
     """Return a cell's entry, or its policy's total in agnostic mode."""
     if spec.mode != AGNOSTIC:
         return table[g, k]
@@ -51,29 +51,29 @@ def amount(spec: Spec, table: Array, k: int, g: int) -> float:
 
 
 @kernel(inlined=True)
-def drawn(spec: Spec, state: State, k: int, g: int) -> float:
+def samples_of(spec: Spec, state: State, k: int, g: int) -> float:
     """Return the samples of a cell, or of its policy in agnostic mode; pending ones included."""
-    return amount(spec, state.n, k, g) + amount(spec, state.out, k, g)
+    return entry_of(spec, state.n, k, g) + entry_of(spec, state.out, k, g)
 
 
 @kernel(inlined=True)
-def even(spec: Spec, g: int) -> float:
+def even_weight(spec: Spec, g: int) -> float:
     """Return the weight of a cell of group g for samples spread as evenly as the mode allows."""
     groups, policies = spec.phi.shape
     return 1.0 / (groups * policies) if spec.mode == ACTIVE else spec.arrivals[g] / policies
 
 
 @kernel
-def spread(spec: Spec, w: Array, share: float, mixed: Array) -> None:
+def mix_with_even(spec: Spec, w: Array, share: float, mixed: Array) -> None:
     """Write mixed = (1 - share) w + share even."""
     groups, policies = spec.phi.shape
     for g in range(groups):
         for k in range(policies):
-            mixed[g, k] = (1.0 - share) * w[g, k] + share * even(spec, g)
+            mixed[g, k] = (1.0 - share) * w[g, k] + share * even_weight(spec, g)
 
 
 @kernel
-def begin(spec: Spec, state: State) -> None:
+def begin_tracking(spec: Spec, state: State) -> None:
     """Initialise a tracking rule: even weights, and past samples count as tracked."""
     if state.clock[STAGE] > 0:
         return
@@ -81,22 +81,22 @@ def begin(spec: Spec, state: State) -> None:
     groups, policies = spec.phi.shape
     for g in range(groups):
         for k in range(policies):
-            state.w[g, k] = even(spec, g)
+            state.w[g, k] = even_weight(spec, g)
             state.track[g, k] = count(state, k, g)
 
 
 @kernel
-def follow(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
+def track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
     """Return the next cell by tracking of weights w, with a minimum for all cells."""
     candidates, t = _reach(spec, state, group)
     if spec.c_tracking:
         mixed = work.spare[7]
         # summed over time this is FLOOR sqrt(t / candidates) for each candidate
-        spread(spec, w, min(MOST_SPREAD, 0.5 * FLOOR * math.sqrt(candidates / t)), mixed)
+        mix_with_even(spec, w, min(MOST_SPREAD, 0.5 * FLOOR * math.sqrt(candidates / t)), mixed)
         return c_track(spec, state, work, mixed, group)
-    k, g = _laggard(spec, state, group, FLOOR * math.sqrt(t / candidates))
+    k, g = _least_sampled(spec, state, group, FLOOR * math.sqrt(t / candidates))
     if k >= 0:
-        return surely(spec, work, k, g)
+        return certain(spec, work, k, g)
     return d_track(spec, state, work, w, group)
 
 
@@ -115,12 +115,12 @@ def _reach(spec: Spec, state: State, group: int) -> tuple[float, float]:
 @kernel
 def c_track(spec: Spec, state: State, work: Work, w: Array, group: int) -> tuple[int, int]:
     """eq:c_tracking: return the candidate furthest behind the sum of all weights so far."""
-    owe(spec, state, w, group)
+    add_weights(spec, state, w, group)
     return _furthest_behind(spec, state, work, state.track, 1.0, group)
 
 
 @kernel
-def owe(spec: Spec, state: State, w: Array, group: int) -> None:
+def add_weights(spec: Spec, state: State, w: Array, group: int) -> None:
     """Add the weights of one sample: S(t) = S(t-1) + w (only the arrived column)."""
     groups, policies = spec.phi.shape
     column = 1.0
@@ -148,23 +148,23 @@ def _furthest_behind(
 ) -> tuple[int, int]:
     """Return argmax over the candidates of scale owed - N; the first on ties."""
     best_k, best_g, most = 0, max(group, 0), -math.inf
-    first, last = span(spec, group)
+    first, last = group_range(spec, group)
     for g in range(first, last):
         for k in range(spec.phi.shape[1]):
-            behind = scale * amount(spec, owed, k, g) - drawn(spec, state, k, g)
+            behind = scale * entry_of(spec, owed, k, g) - samples_of(spec, state, k, g)
             if behind > most:
                 best_k, best_g, most = k, g, behind
-    return surely(spec, work, best_k, best_g)
+    return certain(spec, work, best_k, best_g)
 
 
 @kernel
-def _laggard(spec: Spec, state: State, group: int, least: float) -> tuple[int, int]:
+def _least_sampled(spec: Spec, state: State, group: int, least: float) -> tuple[int, int]:
     """Return the candidate with the fewest samples if it has fewer than `least`, else (-1, -1)."""
     found_k, found_g, fewest = -1, -1, least
-    first, last = span(spec, group)
+    first, last = group_range(spec, group)
     for g in range(first, last):
         for k in range(spec.phi.shape[1]):
-            has = drawn(spec, state, k, g)
+            has = samples_of(spec, state, k, g)
             if has < fewest:
                 found_k, found_g, fewest = k, g, has
     return found_k, found_g

@@ -14,18 +14,23 @@ import math
 from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY, RELATIVE, ROUNDING, inside
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
-from evenhand.procedure.alternatives import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.alternatives import (
+    BULK_POLICIES,
+    solve_cells,
+    weakest_by_evidence,
+    weakest_by_likelihood,
+)
 from evenhand.procedure.estimates import dispersion, refresh
 from evenhand.procedure.posterior import draw_policy, posterior_answer, posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import (
-    GUARD,
+    MINIMUM_FACTOR,
+    certain,
     count,
     from_masses,
-    guarded,
     least_sampled,
     least_sampled_cell,
-    surely,
+    with_minimum,
 )
 from evenhand.procedure.spec import ACTIVE, CERTIFIED, Spec
 from evenhand.procedure.state import NONE, Array, State, Work
@@ -52,25 +57,25 @@ def choose(
         if spec.region.kind == RELATIVE and coin < spec.leader and leader != NONE:
             k, g = _from_doubtful_rival(spec, state, work, leader, seed, replication, decision, group, u)
         if k == NONE:
-            k, g = from_weakest_piece(spec, state, work, leader, group, u)
+            k, g = from_weakest_alternative(spec, state, work, leader, group, u)
     else:
         k, g = from_disagreement(spec, state, work, leader, challenger, group, u)
     if k < 0:
         k, g = least_sampled(spec, state, work, group)
-    return guarded(spec, state, work, k, g)
+    return with_minimum(spec, state, work, k, g)
 
 
 @kernel
-def from_weakest_piece(
+def from_weakest_alternative(
     spec: Spec, state: State, work: Work, leader: int, group: int, u: float
 ) -> tuple[int, int]:
     """Draw a cell of the weakest alternative in proportion to the evidence it carries."""
-    piece = _weakest(spec, state, work, leader)
-    if spec.several and leader != NONE and piece >= spec.phi.shape[1]:
+    alternative = _weakest(spec, state, work, leader)
+    if spec.several and leader != NONE and alternative >= spec.phi.shape[1]:
         k, g = _neglected(spec, state, work, leader, group)
         if k != NONE:
-            return surely(spec, work, k, g)
-    i, k = open_up(spec, work, leader, piece)
+            return certain(spec, work, k, g)
+    i, k = solve_cells(spec, work, leader, alternative)
     cell = from_masses(spec, work, i, k, group, u)
     if cell[0] >= 0 or spec.mode != ACTIVE:
         return cell
@@ -78,18 +83,18 @@ def from_weakest_piece(
     if k != NONE:
         a, b = least_sampled_cell(state, i), least_sampled_cell(state, k)
         if count(state, k, b) <= count(state, i, a):
-            return surely(spec, work, k, b)
-    return surely(spec, work, i, least_sampled_cell(state, i))
+            return certain(spec, work, k, b)
+    return certain(spec, work, i, least_sampled_cell(state, i))
 
 
 @kernel
 def _weakest(spec: Spec, state: State, work: Work, leader: int) -> int:
     """The alternative with least evidence against it."""
-    if spec.stopping == CERTIFIED and spec.phi.shape[1] <= MANY:
-        _, piece = weakest_by_evidence(spec, state, work, leader)
+    if spec.stopping == CERTIFIED and spec.phi.shape[1] <= BULK_POLICIES:
+        _, alternative = weakest_by_evidence(spec, state, work, leader)
     else:
-        _, piece = weakest_by_likelihood(spec, work, leader)
-    return piece
+        _, alternative = weakest_by_likelihood(spec, work, leader)
+    return alternative
 
 
 @kernel
@@ -126,7 +131,7 @@ def _neglected(spec: Spec, state: State, work: Work, leader: int, group: int) ->
         most = max(most, count(state, leader, g))
     for k in range(policies):
         g = group if group >= 0 else least_sampled_cell(state, k)
-        if k != leader and count(state, k, g) < GUARD * math.sqrt(most):
+        if k != leader and count(state, k, g) < MINIMUM_FACTOR * math.sqrt(most):
             short = work.score[leader] - work.score[k] - spec.indifference
             apart = _variation_of_score(spec, state, work, k) + _variation_of_score(spec, state, work, leader)
             if short <= 0.0 or short * short <= PLAUSIBLE * PLAUSIBLE * apart:

@@ -14,9 +14,9 @@ import math
 from evenhand.compile import kernel
 from evenhand.model.region import PENALTY
 from evenhand.procedure.alternatives import (
-    ahead_of,
-    failing,
-    open_up,
+    evidence_of_lead,
+    evidence_that_fails,
+    solve_cells,
     solve_rivals,
     weakest_by_evidence,
     weakest_by_likelihood,
@@ -26,12 +26,12 @@ from evenhand.procedure.evidence import certified
 from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import (
+    certain,
     count,
     from_masses,
-    guarded,
     least_sampled,
     least_sampled_cell,
-    surely,
+    with_minimum,
 )
 from evenhand.procedure.spec import CERTIFIED, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
@@ -47,20 +47,20 @@ def choose(
     leader = refresh(spec, state, work, True)
     _, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     if spec.stopping == CERTIFIED:
-        _, piece = weakest_by_evidence(spec, state, work, leader)
+        _, alternative = weakest_by_evidence(spec, state, work, leader)
     else:
         solve_rivals(spec, work, leader)  # each rival's own ratio shows whether it has already lost
-        _, piece = weakest_by_likelihood(spec, work, leader)
+        _, alternative = weakest_by_likelihood(spec, work, leader)
     first = _unsettled(spec, state, work, leader) if spec.region.kind != PENALTY else NONE
     if first != NONE:
-        leader, piece = _own_alternative(spec, work, first)
-    i, k = open_up(spec, work, leader, piece)
+        leader, alternative = _own_alternative(spec, work, first)
+    i, k = solve_cells(spec, work, leader, alternative)
     k, g = from_masses(spec, work, i, k, group, u)
     if k == NONE and first != NONE:
-        k, g = surely(spec, work, first, group if group >= 0 else least_sampled_cell(state, first))
+        k, g = certain(spec, work, first, group if group >= 0 else least_sampled_cell(state, first))
     elif k == NONE:
         k, g = least_sampled(spec, state, work, group)
-    return guarded(spec, state, work, k, g)
+    return with_minimum(spec, state, work, k, g)
 
 
 @kernel
@@ -70,7 +70,7 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
     NONE when there is no such policy: the second stage.
     """
     groups, policies = spec.phi.shape
-    bar = _bar(spec, state)
+    bar = _threshold(spec, state)
     standing = leader != NONE and _feasibility(spec, state, work, leader) >= bar
     found, fewest = NONE, math.inf
     for k in range(policies):
@@ -90,7 +90,7 @@ def _unsettled(spec: Spec, state: State, work: Work, leader: int) -> int:
 
 @kernel
 def _own_alternative(spec: Spec, work: Work, k: int) -> tuple[int, int]:
-    """Return the leader and code, as for `open_up`, of "policy k crosses its requirement"."""
+    """Return the leader and code, as for `solve_cells`, of "policy k crosses its requirement"."""
     if work.margin[k] < 0.0:
         return NONE, k
     _, _, which = inner.leave(
@@ -100,7 +100,7 @@ def _own_alternative(spec: Spec, work: Work, k: int) -> tuple[int, int]:
 
 
 @kernel
-def _bar(spec: Spec, state: State) -> float:
+def _threshold(spec: Spec, state: State) -> float:
     """Return the threshold of the stopping rule, or the stylised one where the rule has none."""
     if spec.stopping == CERTIFIED:
         return threshold(spec)
@@ -124,5 +124,7 @@ def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
 def _against(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
     """Return the evidence that k is not a better answer than the leader; up to `enough`."""
     if spec.stopping == CERTIFIED:
-        return max(ahead_of(spec, state, work, leader, k, enough), failing(spec, state, work, k))
+        return max(
+            evidence_of_lead(spec, state, work, leader, k, enough), evidence_that_fails(spec, state, work, k)
+        )
     return work.glr[k]

@@ -42,7 +42,7 @@ def effective(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
 
 
 @kernel
-def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> int:
+def alternatives_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, values: Array) -> int:
     """alg:internal: write the costs of alternatives at weights v; return the cheapest.
 
     The costs go to values (K,). Of alternatives that cost more than the cheapest plus `slack` only a lower
@@ -91,7 +91,7 @@ def _cheapest(values: Array) -> int:
 
 
 @kernel
-def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Array, c: Array) -> None:
+def slopes(spec: Spec, state: State, work: Work, leader: int, alternative: int, v: Array, c: Array) -> None:
     """lemma:subgradient: write c = d(mean, lam) at the nearest lam of one alternative.
 
     A supergradient of its cost at w; 0 in the cells that are not part of it.
@@ -99,22 +99,22 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Arr
     r, mean = spec.region, work.mean
     c[:, :] = 0.0
     if leader == NONE:
-        inner.enter(spec.code, r, piece, v, mean, work.lam_k, work.lam_0, work.scratch)
-    elif piece == leader:
+        inner.enter(spec.code, r, alternative, v, mean, work.lam_k, work.lam_0, work.scratch)
+    elif alternative == leader:
         inner.leave(spec.code, spec.kept, leader, v, mean, work.lam_k, work.lam_0, work.scratch)
     else:
         inner.beat(
-            spec.code, r, spec.shares, spec.indifference, leader, piece, v, mean,
+            spec.code, r, spec.shares, spec.indifference, leader, alternative, v, mean,
             work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
         _fill(spec, state, work, leader, work.lam_i, c)
-    _fill(spec, state, work, piece, work.lam_k, c)
-    if spec.region.kind == RELATIVE and spec.region.control not in (leader, piece):
+    _fill(spec, state, work, alternative, work.lam_k, c)
+    if spec.region.kind == RELATIVE and spec.region.control not in (leader, alternative):
         _fill(spec, state, work, spec.region.control, work.lam_0, c)
 
 
 @kernel
-def need_where_no_slope(spec: Spec, state: State, leader: int, piece: int, c: Array) -> None:
+def slopes_where_free(spec: Spec, state: State, leader: int, alternative: int, c: Array) -> None:
     """Write slopes 1/N in the cells of an alternative that costs nothing.
 
     A tie, or an estimate exactly on its bound, has slope 0, and only more samples resolve it.
@@ -122,7 +122,7 @@ def need_where_no_slope(spec: Spec, state: State, leader: int, piece: int, c: Ar
     if dot(c, c) > 0.0:
         return
     for g in range(spec.phi.shape[0]):
-        c[g, piece] = 1.0 / max(count(state, piece, g), 1.0)
+        c[g, alternative] = 1.0 / max(count(state, alternative, g), 1.0)
         if leader != NONE:
             c[g, leader] = 1.0 / max(count(state, leader, g), 1.0)
 

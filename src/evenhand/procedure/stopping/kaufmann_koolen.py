@@ -34,24 +34,24 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 @kernel
-def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
+def alternative_threshold(spec: Spec, state: State, k: int, other: int) -> float:
     """Return the threshold of an alternative on policy k (and `other`, unless NONE).
 
     The control's cells count too where bounds are relative to it.
     """
     groups = spec.phi.shape[0]
-    patience, cells = 0.0, groups
+    checks, cells = 0.0, groups
     for g in range(groups):
-        patience += growth(spec, state.n[g, k])
+        checks += growth(spec, state.n[g, k])
     if other != NONE:
         cells += groups
         for g in range(groups):
-            patience += growth(spec, state.n[g, other])
+            checks += growth(spec, state.n[g, other])
     if spec.region.kind == RELATIVE and spec.region.control not in (k, other):
         cells += groups
         for g in range(groups):
-            patience += growth(spec, state.n[g, spec.region.control])
-    return patience + cells * constant(spec, threshold(spec) / cells)
+            checks += growth(spec, state.n[g, spec.region.control])
+    return checks + cells * constant(spec, threshold(spec) / cells)
 
 
 @kernel
@@ -63,7 +63,7 @@ def leave_threshold(spec: Spec, state: State, k: int) -> float:
     """
     groups = spec.phi.shape[0]
     if spec.region.kind not in (BOX, SPREAD):
-        return piece_threshold(spec, state, k, NONE)
+        return alternative_threshold(spec, state, k, NONE)
     most, second = 0.0, 0.0
     for g in range(groups):
         mine = growth(spec, state.n[g, k])

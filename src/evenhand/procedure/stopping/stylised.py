@@ -8,7 +8,7 @@ from evenhand.compile import kernel
 
 
 @kernel
-def patience(told: int) -> float:
+def cost_of_checks(told: int) -> float:
     """Return ln(1 + ln t), the cost of repeated checks."""
     return math.log1p(math.log(float(max(told, 1))))
 
@@ -16,4 +16,4 @@ def patience(told: int) -> float:
 @kernel
 def threshold(told: int, delta: float) -> float:
     """Return the threshold ln((1 + ln t) / delta) of the likelihood ratio after t outcomes."""
-    return patience(told) - math.log(delta)
+    return cost_of_checks(told) - math.log(delta)

@@ -7,18 +7,9 @@ from collections.abc import Sequence
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from evenhand.model.rows import PolicyRow
-from evenhand.reports.figures.style import (  # fmt: skip
-    GREY,
-    SMALL,
-    TEXT,
-    WIDE,
-    Canvas,
-    percent,
-    shortened,
-    text_width,
-)
-from evenhand.reports.rows import Share, in_order
+from evenhand.model.result_rows import PolicyRow
+from evenhand.reports.figure_rows import Share, in_order
+from evenhand.reports.figures.canvas import GREY, SMALL, TEXT, WIDE, Canvas, percent, shortened, text_width
 
 TOP, ROW, FOOT = 40.0, 48.0, 34.0
 

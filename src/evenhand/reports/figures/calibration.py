@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenhand.reports.figures.style import (  # fmt: skip
+from evenhand.reports.figures.canvas import (
     BLUE,
     GREY,
     ORANGE,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.reports.figures.style import (  # fmt: skip
+from evenhand.reports.figure_rows import Duration
+from evenhand.reports.figures.canvas import (
     GREY,
     INK,
     ORANGE,
@@ -17,7 +18,6 @@ from evenhand.reports.figures.style import (  # fmt: skip
     number,
     percent,
 )
-from evenhand.reports.rows import Duration
 
 TOP, ROW, FOOT, PEAK = 8.0, 132.0, 62.0, 66.0
 

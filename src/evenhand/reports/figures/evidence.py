@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from evenhand.reports.figures.style import (  # fmt: skip
+from evenhand.reports.figure_rows import Evidence
+from evenhand.reports.figures.canvas import (
     BAND,
     BLUE,
     GREY,
@@ -19,7 +20,6 @@ from evenhand.reports.figures.style import (  # fmt: skip
     number,
     text_width,
 )
-from evenhand.reports.rows import Evidence
 
 HEIGHT, TOP, FOOT, LEFT, RIGHT = 330.0, 56.0, 46.0, 46.0, 24.0
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evenhand.model.rows import CellRow, PolicyRow
-from evenhand.reports.figures.style import (  # fmt: skip
+from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.reports.figure_rows import FAILED, MET, in_order
+from evenhand.reports.figures.canvas import (
     BAND,
     BLUE,
     GREY,
@@ -22,7 +23,6 @@ from evenhand.reports.figures.style import (  # fmt: skip
     number,
     text_width,
 )
-from evenhand.reports.rows import FAILED, MET, in_order
 
 ROW, GAP, TOP, FOOT = 24.0, 14.0, 58.0, 44.0
 POLICY_WORDS = {MET: "meets", FAILED: "fails", "undecided": "undecided"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenhand.reports.figures.style import DASHES, GREY, RULE, SERIES, SMALL, WIDE, Canvas, Scale, text_width
-from evenhand.reports.rows import Success
+from evenhand.reports.figure_rows import Success
+from evenhand.reports.figures.canvas import DASHES, GREY, RULE, SERIES, SMALL, WIDE, Canvas, Scale, text_width
 
 HEIGHT, TOP, FOOT, LEFT = 330.0, 20.0, 46.0, 52.0
 

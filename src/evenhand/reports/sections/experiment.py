@@ -9,20 +9,20 @@ import numpy as np
 from evenhand.live.events import LogEntry
 from evenhand.live.experiment import Experiment
 from evenhand.live.projection import View
-from evenhand.live.sentences import health_sentence
 from evenhand.live.status import Status
+from evenhand.live.status_sentences import health_sentence
 from evenhand.live.ticket_history import counted_outcomes
-from evenhand.model.rows import PolicyRow
+from evenhand.model.result_rows import PolicyRow
 from evenhand.reports.captioned_figures import allocation_picture, evidence_picture, floors_picture
+from evenhand.reports.figure_rows import Evidence, plain
 from evenhand.reports.page_parts import Picture, Section, Table, table
-from evenhand.reports.rows import Evidence, plain
-from evenhand.reports.sections.common import shares
+from evenhand.reports.sections.section_rows import shares
 from evenhand.reports.sections.verdict import emphasised, evidence_words, notes, tables
 from evenhand.study import Study
-from evenhand.verdicts.evidence_history import Told, looks
+from evenhand.verdicts.evidence_history import OrderedOutcomes, rule_checks
 from evenhand.verdicts.forecast import experiment_forecast
 from evenhand.verdicts.judge import Verdict, judge_state
-from evenhand.verdicts.sentences import piece_in_words
+from evenhand.verdicts.verdict_sentences import alternative_in_words
 
 POINTS = 240  # checks on the curve of evidence
 
@@ -67,8 +67,15 @@ def evidence_over_time(view: View, log: Iterable[LogEntry]) -> list[Evidence]:
     problem, counted = view.protocol.problem, counted_outcomes(view.protocol, log)
     unit = np.ascontiguousarray(problem.family.to_unit(counted.outcome))
     return [
-        Evidence(look.samples, look.evidence, look.needed, piece_in_words(problem, look.leader, look.piece))
-        for look in looks(view.protocol.spec, Told(counted.policy, counted.group, unit), POINTS)
+        Evidence(
+            look.samples,
+            look.evidence,
+            look.needed,
+            alternative_in_words(problem, look.leader, look.alternative),
+        )
+        for look in rule_checks(
+            view.protocol.spec, OrderedOutcomes(counted.policy, counted.group, unit), POINTS
+        )
     ]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenhand.model.rows import PolicyRow
+from evenhand.model.result_rows import PolicyRow
 from evenhand.procedure.spec import Procedure
 from evenhand.reports import plan_sentences as said
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
+from evenhand.reports.figure_rows import plain
 from evenhand.reports.page_parts import Field, Picture, Section, Strong, Table, Words, names, table
-from evenhand.reports.rows import plain
-from evenhand.reports.sections.common import shares, true_estimates, true_standings
+from evenhand.reports.sections.section_rows import shares, true_estimates, true_standings
 from evenhand.study import Study, Truth
 from evenhand.theory.plan import Plan
 

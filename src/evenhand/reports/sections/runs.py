@@ -8,10 +8,10 @@ from typing import Any
 from evenhand.errors import Undecidable
 from evenhand.reports import runs_sentences as said
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, success_picture
-from evenhand.reports.figures.style import number
+from evenhand.reports.figure_rows import Duration, Success, plain
+from evenhand.reports.figures.canvas import number
 from evenhand.reports.page_parts import Field, Picture, Section, Table, Words, table
-from evenhand.reports.rows import Duration, Success, plain
-from evenhand.reports.sections.common import CHANCES, bars, shares, true_standings
+from evenhand.reports.sections.section_rows import CHANCES, bars, shares, true_standings
 from evenhand.simulation.runs import Runs
 from evenhand.study import Study
 from evenhand.study.planned import plan_of

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenhand.model.sentences import bound_word
+from evenhand.model.phrases import bound_word
 from evenhand.procedure.spec import is_unproven
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
 from evenhand.reports.guarantees import fixed_methods
 from evenhand.reports.page_parts import Picture, Section, Strong, Table, Words, table
-from evenhand.reports.sections.common import shares
+from evenhand.reports.sections.section_rows import shares
 from evenhand.study import Study
 from evenhand.verdicts.judge import Verdict
-from evenhand.verdicts.sentences import looser, under_other_bounds
+from evenhand.verdicts.verdict_sentences import looser, under_other_bounds
 
 
 def verdict_section(verdict: Verdict) -> tuple[Section, Study]:

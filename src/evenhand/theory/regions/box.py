@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import EXPONENTIAL, edge_high, edge_low
-from evenhand.theory.beat import meet
-from evenhand.theory.nonconvex import meet_far
-from evenhand.theory.tilted_means import Duel, paid
+from evenhand.theory.beat import least_cost_to_beat
+from evenhand.theory.nonconvex import least_cost_nonconvex
+from evenhand.theory.tilted_means import RivalComparison, weighted_divergence
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ def enter(
     for g in range(lam_k.size):
         low, high = max(r.lo[g, k], edge_low(code)), min(r.hi[g, k], edge_high(code))
         lam_k[g] = min(max(mu[g, k], low), high)
-        total += paid(code, v[g, k], mu[g, k], lam_k[g]) if low <= high else math.inf
+        total += weighted_divergence(code, v[g, k], mu[g, k], lam_k[g]) if low <= high else math.inf
     return total, total
 
 
@@ -45,11 +45,11 @@ def leave(
         lam_k[g] = mu[g, k]
         # a bound on the boundary of the domain cannot be crossed
         if r.lo[g, k] > edge_low(code):
-            cost = paid(code, v[g, k], mu[g, k], min(mu[g, k], r.lo[g, k]))
+            cost = weighted_divergence(code, v[g, k], mu[g, k], min(mu[g, k], r.lo[g, k]))
             if cost < cheapest:
                 cheapest, which = cost, g
         if r.hi[g, k] < edge_high(code):
-            cost = paid(code, v[g, k], mu[g, k], max(mu[g, k], r.hi[g, k]))
+            cost = weighted_divergence(code, v[g, k], mu[g, k], max(mu[g, k], r.hi[g, k]))
             if cost < cheapest:
                 cheapest, which = cost, groups + g
     if 0 <= which < groups:
@@ -72,8 +72,8 @@ def beat(
         if low[g] > high[g]:
             return math.inf, math.inf
     # a box has no penalties: gamma is 0 throughout, and the arrays after it are not read
-    duel = Duel(code, q, i, k, v, mu, low, high, r.gamma, low, low, low, eps)
+    comparison = RivalComparison(code, q, i, k, v, mu, low, high, r.gamma, low, low, low, eps)
     if code == EXPONENTIAL:
-        return meet_far(duel, lam_i, lam_k, work[2 * groups :])
-    value, lower, _ = meet(duel, lam_i, lam_k, work[2 * groups :])
+        return least_cost_nonconvex(comparison, lam_i, lam_k, work[2 * groups :])
+    value, lower, _ = least_cost_to_beat(comparison, lam_i, lam_k, work[2 * groups :])
     return value, lower

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
-from evenhand.theory.regions.convex_program import Programme
-from evenhand.theory.regions.dual_bound import FREE
+from evenhand.theory.regions.convex_program import FREE, ConvexProgram
 from evenhand.theory.regions.interior_point import minimise
 from evenhand.theory.regions.interior_point import work_size as interior_size
-from evenhand.theory.regions.single_cell import budgeted, copy, cost, fill
-from evenhand.theory.tilted_means import paid
+from evenhand.theory.regions.single_cell import copy, cost, farthest_within, fill
+from evenhand.theory.tilted_means import weighted_divergence
 
 Array = NDArray[np.float64]
 
@@ -37,7 +36,7 @@ def work_size(cells: int, rows: int) -> int:
 
 
 @kernel
-def nearest(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
+def nearest(code: int, p: ConvexProgram, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
     """Return the least cost of a program, at x, and a bound; stop if it exceeds the cutoff.
 
     Weights are scaled in place, and bends, rates and (for the exponential) bounds are overwritten.
@@ -59,14 +58,14 @@ def nearest(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tu
 
 
 @kernel
-def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
+def _split(code: int, p: ConvexProgram, cutoff: float, x: Array, work: Array) -> tuple[float, float]:
     """Run branch and bound over the intervals of the cells beyond their bends."""
     n = x.shape[0]
     trial, spare = work[:n], work[n : 2 * n]
     stack = work[2 * n : 2 * n + ENTRY * DEPTH].reshape((DEPTH, ENTRY))
     rest = work[2 * n + ENTRY * DEPTH :]
     best = _first(p, x, spare, rest)
-    _fence(code, p, best)
+    _cost_limits(code, p, best)
     lower, depth = math.inf, 0
     for node in range(NODES):
         for c in range(n):
@@ -95,7 +94,7 @@ def _split(code: int, p: Programme, cutoff: float, x: Array, work: Array) -> tup
 
 
 @kernel
-def _first(p: Programme, x: Array, v: Array, work: Array) -> float:
+def _first(p: ConvexProgram, x: Array, v: Array, work: Array) -> float:
     """Write a first feasible point, found with the Poisson divergence; return its true cost."""
     top, largest = 0.0, 0.0
     for c in range(x.shape[0]):
@@ -103,18 +102,18 @@ def _first(p: Programme, x: Array, v: Array, work: Array) -> float:
         top, largest = max(top, v[c]), max(largest, p.mu[c])
     for c in range(x.shape[0]):
         v[c] /= top if top > 0.0 else 1.0
-    like = Programme(v, p.mu, p.lo, p.hi, p.bend, p.rate, p.rows, p.rhs, p.quad, p.limit)
+    like = ConvexProgram(v, p.mu, p.lo, p.hi, p.bend, p.rate, p.rows, p.rhs, p.quad, p.limit)
     value, _ = minimise(unit_families.POISSON, like, largest, math.inf, x, work)
     return cost(unit_families.EXPONENTIAL, p.v, p.mu, x) if value < math.inf else math.inf
 
 
 @kernel
-def _fence(code: int, p: Programme, best: float) -> None:
+def _cost_limits(code: int, p: ConvexProgram, best: float) -> None:
     """Reduce every cell's interval to where its own cost alone is at most the best known."""
     for c in range(p.mu.shape[0]):
         if p.v[c] > FREE and best < math.inf:
-            p.lo[c] = max(p.lo[c], budgeted(code, p.mu[c], best / p.v[c], False))
-            p.hi[c] = min(p.hi[c], budgeted(code, p.mu[c], best / p.v[c], True))
+            p.lo[c] = max(p.lo[c], farthest_within(code, p.mu[c], best / p.v[c], False))
+            p.hi[c] = min(p.hi[c], farthest_within(code, p.mu[c], best / p.v[c], True))
 
 
 @kernel
@@ -140,13 +139,15 @@ def _bend(code: int, mu: float, lo: float, hi: float) -> tuple[float, float]:
 
 
 @kernel
-def _excess(code: int, p: Programme, x: Array) -> int:
+def _excess(code: int, p: ConvexProgram, x: Array) -> int:
     """Return the cell whose cost exceeds its envelope most, or -1."""
     most, worst = 0.0, -1
     for c in range(x.shape[0]):
         if x[c] > p.bend[c]:
-            line = paid(code, p.v[c], p.mu[c], p.bend[c]) + p.v[c] * p.rate[c] * (x[c] - p.bend[c])
-            over = paid(code, p.v[c], p.mu[c], x[c]) - line
+            line = weighted_divergence(code, p.v[c], p.mu[c], p.bend[c]) + p.v[c] * p.rate[c] * (
+                x[c] - p.bend[c]
+            )
+            over = weighted_divergence(code, p.v[c], p.mu[c], x[c]) - line
             if over > most:
                 most, worst = over, c
     return worst

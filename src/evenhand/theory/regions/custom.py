@@ -29,7 +29,7 @@ from evenhand.model.problem import Problem, Standard
 from evenhand.model.requirements import Convex
 from evenhand.theory.regions import halfspace, intersection
 from evenhand.theory.regions.custom_cvxpy import UserSet
-from evenhand.theory.regions.single_cell import budgeted
+from evenhand.theory.regions.single_cell import farthest_within
 
 Array = NDArray[np.float64]
 
@@ -259,8 +259,8 @@ class Custom:
         wide = 10.0 * (1.0 + np.ptp(mu) + np.abs(mu).max())
         low, high = np.maximum(mu - wide, self.edges[0]), np.minimum(mu + wide, self.edges[1])
         for g in np.nonzero(v > 0)[0] if math.isfinite(value) else ():
-            low[g] = budgeted(self.code, mu[g], value / v[g], False)
-            high[g] = budgeted(self.code, mu[g], value / v[g], True)
+            low[g] = farthest_within(self.code, mu[g], value / v[g], False)
+            high[g] = farthest_within(self.code, mu[g], value / v[g], True)
         # the solver needs numbers of moderate size; points beyond this are treated as unreachable
         return np.maximum(low, mu - 1e3 * wide), np.minimum(high, mu + 1e3 * wide)
 

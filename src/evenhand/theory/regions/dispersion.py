@@ -22,7 +22,7 @@ from evenhand.model import unit_families
 from evenhand.model.region import Region, centre_of
 from evenhand.theory.regions import intersection_enter, leave_quadratic, trust_region
 from evenhand.theory.regions.linear_algebra import factor, solve
-from evenhand.theory.regions.single_cell import copy, cost, fill, narrow, take_policy
+from evenhand.theory.regions.single_cell import copy, cost, fill, narrow_bracket, take_policy
 from evenhand.theory.regions.trust_region import form
 
 Array = NDArray[np.float64]
@@ -157,7 +157,7 @@ def _solve_for_kappa(r: Region, target: float, ease: float, part: Array, h: Arra
             break
         kappa = one + t * (two - one)
         excess, eta, dual = _at(r, target, ease, kappa, part, h)
-        one, e_one, two, e_two, t = narrow(one, e_one, two, e_two, kappa, excess)
+        one, e_one, two, e_two, t = narrow_bracket(one, e_one, two, e_two, kappa, excess)
     if e_one > 0.0:  # stay on the feasible side
         _, eta, dual = _at(r, target, ease, two, part, h)
     return dual, eta

@@ -24,18 +24,18 @@ from evenhand.model import unit_families
 from evenhand.model.region import Region
 from evenhand.theory.regions.convex_envelope import nearest
 from evenhand.theory.regions.convex_envelope import work_size as envelope_size
-from evenhand.theory.regions.convex_program import Programme
+from evenhand.theory.regions.convex_program import ConvexProgram
 from evenhand.theory.regions.halfspace import reach
 from evenhand.theory.regions.halfspace import work_size as reach_size
 from evenhand.theory.regions.single_cell import (
-    bargain,
     copy,
     cost,
     fill,
-    first_pull,
-    narrow,
-    settle,
+    first_multiplier,
+    narrow_bracket,
     take_policy,
+    tilted_cost,
+    tilted_minimiser,
 )
 
 Array = NDArray[np.float64]
@@ -174,7 +174,7 @@ def _meet(
         # no cell of policy i needs to fall farther than closes the gap alone
         alone = gap / part[2, g] if part[2, g] > 0.0 else 0.0
         part[3, n + g] = max(part[1, n + g] - alone, unit_families.edge_low(code))
-    hi = first_pull(code, part[0], part[1], part[2], gap)
+    hi = first_multiplier(code, part[0], part[1], part[2], gap)
     lo, g_lo = 0.0, -gap
     g_hi, lower = _pull(code, r, eps, part, FAINT * hi, low, high)
     copy(x, above)
@@ -195,7 +195,7 @@ def _meet(
         surplus, bound = _pull(code, r, eps, part, eta, low, high)
         lower = max(lower, bound)
         copy(x, below if surplus < 0.0 else above)
-        one, g_one, two, g_two, t = narrow(one, g_one, two, g_two, eta, surplus)
+        one, g_one, two, g_two, t = narrow_bracket(one, g_one, two, g_two, eta, surplus)
     g_lo, g_hi = min(g_one, g_two), max(g_one, g_two)
     return -g_lo / (g_hi - g_lo), lower
 
@@ -213,8 +213,8 @@ def _pull(
     for c in range(2 * n):
         s = eta * part[2, c]
         if c >= n:
-            x[c] = settle(code, part[0, c], part[1, c], s, part[3, c], part[1, c])
-            psi += bargain(code, part[0, c], part[1, c], s, x[c])
+            x[c] = tilted_minimiser(code, part[0, c], part[1, c], s, part[3, c], part[1, c])
+            psi += tilted_cost(code, part[0, c], part[1, c], s, x[c])
         surplus += part[2, c] * x[c]
         psi -= s * part[1, c]
     return surplus, psi
@@ -242,7 +242,7 @@ def _top(
             f_lo = f
         else:
             f_hi = f
-        one, d_one, two, d_two, t = narrow(one, d_one, two, d_two, trial, d)
+        one, d_one, two, d_two, t = narrow_bracket(one, d_one, two, d_two, trial, d)
     if d_one == 0.0:
         return f_hi
     lo, hi, d_lo, d_hi = min(one, two), max(one, two), min(d_one, d_two), max(d_one, d_two)
@@ -263,8 +263,8 @@ def _within(
     total, slope = 0.0, 0.0
     for g in range(x.shape[0]):
         s = eta * q[g]
-        x[g] = settle(code, v[g], mu[g], s, min(floor, t), t)
-        total += bargain(code, v[g], mu[g], s, x[g])
+        x[g] = tilted_minimiser(code, v[g], mu[g], s, min(floor, t), t)
+        total += tilted_cost(code, v[g], mu[g], s, x[g])
         if x[g] in (floor, t):
             gradient = (v[g] * unit_families.slope(code, mu[g], x[g]) if v[g] > 0.0 else 0.0) - s
             if x[g] == t and gradient < 0.0:
@@ -300,7 +300,7 @@ def _programme(
         rows[n + g, g], rows[n + g, n], rhs[n + g] = 1.0, -r.rho, -r.slack
         if cells > n + 1:
             rows[2 * n, g], rows[2 * n, n + 1 + g] = q[g], -q[g]
-    p = Programme(cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], rows, rhs, r.quad, r.limit)
+    p = ConvexProgram(cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], rows, rhs, r.quad, r.limit)
     value, lower = nearest(code, p, math.inf, x, rest)
     copy(x[:n], lam_k)
     if cells > n + 1:

@@ -21,8 +21,16 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model import unit_families
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
-from evenhand.theory.regions.single_cell import copy, cost, fill, first_pull, narrow, settle, take_policy
-from evenhand.theory.tilted_means import paid
+from evenhand.theory.regions.single_cell import (
+    copy,
+    cost,
+    fill,
+    first_multiplier,
+    narrow_bracket,
+    take_policy,
+    tilted_minimiser,
+)
+from evenhand.theory.tilted_means import weighted_divergence
 
 Array = NDArray[np.float64]
 
@@ -95,10 +103,12 @@ def _mix(
     value, excess, worst = 0.0, 0.0, -1
     for j in range(n):
         x[j] = below[j] + part * (above[j] - below[j])
-        here = paid(code, v[j], mu[j], x[j])
+        here = weighted_divergence(code, v[j], mu[j], x[j])
         value += here
         over = (
-            here - (1.0 - part) * paid(code, v[j], mu[j], below[j]) - part * paid(code, v[j], mu[j], above[j])
+            here
+            - (1.0 - part) * weighted_divergence(code, v[j], mu[j], below[j])
+            - part * weighted_divergence(code, v[j], mu[j], above[j])
         )
         if over > excess:
             excess, worst = over, j
@@ -127,7 +137,7 @@ def _pull(code: int, v: Array, mu: Array, a: Array, eta: float, near: Array, far
         if eta == math.inf or v[j] <= 0.0:
             x[j] = far[j]
         else:
-            x[j] = settle(code, v[j], mu[j], eta * a[j], min(near[j], far[j]), max(near[j], far[j]))
+            x[j] = tilted_minimiser(code, v[j], mu[j], eta * a[j], min(near[j], far[j]), max(near[j], far[j]))
         if a[j] != 0.0:
             closed += a[j] * (x[j] - near[j])
     return closed
@@ -138,7 +148,7 @@ def _root(
     code: int, v: Array, mu: Array, a: Array, gap: float, near: Array, far: Array, x: Array
 ) -> tuple[float, float]:
     """Return the multipliers on either side of the one that closes the gap."""
-    hi = first_pull(code, v, near, a, gap)
+    hi = first_multiplier(code, v, near, a, gap)
     g_hi = _pull(code, v, mu, a, hi, near, far, x) - gap
     lo, g_lo = 0.0, _pull(code, v, mu, a, 0.0, near, far, x) - gap
     while g_hi < -1e-15 * gap and hi < 1e300:
@@ -150,7 +160,7 @@ def _root(
     for _ in range(TURNS):
         eta = one + t * (two - one)
         g = _pull(code, v, mu, a, eta, near, far, x) - gap
-        one, g_one, two, g_two, t = narrow(one, g_one, two, g_two, eta, g)
+        one, g_one, two, g_two, t = narrow_bracket(one, g_one, two, g_two, eta, g)
         if abs(g) <= 1e-16 * gap:
             return eta, eta
         if abs(two - one) <= 4e-16 * abs(one):

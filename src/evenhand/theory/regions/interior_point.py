@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model.unit_families import GAUSSIAN
 from evenhand.theory.regions.convex_program import (
-    Programme,
+    SPARE,
+    ConvexProgram,
     conditions,
+    dual_bound,
     entry,
     feasible,
     gap,
     program_cost,
     tangent,
 )
-from evenhand.theory.regions.dual_bound import SPARE, bound
 from evenhand.theory.regions.interior_point_step import (
     BEST,
     COLUMNS,
@@ -42,7 +43,7 @@ from evenhand.theory.regions.interior_point_step import (
 )
 from evenhand.theory.regions.linear_algebra import factor
 from evenhand.theory.regions.single_cell import copy
-from evenhand.theory.tilted_means import paid
+from evenhand.theory.tilted_means import weighted_divergence
 
 Array = NDArray[np.float64]
 
@@ -61,7 +62,7 @@ def work_size(cells: int, rows: int) -> int:
 
 @kernel
 def minimise(
-    code: int, p: Programme, scale: float, cutoff: float, x: Array, work: Array
+    code: int, p: ConvexProgram, scale: float, cutoff: float, x: Array, work: Array
 ) -> tuple[float, float]:
     """Return the cost at x (infinite if no feasible x was found) and a certified lower bound.
 
@@ -92,7 +93,7 @@ def minimise(
 
 @kernel
 def _follow(
-    code: int, p: Programme, scale: float, cutoff: float, boost: float, value: float, lower: float,
+    code: int, p: ConvexProgram, scale: float, cutoff: float, boost: float, value: float, lower: float,
     x: Array, cell: Array, spare: Array, row: Array, h: Array,
 ) -> tuple[float, float]:  # fmt: skip
     """Follow the path from this complementarity; return the least cost and best bound."""
@@ -100,7 +101,7 @@ def _follow(
     idle = 0
     for _ in range(TURNS):
         barrier = measure(code, p, span, x, cell, row)
-        proved = bound(code, p, span, x, row[Y], row[PROOF], spare, h)
+        proved = dual_bound(code, p, span, x, row[Y], row[PROOF], spare, h)
         idle += 1 if value < math.inf else 0
         if proved > lower:
             lower, idle = proved, 0
@@ -117,7 +118,7 @@ def _follow(
 
 @kernel
 def _start(
-    code: int, p: Programme, scale: float, boost: float, x: Array, cell: Array, row: Array
+    code: int, p: ConvexProgram, scale: float, boost: float, x: Array, cell: Array, row: Array
 ) -> tuple[float, float]:
     """Write a start near the means, inside the bounds; return the scales of length and cost."""
     n, m = x.shape[0], p.rows.shape[0]
@@ -143,7 +144,11 @@ def _start(
     for c in range(n):
         up = min(p.mu[c] + span, 0.5 * (p.mu[c] + p.hi[c]))
         down = max(p.mu[c] - span, 0.5 * (p.mu[c] + p.lo[c]))
-        level = max(level, paid(code, p.v[c], p.mu[c], up), paid(code, p.v[c], p.mu[c], down))
+        level = max(
+            level,
+            weighted_divergence(code, p.v[c], p.mu[c], up),
+            weighted_divergence(code, p.v[c], p.mu[c], down),
+        )
     level = boost * max(0.1 * level, LEAST_COST * (span * span if code == GAUSSIAN else scale))
     for j in range(conditions(p)):
         norm = 0.0

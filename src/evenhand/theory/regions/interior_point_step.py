@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model import unit_families
-from evenhand.theory.regions.convex_program import Programme, conditions, entry, gap, tangent
+from evenhand.theory.regions.convex_program import ConvexProgram, conditions, entry, gap, tangent
 from evenhand.theory.regions.linear_algebra import solve
 from evenhand.theory.regions.single_cell import fill
 
@@ -27,7 +27,7 @@ SLACK, Y, D_SLACK, DY, MISS, CORRECTION, PROOF, COLUMNS = range(8)
 
 
 @kernel
-def measure(code: int, p: Programme, span: float, x: Array, cell: Array, row: Array) -> float:
+def measure(code: int, p: ConvexProgram, span: float, x: Array, cell: Array, row: Array) -> float:
     """Write the Lagrangian's gradient and slack residuals; return the mean complementarity."""
     n, m = x.shape[0], conditions(p)
     tangent(p, x, cell[NORMAL])
@@ -55,7 +55,7 @@ def measure(code: int, p: Programme, span: float, x: Array, cell: Array, row: Ar
 
 @kernel
 def assemble(
-    code: int, p: Programme, span: float, barrier: float, x: Array, cell: Array, row: Array, h: Array
+    code: int, p: ConvexProgram, span: float, barrier: float, x: Array, cell: Array, row: Array, h: Array
 ) -> None:
     """Write Newton's matrix: curvature of cost and quadratic, and each condition's gradient."""
     n, m = x.shape[0], conditions(p)
@@ -81,7 +81,7 @@ def assemble(
 
 
 @kernel
-def aim(code: int, p: Programme, barrier: float, x: Array, cell: Array, row: Array, h: Array) -> float:
+def aim(code: int, p: ConvexProgram, barrier: float, x: Array, cell: Array, row: Array, h: Array) -> float:
     """Choose the direction by predictor and corrector; return the step length."""
     _no_corrections(cell, row)
     _direction(code, p, 0.0, x, cell, row, h)
@@ -98,7 +98,7 @@ def aim(code: int, p: Programme, barrier: float, x: Array, cell: Array, row: Arr
 
 
 @kernel
-def _balanced(code: int, p: Programme, barrier: float, x: Array, cell: Array, row: Array) -> float:
+def _balanced(code: int, p: ConvexProgram, barrier: float, x: Array, cell: Array, row: Array) -> float:
     """Return the longest step that keeps the products of slack and multiplier balanced."""
     step = min(1.0, 0.995 * _longest(p, x, cell, row))
     for _ in range(40):
@@ -134,7 +134,7 @@ def _no_corrections(cell: Array, row: Array) -> None:
 
 
 @kernel
-def _direction(code: int, p: Programme, goal: float, x: Array, cell: Array, row: Array, h: Array) -> None:
+def _direction(code: int, p: ConvexProgram, goal: float, x: Array, cell: Array, row: Array, h: Array) -> None:
     """Write Newton's direction to slack * multiplier = goal (or `aims`), less corrections."""
     n, m = x.shape[0], conditions(p)
     dx = cell[DX]
@@ -161,7 +161,7 @@ def _direction(code: int, p: Programme, goal: float, x: Array, cell: Array, row:
 
 
 @kernel
-def _longest(p: Programme, x: Array, cell: Array, row: Array) -> float:
+def _longest(p: ConvexProgram, x: Array, cell: Array, row: Array) -> float:
     """Return the longest step, up to 1 / 0.995, that keeps every slack and multiplier positive."""
     step = 1.0 / 0.995
     for j in range(conditions(p)):
@@ -182,7 +182,7 @@ def _step_to_zero(value: float, change: float) -> float:
 
 
 @kernel
-def _correct(code: int, p: Programme, step: float, x: Array, cell: Array, row: Array) -> float:
+def _correct(code: int, p: ConvexProgram, step: float, x: Array, cell: Array, row: Array) -> float:
     """Return the mean complementarity after this step; write Mehrotra's corrections."""
     n, m = x.shape[0], conditions(p)
     step = min(step, 1.0)
@@ -204,7 +204,7 @@ def _correct(code: int, p: Programme, step: float, x: Array, cell: Array, row: A
 
 
 @kernel
-def advance(p: Programme, step: float, x: Array, cell: Array, row: Array) -> None:
+def advance(p: ConvexProgram, step: float, x: Array, cell: Array, row: Array) -> None:
     for j in range(conditions(p)):
         row[SLACK, j] += step * row[D_SLACK, j]
         row[Y, j] += step * row[DY, j]
@@ -217,7 +217,7 @@ def advance(p: Programme, step: float, x: Array, cell: Array, row: Array) -> Non
 
 
 @kernel
-def aims(code: int, p: Programme, c: int) -> tuple[float, float]:
+def aims(code: int, p: ConvexProgram, c: int) -> tuple[float, float]:
     """Return the products of slack and multiplier that a cell's cost requires at its ends.
 
     -v mu ln x - v (1 - mu) ln(1 - x) is a barrier already: its derivatives are multipliers whose products
@@ -232,7 +232,7 @@ def aims(code: int, p: Programme, c: int) -> tuple[float, float]:
 
 
 @kernel
-def _slope(code: int, p: Programme, c: int, x: float) -> float:
+def _slope(code: int, p: ConvexProgram, c: int, x: float) -> float:
     """Return the slope of the cost, less the part that `aims` accounts for."""
     if p.v[c] <= 0.0 or code == unit_families.BERNOULLI:
         return 0.0
@@ -242,7 +242,7 @@ def _slope(code: int, p: Programme, c: int, x: float) -> float:
 
 
 @kernel
-def _curvature(code: int, p: Programme, c: int, x: float) -> float:
+def _curvature(code: int, p: ConvexProgram, c: int, x: float) -> float:
     """Return the curvature of the cost, less the part that `aims` accounts for."""
     if p.v[c] <= 0.0 or code == unit_families.BERNOULLI or code == unit_families.POISSON or x > p.bend[c]:
         return 0.0

@@ -18,9 +18,9 @@ from evenhand.model.region import Region, centre_of
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
 from evenhand.theory.regions.convex_envelope import nearest
 from evenhand.theory.regions.convex_envelope import work_size as envelope_size
-from evenhand.theory.regions.convex_program import Programme
+from evenhand.theory.regions.convex_program import ConvexProgram
 from evenhand.theory.regions.single_cell import copy, fill, take_policy
-from evenhand.theory.tilted_means import paid
+from evenhand.theory.tilted_means import weighted_divergence
 
 Array = NDArray[np.float64]
 
@@ -104,7 +104,7 @@ def _held(
             row += 1
         if n > groups:
             rows[many - 1, g], rows[many - 1, groups + g] = q[g], -q[g]
-    p = Programme(cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], rows, rhs, r.quad, r.limit)
+    p = ConvexProgram(cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], rows, rhs, r.quad, r.limit)
     centre = centre_of(cell[1]) if code == unit_families.GAUSSIAN and r.limit < math.inf else 0.0
     if centre == 0.0:
         return nearest(code, p, cutoff, x, rest)
@@ -116,7 +116,7 @@ def _held(
 
 
 @kernel
-def _shift(p: Programme, centre: float) -> None:
+def _shift(p: ConvexProgram, centre: float) -> None:
     """Subtract a number from all means of a Gaussian program, to keep digits in their squares."""
     for c in range(p.mu.shape[0]):
         p.mu[c] -= centre
@@ -131,8 +131,8 @@ def _missing(code: int, r: Region, k: int, v: Array, left: Array, right: Array, 
     for g in range(r.quad.shape[0]):
         if right[g] < 1.0 or x[g] >= r.lo[g, k]:
             missing -= 1
-        elif left[g] == 0.0 and paid(code, 1.0, x[g], r.lo[g, k]) * v[g, k] < least:
-            group, least = g, paid(code, 1.0, x[g], r.lo[g, k]) * v[g, k]
+        elif left[g] == 0.0 and weighted_divergence(code, 1.0, x[g], r.lo[g, k]) * v[g, k] < least:
+            group, least = g, weighted_divergence(code, 1.0, x[g], r.lo[g, k]) * v[g, k]
     return missing, group
 
 

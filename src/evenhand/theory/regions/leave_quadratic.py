@@ -22,7 +22,7 @@ from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, w
 from evenhand.theory.regions.halfspace import reach
 from evenhand.theory.regions.halfspace import work_size as reach_size
 from evenhand.theory.regions.linear_algebra import jacobi
-from evenhand.theory.regions.single_cell import budgeted, copy, fill, take_policy
+from evenhand.theory.regions.single_cell import copy, farthest_within, fill, take_policy
 from evenhand.theory.regions.trust_region import FLAT, escape, form
 from evenhand.theory.regions.trust_region import work_size as trust_size
 
@@ -207,8 +207,8 @@ def _gaussian(code: int, r: Region, cell: Array, best: float, work: Array) -> fl
     for g in range(n):
         low, high = cell[2, g], cell[3, g]
         if cell[0, g] > 0.0 and best < math.inf:
-            low = budgeted(code, cell[1, g], best / cell[0, g], False)
-            high = budgeted(code, cell[1, g], best / cell[0, g], True)
+            low = farthest_within(code, cell[1, g], best / cell[0, g], False)
+            high = farthest_within(code, cell[1, g], best / cell[0, g], True)
         most = max(unit_families.variance(code, low), unit_families.variance(code, high))
         if code == unit_families.BERNOULLI and low < 0.5 < high:
             most = 0.25

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.unit_families import GAUSSIAN, POISSON, curvature, edge_high, edge_low, slope
-from evenhand.theory.regions.single_cell import bargain, settle
+from evenhand.theory.regions.single_cell import tilted_cost, tilted_minimiser
 from evenhand.theory.tilted_means import JUST_BELOW_ONE, lifted, lowered, response
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ SETTLED = 4e-16  # relative step at which they end
 ROUNDING = 1e-12  # relative error of multipliers that cancel
 
 
-class Comparison(NamedTuple):
+class PairProblem(NamedTuple):
     """Rival k against policy i with the control's cells. Arrays are (L,); weights are positive."""
 
     code: int
@@ -57,7 +57,7 @@ class Comparison(NamedTuple):
 
 
 @kernel
-def has_room(c: Comparison) -> bool:
+def is_nonempty(c: PairProblem) -> bool:
     """Return whether every group has an allowed pair of means."""
     for g in range(c.low.size):
         first, last = _ends(c, g)
@@ -68,7 +68,7 @@ def has_room(c: Comparison) -> bool:
 
 @kernel
 def solve_pair(
-    c: Comparison, g: int, eta: float, guess: float
+    c: PairProblem, g: int, eta: float, guess: float
 ) -> tuple[float, float, float, float, float, float]:
     """Return y and z at eta, their slopes, and the multipliers of the relative floor and cap."""
     a, b, mu_k, mu_0 = c.v_k[g], c.v_0[g], c.mu_k[g], c.mu_0[g]
@@ -108,7 +108,7 @@ def solve_pair(
 
 
 @kernel
-def _ends(c: Comparison, g: int) -> tuple[float, float]:
+def _ends(c: PairProblem, g: int) -> tuple[float, float]:
     """Return the smallest and largest z for which some y is allowed."""
     first, last = edge_low(c.code), edge_high(c.code)
     if c.cap_margin[g] < math.inf:
@@ -142,9 +142,9 @@ def _tied(
         return min(max(z, first), last)
     if code == POISSON:
         return _poisson(a, b, mu_k, mu_0, pull, ratio, offset, first, last)
-    if _force(code, a, b, mu_k, mu_0, pull, ratio, offset, first) >= 0.0:
+    if _stationarity(code, a, b, mu_k, mu_0, pull, ratio, offset, first) >= 0.0:
         return first
-    if _force(code, a, b, mu_k, mu_0, pull, ratio, offset, last) <= 0.0:
+    if _stationarity(code, a, b, mu_k, mu_0, pull, ratio, offset, last) <= 0.0:
         return last
     left, right = first, last
     z = guess if left < guess < right else 0.5 * (left + right)
@@ -152,7 +152,7 @@ def _tied(
         if not left < z < right:
             break
         y = ratio * z + offset
-        force = _force(code, a, b, mu_k, mu_0, pull, ratio, offset, z)
+        force = _stationarity(code, a, b, mu_k, mu_0, pull, ratio, offset, z)
         if force > 0.0:
             right = z
         else:
@@ -167,7 +167,7 @@ def _tied(
 
 
 @kernel
-def _force(
+def _stationarity(
     code: int,
     a: float,
     b: float,
@@ -200,7 +200,7 @@ def _poisson(
 
 @kernel
 def _multipliers(
-    c: Comparison, g: int, by_floor: bool, s: float, h: float, y: float, z: float
+    c: PairProblem, g: int, by_floor: bool, s: float, h: float, y: float, z: float
 ) -> tuple[float, float]:
     """Return the multipliers of the relative floor and cap at the solution of a tied pair.
 
@@ -222,7 +222,7 @@ def _multipliers(
 
 
 @kernel
-def dual_of_pair(c: Comparison, g: int, a: float, b: float, eta: float, floor: float, cap: float) -> float:
+def dual_of_pair(c: PairProblem, g: int, a: float, b: float, eta: float, floor: float, cap: float) -> float:
     """Return the pair's part of the Lagrangian's minimum at the true weights a, b >= 0."""
     s, h = eta * c.q[g], eta * c.q_0[g]
     floor, cap = _bounded(c, g, a, b, s, h, floor, cap)
@@ -241,7 +241,7 @@ def dual_of_pair(c: Comparison, g: int, a: float, b: float, eta: float, floor: f
 
 @kernel
 def _bounded(
-    c: Comparison, g: int, a: float, b: float, s: float, h: float, floor: float, cap: float
+    c: PairProblem, g: int, a: float, b: float, s: float, h: float, floor: float, cap: float
 ) -> tuple[float, float]:
     """Return the multipliers, changed as little as gives the Lagrangian a finite minimum.
 
@@ -268,7 +268,7 @@ def _bounded(
 @kernel
 def dual_of_cell(code: int, v: float, mu: float, s: float, low: float, high: float) -> float:
     """Return the least v d(mu, x) - s x over low <= x <= high."""
-    x = settle(code, v, mu, s, low, high)
+    x = tilted_minimiser(code, v, mu, s, low, high)
     if math.isinf(x):
         return -math.inf
-    return bargain(code, v, mu, s, x) - (s * mu if s != 0.0 else 0.0)
+    return tilted_cost(code, v, mu, s, x) - (s * mu if s != 0.0 else 0.0)

@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, edge_high, edge_low
-from evenhand.theory.beat import between, cost, place, search, within_reach
-from evenhand.theory.gaussian_exact import walk
-from evenhand.theory.tilted_means import EITHER, PLAIN, STEEP, Duel
+from evenhand.theory.beat import can_beat, cost, gaussian_root, place, search, split_at_jump
+from evenhand.theory.tilted_means import EITHER, PLAIN, STEEP, RivalComparison
 
 Array = NDArray[np.float64]
 
-LOOKS = 20000  # the largest number of nodes; one or two are usual, whatever the number of groups
+MAX_NODES = 20000  # the largest number of nodes; one or two are usual, whatever the number of groups
 SETTLED = 1e-12  # relative distance of the bounds at which a choice is not split again
 
 
@@ -76,21 +75,23 @@ def beat(
         # the score increases by at least q, so no group of the rival needs to move farther than this
         need = mu[g, k] + gap / q[g] if q[g] > 0.0 else mu[g, k]
         low[g], high[g] = edge_low(code), need if code == EXPONENTIAL else edge_high(code)
-    duel = Duel(code, q, i, k, v, mu, low, high, r.gamma, floor, line, slope, eps)
-    if not within_reach(duel):
+    comparison = RivalComparison(code, q, i, k, v, mu, low, high, r.gamma, floor, line, slope, eps)
+    if not can_beat(comparison):
         return math.inf, math.inf
     if free:
-        below, above, surplus = search(duel, True, lam_i, lam_k)
+        below, above, surplus = search(comparison, True, lam_i, lam_k)
         if below < math.inf:
-            between(duel, True, surplus, above, lam_i, lam_k, rest)
+            split_at_jump(comparison, True, surplus, above, lam_i, lam_k, rest)
             return 0.0, 0.0
-    return _choose_lines(duel, enough, lam_i, lam_k, rest)
+    return _choose_lines(comparison, enough, lam_i, lam_k, rest)
 
 
 @kernel
-def _choose_lines(duel: Duel, enough: float, lam_i: Array, lam_k: Array, work: Array) -> tuple[float, float]:
+def _choose_lines(
+    comparison: RivalComparison, enough: float, lam_i: Array, lam_k: Array, work: Array
+) -> tuple[float, float]:
     """Return the least cost over all choices of lines, and a lower bound, by branch and bound."""
-    n = duel.q.size
+    n = comparison.q.size
     now_i, now_k, scratch = work[:n], work[n : 2 * n], work[2 * n : 4 * n]
     sides, unused, waiting = work[4 * n : 6 * n], work[6 * n : 8 * n], work[8 * n :]
     # a waiting choice: the bound of its parent, and a line per group
@@ -98,20 +99,22 @@ def _choose_lines(duel: Duel, enough: float, lam_i: Array, lam_k: Array, work: A
     waiting[0] = -math.inf
     for g in range(n):
         waiting[1 + g] = EITHER
-    value, lower, choices, looks = math.inf, math.inf, 1, 0
+    value, lower, choices, solved = math.inf, math.inf, 1, 0
     while choices > 0:
         choices -= 1
         choice = waiting[choices * size : (choices + 1) * size]
-        if choice[0] >= min(value * (1.0 - SETTLED), enough) or looks == LOOKS:
+        if choice[0] >= min(value * (1.0 - SETTLED), enough) or solved == MAX_NODES:
             lower = min(lower, choice[0])
             continue
-        looks += 1
-        found, bound, jump = _settle(_on(duel, choice[1:]), min(value, enough), now_i, now_k, sides, scratch)
+        solved += 1
+        found, bound, jump = _settle(
+            _on(comparison, choice[1:]), min(value, enough), now_i, now_k, sides, scratch
+        )
         value = _keep(found, value, now_i, now_k, lam_i, lam_k)
         choice[0] = max(choice[0], bound)
         if jump >= 0:
             for side in range(2):
-                tried = _on(duel, sides[side * n : (side + 1) * n])
+                tried = _on(comparison, sides[side * n : (side + 1) * n])
                 found, _, _ = _settle(tried, min(value, enough), now_i, now_k, unused, scratch)
                 value = _keep(found, value, now_i, now_k, lam_i, lam_k)
         if jump < 0 or choice[0] >= min(value * (1.0 - SETTLED), enough):
@@ -124,48 +127,52 @@ def _choose_lines(duel: Duel, enough: float, lam_i: Array, lam_k: Array, work: A
 
 @kernel
 def _settle(
-    duel: Duel, enough: float, lam_i: Array, lam_k: Array, sides: Array, work: Array
+    comparison: RivalComparison, enough: float, lam_i: Array, lam_k: Array, sides: Array, work: Array
 ) -> tuple[float, float, int]:
     """Return the least cost on the allowed lines, a bound, and the group that jumps or -1.
 
     After a jump the value is far from the bound; `sides` holds the choices just below and above the jump.
     Where a Gaussian's bound is at least `enough` the value is not computed.
     """
-    n = duel.q.size
-    if duel.code == GAUSSIAN:
-        below, above, lower = walk(duel)
+    n = comparison.q.size
+    if comparison.code == GAUSSIAN:
+        below, above, lower = gaussian_root(comparison)
         if lower >= enough:
             return math.inf, lower, -1
-        surplus, _ = place(duel, False, below, lam_i, lam_k)
+        surplus, _ = place(comparison, False, below, lam_i, lam_k)
     else:
-        below, above, surplus = search(duel, False, lam_i, lam_k)
-        lower = cost(duel, lam_i, lam_k) - below * surplus
+        below, above, surplus = search(comparison, False, lam_i, lam_k)
+        lower = cost(comparison, lam_i, lam_k) - below * surplus
     jump = -1
     if above > below:
-        _lines(duel, sides[:n])
-        between(duel, False, surplus, above, lam_i, lam_k, work)
-        _lines(duel, sides[n:])
+        _lines(comparison, sides[:n])
+        split_at_jump(comparison, False, surplus, above, lam_i, lam_k, work)
+        _lines(comparison, sides[n:])
         widest = 0.0
         for g in range(n):
-            drop = duel.q[g] * duel.gamma[g] * abs(duel.mu[g, duel.i] - duel.floor[g])
+            drop = (
+                comparison.q[g]
+                * comparison.gamma[g]
+                * abs(comparison.mu[g, comparison.i] - comparison.floor[g])
+            )
             if sides[g] != sides[n + g] and drop > widest:
                 widest, jump = drop, g
-    value = cost(duel, lam_i, lam_k)
+    value = cost(comparison, lam_i, lam_k)
     return value, max(min(lower, value), 0.0), jump
 
 
 @kernel
-def _on(duel: Duel, line: Array) -> Duel:
+def _on(comparison: RivalComparison, line: Array) -> RivalComparison:
     """Return the same comparison with policy i on these lines."""
-    code, q, i, k, v, mu, low, high, gamma, floor, _, slope, eps = duel
-    return Duel(code, q, i, k, v, mu, low, high, gamma, floor, line, slope, eps)
+    code, q, i, k, v, mu, low, high, gamma, floor, _, slope, eps = comparison
+    return RivalComparison(code, q, i, k, v, mu, low, high, gamma, floor, line, slope, eps)
 
 
 @kernel
-def _lines(duel: Duel, line: Array) -> None:
+def _lines(comparison: RivalComparison, line: Array) -> None:
     """Write the lines on which policy i was placed last."""
-    for g in range(duel.q.size):
-        line[g] = STEEP if duel.gamma[g] > 0.0 and duel.slope[g] > 1.0 else PLAIN
+    for g in range(comparison.q.size):
+        line[g] = STEEP if comparison.gamma[g] > 0.0 and comparison.slope[g] > 1.0 else PLAIN
 
 
 @kernel

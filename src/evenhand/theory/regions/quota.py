@@ -23,8 +23,15 @@ from evenhand.model.region import Region
 from evenhand.theory.regions.branch_and_bound import ENTRY, backtrack, branch, waiting
 from evenhand.theory.regions.halfspace import reach
 from evenhand.theory.regions.halfspace import work_size as reach_size
-from evenhand.theory.regions.single_cell import bargain, copy, fill, first_pull, narrow, settle
-from evenhand.theory.tilted_means import paid
+from evenhand.theory.regions.single_cell import (
+    copy,
+    fill,
+    first_multiplier,
+    narrow_bracket,
+    tilted_cost,
+    tilted_minimiser,
+)
+from evenhand.theory.tilted_means import weighted_divergence
 
 Array = NDArray[np.float64]
 
@@ -49,7 +56,7 @@ def enter(
     for g in range(groups):
         lam_k[g] = mu[g, k]
         short = mu[g, k] < r.lo[g, k]
-        price[g] = paid(code, v[g, k], mu[g, k], r.lo[g, k]) if short else math.inf
+        price[g] = weighted_divergence(code, v[g, k], mu[g, k], r.lo[g, k]) if short else math.inf
         missing -= 0 if short else 1
     total, _ = _cheapest(price, missing, r, k, lam_k)
     return total, total
@@ -71,7 +78,7 @@ def leave(
         met = mu[g, k] >= r.lo[g, k]
         # a floor on the boundary of the domain cannot be missed
         can_fall = met and r.lo[g, k] > unit_families.edge_low(code)
-        price[g] = paid(code, v[g, k], mu[g, k], r.lo[g, k]) if can_fall else math.inf
+        price[g] = weighted_divergence(code, v[g, k], mu[g, k], r.lo[g, k]) if can_fall else math.inf
         spare += 1 if met else 0
     total, last = _cheapest(price, spare, r, k, lam_k)
     return total, total, last
@@ -175,7 +182,7 @@ def _bound(
     copy(flags[4], flags[2])
     if g_lo >= 0.0 or psi == math.inf:
         return psi, -1, free
-    lo, hi = 0.0, first_pull(code, cells[0], cells[1], cells[2], -g_lo)
+    lo, hi = 0.0, first_multiplier(code, cells[0], cells[1], cells[2], -g_lo)
     bound, g_hi, _ = _lagrangian(code, r, eps, k, cells, hi, flags, x)
     psi = max(psi, bound)
     while g_hi < 0.0 and hi < 1e300:
@@ -190,7 +197,7 @@ def _bound(
         bound, g, _ = _lagrangian(code, r, eps, k, cells, eta, flags, x)
         psi = max(psi, bound)
         copy(flags[4], flags[2] if g < 0.0 else flags[3])
-        one, g_one, two, g_two, t = narrow(one, g_one, two, g_two, eta, g)
+        one, g_one, two, g_two, t = narrow_bracket(one, g_one, two, g_two, eta, g)
         if g == 0.0 or abs(two - one) <= 4e-16 * abs(one):
             break
     for h in range(n):
@@ -244,14 +251,14 @@ def _settled(code: int, r: Region, k: int, cells: Array, eta: float, j: int, hel
     if cells[0, j] <= 0.0:
         return far
     if cells[2, j] < 0.0:
-        return settle(code, cells[0, j], mean, eta * cells[2, j], far, mean)
+        return tilted_minimiser(code, cells[0, j], mean, eta * cells[2, j], far, mean)
     floor = max(mean, r.lo[j, k]) if held else mean
-    return settle(code, cells[0, j], mean, eta * cells[2, j], floor, max(far, mean))
+    return tilted_minimiser(code, cells[0, j], mean, eta * cells[2, j], floor, max(far, mean))
 
 
 @kernel
 def _lagrangian_part(code: int, cells: Array, eta: float, j: int, x: float) -> float:
-    return bargain(code, cells[0, j], cells[1, j], eta * cells[2, j], x)
+    return tilted_cost(code, cells[0, j], cells[1, j], eta * cells[2, j], x)
 
 
 @kernel

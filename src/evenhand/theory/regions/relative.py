@@ -30,9 +30,9 @@ from evenhand.model.unit_families import edge_high, edge_low
 from evenhand.theory.regions import box
 from evenhand.theory.regions.halfspace import reach
 from evenhand.theory.regions.halfspace import work_size as reach_size
-from evenhand.theory.regions.pairs import Comparison, dual_of_cell, dual_of_pair, has_room, solve_pair
+from evenhand.theory.regions.pairs import PairProblem, dual_of_cell, dual_of_pair, is_nonempty, solve_pair
 from evenhand.theory.regions.single_cell import copy, fill
-from evenhand.theory.tilted_means import STRONGEST, lowered, next_trial, paid, response
+from evenhand.theory.tilted_means import STRONGEST, lowered, next_trial_point, response, weighted_divergence
 
 Array = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ def enter(
     part = work[: ROWS * n].reshape((ROWS, n))
     fill(part[0], 0.0)
     c = _comparison(code, r, part[0], 0.0, k, k, v, mu, part)
-    if not has_room(c):
+    if not is_nonempty(c):
         return math.inf, math.inf
     copy(c.mu_0, lam_0)
     _place(c, 0.0, part[10], lam_k, lam_0, part[13], part[14])
@@ -109,7 +109,7 @@ def leave_by(
         if not edge_low(code) < bound < edge_high(code):
             return math.inf, math.inf  # a bound on the boundary of the domain cannot be crossed
         lam_k[g] = min(mu[g, k], bound) if side == 0 else max(mu[g, k], bound)
-        cost = paid(code, v[g, k], mu[g, k], lam_k[g])
+        cost = weighted_divergence(code, v[g, k], mu[g, k], lam_k[g])
         return cost, cost
     ratio = r.floor_ratio[g] if side == 2 else r.cap_ratio[g]
     margin = r.floor_margin[g] if side == 2 else r.cap_margin[g]
@@ -138,7 +138,7 @@ def beat(
     n = q.size
     part = work[: ROWS * n].reshape((ROWS, n))
     c = _comparison(code, r, q, eps, i, k, v, mu, part)
-    if not has_room(c):
+    if not is_nonempty(c):
         return math.inf, math.inf
     x, y, z = part[10], part[11], part[12]
     floors, caps = part[13], part[14]
@@ -174,7 +174,7 @@ def _rest(r: Region, mu: Array, lam_0: Array) -> None:
 @kernel
 def _comparison(
     code: int, r: Region, q: Array, eps: float, i: int, k: int, v: Array, mu: Array, part: Array
-) -> Comparison:
+) -> PairProblem:
     """Return the cells of i, k and the control, those of weight 0 with a small weight."""
     n, least = q.size, math.inf
     for g in range(n):
@@ -189,7 +189,7 @@ def _comparison(
         part[8, g] = min(r.hi[g, k], edge_high(code))
         # the control's factor of eta: it is lowered like policy i if it is policy i
         part[9, g] = q[g] if i == r.control else 0.0
-    return Comparison(
+    return PairProblem(
         code, q, eps, i == r.control, part[1], part[2], part[3], part[4], part[5], part[6], part[7], part[8],
         part[9], r.floor_ratio, r.floor_margin, r.cap_ratio, r.cap_margin,
     )  # fmt: skip
@@ -197,7 +197,7 @@ def _comparison(
 
 @kernel
 def _place(
-    c: Comparison, eta: float, x: Array, y: Array, z: Array, floors: Array, caps: Array
+    c: PairProblem, eta: float, x: Array, y: Array, z: Array, floors: Array, caps: Array
 ) -> tuple[float, float]:
     """Move all cells to their optimum at eta; return surplus q.(y - x) - eps, and its slope.
 
@@ -223,7 +223,7 @@ def _place(
 
 @kernel
 def _search(
-    c: Comparison, surplus: float, slope: float, x: Array, y: Array, z: Array, floors: Array, caps: Array
+    c: PairProblem, surplus: float, slope: float, x: Array, y: Array, z: Array, floors: Array, caps: Array
 ) -> tuple[float, float, float]:
     """Return the multipliers around the root of the surplus, and the surplus at the lower one.
 
@@ -245,7 +245,7 @@ def _search(
             below = eta
         else:
             above = eta
-        eta = next_trial(below, above, eta, surplus, slope, turn, weight / share)
+        eta = next_trial_point(below, above, eta, surplus, slope, turn, weight / share)
         if eta > STRONGEST * weight:
             return math.inf, math.inf, surplus
         if not below < eta < above or turn == TURNS - 2:
@@ -255,7 +255,7 @@ def _search(
 
 
 @kernel
-def _between(c: Comparison, surplus: float, above: float, part: Array) -> None:
+def _between(c: PairProblem, surplus: float, above: float, part: Array) -> None:
     """Move the cells from just below the root towards those just above it, to surplus 0."""
     n = c.q.size
     x, y, z = part[10], part[11], part[12]
@@ -276,19 +276,21 @@ def _between(c: Comparison, surplus: float, above: float, part: Array) -> None:
 
 
 @kernel
-def _cost(c: Comparison, r: Region, i: int, k: int, v: Array, x: Array, y: Array, z: Array) -> float:
+def _cost(c: PairProblem, r: Region, i: int, k: int, v: Array, x: Array, y: Array, z: Array) -> float:
     """Return sum v d(mu, lam) over the cells of all policies that move, at their true weights."""
     total = 0.0
     for g in range(y.size):
-        total += paid(c.code, v[g, k], c.mu_k[g], y[g]) + paid(c.code, v[g, r.control], c.mu_0[g], z[g])
+        total += weighted_divergence(c.code, v[g, k], c.mu_k[g], y[g]) + weighted_divergence(
+            c.code, v[g, r.control], c.mu_0[g], z[g]
+        )
         if i != k and not c.against_control:
-            total += paid(c.code, v[g, i], c.mu_i[g], x[g])
+            total += weighted_divergence(c.code, v[g, i], c.mu_i[g], x[g])
     return total
 
 
 @kernel
 def _dual(
-    c: Comparison, r: Region, i: int, k: int, v: Array, eta: float, floors: Array, caps: Array
+    c: PairProblem, r: Region, i: int, k: int, v: Array, eta: float, floors: Array, caps: Array
 ) -> float:
     """Return the Lagrangian's minimum at these multipliers and the true weights: a lower bound."""
     total = eta * c.eps

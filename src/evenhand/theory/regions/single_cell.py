@@ -1,8 +1,8 @@
 """Single cells: the minimiser of v d(mu, x) - s (x - mu), its value; and root brackets.
 
 Every certified bound of this package is a Lagrangian bound, and every Lagrangian here separates into cells:
-the least of v d(mu, x) - s (x - mu) over an interval, by `settle` and `bargain`. Distances are taken from mu,
-so that nothing cancels when the alternative is near.
+the least of v d(mu, x) - s (x - mu) over an interval, by `tilted_minimiser` and `tilted_cost`.
+Distances are taken from mu, so that nothing cancels when the alternative is near.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model import unit_families
-from evenhand.theory.tilted_means import STRONGEST, paid
+from evenhand.theory.tilted_means import STRONGEST, weighted_divergence
 
 Array = NDArray[np.float64]
 
 
 @kernel
-def settle(code: int, v: float, mu: float, s: float, lo: float, hi: float) -> float:
+def tilted_minimiser(code: int, v: float, mu: float, s: float, lo: float, hi: float) -> float:
     """Return the x in [lo, hi] with the least v d(mu, x) - s x; the end for a cell of weight 0."""
     rest = min(max(mu, lo), hi)
     if s == 0.0:
@@ -31,13 +31,13 @@ def settle(code: int, v: float, mu: float, s: float, lo: float, hi: float) -> fl
     if code != unit_families.EXPONENTIAL or s <= 0.0 or hi <= 2.0 * mu:
         return x
     # beyond 2 mu the divergence is concave: compare the far end with the stationary point
-    return hi if hi == math.inf or bargain(code, v, mu, s, hi) < bargain(code, v, mu, s, x) else x
+    return hi if hi == math.inf or tilted_cost(code, v, mu, s, hi) < tilted_cost(code, v, mu, s, x) else x
 
 
 @kernel
-def bargain(code: int, v: float, mu: float, s: float, x: float) -> float:
+def tilted_cost(code: int, v: float, mu: float, s: float, x: float) -> float:
     """Return v d(mu, x) - s (x - mu)."""
-    return paid(code, v, mu, x) - (s * (x - mu) if s != 0.0 else 0.0)
+    return weighted_divergence(code, v, mu, x) - (s * (x - mu) if s != 0.0 else 0.0)
 
 
 @kernel
@@ -45,7 +45,7 @@ def cost(code: int, v: Array, mu: Array, x: Array) -> float:
     """Return sum of v d(mu, x), the cost of an alternative. The objective of eq:internal_opt."""
     total = 0.0
     for c in range(x.shape[0]):
-        total += paid(code, v[c], mu[c], x[c])
+        total += weighted_divergence(code, v[c], mu[c], x[c])
     return total
 
 
@@ -69,7 +69,7 @@ def take_policy(k: int, v: Array, mu: Array, v_k: Array, mu_k: Array) -> None:
 
 
 @kernel
-def first_pull(code: int, v: Array, x: Array, a: Array, gap: float) -> float:
+def first_multiplier(code: int, v: Array, x: Array, a: Array, gap: float) -> float:
     """Return a first guess at the eta that closes a gap: exact for the Gaussian without bounds."""
     ease, stiff = 0.0, 0.0
     for c in range(a.shape[0]):
@@ -83,7 +83,7 @@ def first_pull(code: int, v: Array, x: Array, a: Array, gap: float) -> float:
 
 
 @kernel
-def budgeted(code: int, mu: float, budget: float, upward: bool) -> float:
+def farthest_within(code: int, mu: float, budget: float, upward: bool) -> float:
     """Return the farthest x above or below mu with d(mu, x) <= budget, rounded outwards."""
     edge = unit_families.edge_high(code) if upward else unit_families.edge_low(code)
     near = mu
@@ -110,7 +110,7 @@ def budgeted(code: int, mu: float, budget: float, upward: bool) -> float:
 
 
 @kernel
-def narrow(
+def narrow_bracket(
     one: float, f_one: float, two: float, f_two: float, x: float, f: float
 ) -> tuple[float, float, float, float, float]:
     """Return the bracket of a root with x added, newest end first, and the next relative step."""

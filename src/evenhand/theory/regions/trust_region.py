@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.theory.regions.linear_algebra import jacobi
-from evenhand.theory.regions.single_cell import copy, narrow
+from evenhand.theory.regions.single_cell import copy, narrow_bracket
 
 Array = NDArray[np.float64]
 
@@ -144,7 +144,7 @@ def _root(limit: float, top: float, y: Array, ratio: Array, least: float, first:
             break
         tau = one + t * (two - one)
         f = math.sqrt(limit / _secular(top, y, ratio, tau, without)) - 1.0
-        one, f_one, two, f_two, t = narrow(one, f_one, two, f_two, tau, f)
+        one, f_one, two, f_two, t = narrow_bracket(one, f_one, two, f_two, tau, f)
         if f == 0.0:
             break
     # the smaller one stretches more: it is outside

@@ -1,0 +1,144 @@
+"""Locks on files between processes, and atomic writes of files.
+
+A file is written under a temporary name that ends with ``.part`` and is locked while it is written. A
+``.part`` file without a lock was left by a process that was killed; it is removed when a journal is opened or
+an export is written in its folder.
+
+Exclusive locks on open files, on Linux, macOS and Windows.
+
+A lock belongs to the open file and ends with it, however its process ends. On Windows, where other processes
+cannot read bytes that are locked, a byte far behind the end of the file is locked instead of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+SUFFIX = ".part"
+EXPORT = b'{"evenhand":"export"'  # first bytes of an export
+_OURS = re.compile(r"\.[0-9a-f]{16}\.part")  # version 0.1 wrote NAME.part
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[BinaryIO]:
+    """Yield a file to write to; it replaces `target` at the end of the block."""
+    remove_unfinished(target.parent)
+    part, file = _new_part(target)
+    with file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(part, target)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove unfinished exports that no process is writing; skip those that cannot be removed."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
+                _remove_if_left(Path(entry.path))
+
+
+def _new_part(target: Path) -> tuple[Path, BinaryIO]:
+    while True:
+        part = target.with_name(f"{target.name}.{secrets.token_hex(8)}{SUFFIX}")
+        file = part.open("xb")
+        wait_for_lock(file.fileno())
+        if part.exists():
+            return part, file
+        file.close()  # another process removed it as unfinished before it was locked
+
+
+def _remove_if_left(part: Path) -> None:
+    if Path(f"{part}.lock").exists():
+        return  # a journal of this name: opening it here would drop this process's locks on it
+    with suppress(OSError), part.open("rb") as file:
+        if not try_lock(file.fileno()):
+            return  # its writer is running
+        begins = file.read(len(EXPORT))
+        if begins == EXPORT or (begins == b"" and _OURS.search(part.name)):
+            part.unlink()
+
+
+if sys.platform == "win32":
+    import msvcrt
+    import os
+    import time
+
+    _BYTE = 1 << 30  # beyond what any file that is locked holds
+    _RETRY_SECONDS = 0.01
+
+    def try_lock(file: int) -> bool:
+        """Lock an open file and return True; return False where another open file holds the lock."""
+        place = os.lseek(file, 0, os.SEEK_CUR)
+        os.lseek(file, _BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(file, place, os.SEEK_SET)
+        return True
+
+    def wait_for_lock(file: int) -> None:
+        """Lock an open file; wait for as long as another open file holds the lock."""
+        while not try_lock(file):
+            time.sleep(_RETRY_SECONDS)
+
+else:
+    import fcntl
+
+    def try_lock(file: int) -> bool:
+        """Lock an open file and return True; return False where another open file holds the lock."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def wait_for_lock(file: int) -> None:
+        """Lock an open file; wait for as long as another open file holds the lock."""
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+POLL = 0.05  # seconds between attempts to take a lock that another process holds
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of this name; continue without it where locks are not supported.
+
+    A lock ends with its process in every case. Without one, two processes may do the same work at once.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        yield
+        return
+    try:
+        while not _lock_if_free(file):
+            time.sleep(POLL)
+        yield
+    finally:
+        os.close(file)  # which releases the lock
+
+
+def _lock_if_free(file: int) -> bool:
+    """Take the lock if it is free; return True also where this file system has no locks."""
+    try:
+        return try_lock(file)
+    except OSError:
+        return True

@@ -1,0 +1,132 @@
+"""Sentences about the status of an experiment, for the terminal, the dashboard and reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenhand.live.status import ALERT, Corrected, Health, Status
+from evenhand.model.phrases import bounds_sentence, evidence_share
+from evenhand.model.requirements import Caps, Floors, NoConstraint, Penalty
+from evenhand.procedure.spec import proves
+
+if TYPE_CHECKING:
+    from evenhand.live.projection import View
+
+NOT_COMPUTED = (
+    "The evidence could not be computed at the last look, which is a fault of the program: all outcomes are "
+    "kept and nothing is decided by it. Please report it with an export of the experiment."
+)
+UNPROVEN = (
+    "Its guarantee does not hold: kaufmann-koolen is proved for a variance that is known. Judge its data "
+    "with stopping = 'certified'."
+)
+OLDER_EVIDENCE = (
+    "By the evidence of this version the data decide already; the experiment goes on by that of the version "
+    "that began it, so that an audit finds every step again. Judge its data to see the decision."
+)
+
+
+def sentence(view: View, status: Status, looked: bool, forecast: str) -> str:
+    """Return the leader or answer, what is certified and open, the progress and the forecast."""
+    if view.stop is not None:
+        return _end(view, status)
+    parts = [_leader(view, status, looked), _progress(status) if looked else "", forecast]
+    if view.closed:
+        parts.append("The experiment was closed without a decision.")
+    elif view.paused:
+        parts.append("The experiment is paused.")
+    return " ".join(part for part in parts if part)
+
+
+def _end(view: View, status: Status) -> str:
+    assert view.stop is not None
+    samples, risk = f"{view.stop.samples:,} samples", f"{100 * view.protocol.procedure.delta:.4g}%"
+    note = "" if status.corrected is None else _correction(status, status.corrected)
+    if view.stop.why == "exhausted":
+        leader = f"{status.leader} leads" if status.leader else "no policy leads"
+        return f"All {samples} are used and nothing is decided; {leader}.{note}"
+    rule = view.protocol.procedure.stopping_name
+    basis = f"certified at risk {risk}" if rule == "certified" else f"by the {rule} rule at risk {risk}"
+    if rule == "budget":
+        basis = "the best estimate when the budget was used"
+    if view.stop.answer is None:
+        return f"None of the policies meets the requirement: {basis}, after {samples}.{note}"
+    return f"{view.stop.answer} is the answer: {basis}, after {samples}.{note}"
+
+
+def _correction(status: Status, now: Corrected) -> str:
+    """Return the effect of corrections on a decision that was valid when it was made."""
+    evidence, needed, leads = now.evidence, now.needed, now.leader or "nobody"
+    if not needed or evidence is None:
+        return " Outcomes were corrected since."
+    if status.decided and evidence >= needed and now.leader == status.answer:
+        return " Outcomes were corrected since; the evidence still suffices."
+    return (
+        f" Outcomes were corrected since; with them {leads} leads and the evidence is {evidence:.3g} of "
+        f"{needed:.3g} needed."
+    )
+
+
+def _leader(view: View, status: Status, looked: bool) -> str:
+    leader = status.leader
+    if leader is not None:
+        return f"{leader} leads. {_requirement(view, status, leader)}".strip()
+    if not looked:
+        so_far = "1 outcome" if status.samples == 1 else f"{status.samples:,} outcomes"
+        return f"The start is under way: {so_far} so far, no policy leads yet."
+    return "No policy seems to meet the requirement so far."
+
+
+def _requirement(view: View, status: Status, leader: str) -> str:
+    """Return what is certified, refuted and open of the leader's requirement."""
+    constraint = view.protocol.problem.constraint
+    if isinstance(constraint, (NoConstraint, Penalty)):
+        return ""
+    if isinstance(constraint, (Floors, Caps)):
+        return bounds_sentence(status.cells, leader, proves(view.protocol.problem, view.protocol.procedure))
+    verdict = next(policy.verdict for policy in status.policies if policy.policy == leader)
+    return {"met": "Its requirement is certified.", "failed": "Its requirement is refuted."}.get(
+        verdict, "Its requirement is still open."
+    )
+
+
+def _progress(status: Status) -> str:
+    evidence, needed = status.evidence, status.needed
+    if not needed or evidence is None:
+        return ""
+    return f"{evidence_share(evidence, needed)}."
+
+
+def counts_sentence(status: Status) -> str:
+    """Return the numbers of outcomes and tickets, and the evidence."""
+    counts = f"{status.state.capitalize()}: {status.samples:,} outcomes, {status.pending:,} open tickets"
+    late = f", {status.late:,} late and not counted" if status.late else ""
+    if not status.needed or status.evidence is None:
+        return f"{counts}{late}."
+    return f"{counts}{late}; evidence {status.evidence:.3g}, needed {status.needed:.3g}."
+
+
+def health_sentence(health: Health) -> str:
+    """Return what needs attention, or that nothing does."""
+    if health.well:
+        return f"Health: allocation as intended (sample-ratio p = {health.sample_ratio_p:.2g})."
+    found = []
+    if health.sample_ratio_p < ALERT:
+        found.append(f"allocation differs from the intended one (p = {health.sample_ratio_p:.2g})")
+    if health.starved:
+        first = health.starved[0]
+        others = f" and {len(health.starved) - 1} more cells" if len(health.starved) > 1 else ""
+        found.append(f"{first.policy} in {first.group}{others} short of initial samples")
+    if health.pending_too_long and health.oldest_pending_seconds is not None:
+        age = _duration(health.oldest_pending_seconds)
+        found.append(f"ticket {health.oldest_pending} has been open for {age}: tell or drop it")
+    if health.clock_back:
+        found.append(f"the clock went back {health.clock_back} times")
+    return f"Health: {'; '.join(found)}."
+
+
+def _duration(seconds: float) -> str:
+    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} seconds"

@@ -1,0 +1,55 @@
+"""The `stopped` event: computed from the state and compared with the log's."""
+
+from __future__ import annotations
+
+import math
+
+from evenhand.live.events import Stopped
+from evenhand.live.protocol import Protocol
+from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, NONE, STOPPED, TOLD, WEAKEST, State
+
+
+def stop_event(protocol: Protocol, state: State, at: str, back: float = 0.0) -> Stopped:
+    """Return the `stopped` event for a state in which the rule has fired."""
+    decided = state.clock[STOPPED] == DECIDED
+    answer = int(state.clock[ANSWER])
+    return Stopped(
+        at=at,
+        back=back,
+        why="decided" if decided else "exhausted",
+        answer=protocol.problem.policies[answer] if decided and answer != NONE else None,
+        samples=int(state.clock[TOLD]),
+        evidence=finite_or_none(state.level[EVIDENCE]),
+        needed=finite_or_none(state.level[NEEDED]),
+        weakest=int(state.level[WEAKEST]),
+    )
+
+
+def same_stop(a: Stopped, b: Stopped, same_build: bool) -> bool:
+    """Return whether two `stopped` events have the same decision and evidence, except times.
+
+    Two builds may differ in the evidence's last digits, and in which of two equal comparisons is the weakest.
+    """
+    if (a.why, a.answer, a.samples) != (b.why, b.answer, b.samples):
+        return False
+    if same_build:
+        return (a.evidence, a.needed, a.weakest) == (b.evidence, b.needed, b.weakest)
+    return _close(a.evidence, b.evidence) and _close(a.needed, b.needed)
+
+
+def describe_stop(stop: Stopped) -> str:
+    """Return a description for a message about a difference."""
+    evidence = f"evidence {stop.evidence} of {stop.needed}"
+    return f"{stop.why}, answer {stop.answer!r} after {stop.samples} samples, {evidence}"
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return the number, or None if it is infinite: a log holds finite numbers."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _close(a: float | None, b: float | None) -> bool:
+    """Return whether two numbers are equal up to the last digits, which may vary by build."""
+    if a is None or b is None:
+        return a is b
+    return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)

@@ -1,0 +1,99 @@
+"""A small world: problems, a clock that obeys, outcomes that depend on the ticket alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import evenhand as eh
+from evenhand.live import events as ev
+from evenhand.live.clock import Clock
+from evenhand.live.experiment import Experiment
+from evenhand.live.hash_chain import Record
+from evenhand.live.journal import Journal
+from evenhand.live.tickets import Ask, ticket_code
+
+MEANS = {"a": 0.8, "b": 0.5, "c": 0.35}
+START = 1_700_000_000.0
+
+
+class SetClock(Clock):
+    """A clock that goes a millisecond further with every look, and wherever a test puts it."""
+
+    def __init__(self, start: float = START, step: float = 0.001) -> None:
+        self.wall = start
+        self.step = step
+        self.waited = 0.0
+
+    def now(self) -> float:
+        self.wall = round(self.wall + self.step, 6)
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.waited
+
+
+def problem(mode: str = "active") -> eh.Problem:
+    return eh.Problem(list(MEANS), {"x": 0.6, "y": 0.4}, eh.Bernoulli(), eh.Floors(0.3), mode=mode)
+
+
+def endless() -> eh.Problem:
+    """With outcomes from `even` no run of this ends in our time: the policies are equal."""
+    return eh.Problem(["a", "b", "c"], {"x": 0.6, "y": 0.4}, eh.Bernoulli())
+
+
+def coin(ask: Ask, means: dict[str, float] = MEANS) -> int:
+    """The outcome of a ticket: always the same, whoever asks, whenever."""
+    number = int(ask.ticket[1:].partition("-")[0])
+    draw = int.from_bytes(hashlib.sha256(f"coin {number}".encode()).digest()[:4], "big") / 2**32
+    return int(draw < means[ask.policy])
+
+
+def even(ask: Ask) -> int:
+    """A fair coin, thrown once for each ticket."""
+    return coin(ask, dict.fromkeys("abc", 0.5))
+
+
+def create(address: str | Journal = ":memory:", **options: object) -> Experiment:
+    chosen: dict[str, object] = {
+        "seed": 7,
+        "clock": SetClock(),
+        "procedure": eh.Procedure(delta=0.05),
+    } | options
+    study = chosen.pop("study", None) or problem()
+    return Experiment.create(address, study, **chosen)  # type: ignore[arg-type]
+
+
+def play(trial: Experiment, most: int = 10**9, outcome: Callable[[Ask], float] = coin) -> list[Ask]:
+    """Ask and tell until the end, or so many times."""
+    asks = []
+    while len(asks) < most and (ask := trial.ask()):
+        trial.tell(ask, outcome(ask))
+        asks.append(ask)
+    return asks
+
+
+def log(trial: Experiment) -> list[ev.AnyEvent]:
+    """Its events so far."""
+    return [entry.event for entry in trial.events()]
+
+
+def records(trial: Experiment) -> list[Record]:
+    """Its events so far, as they are stored."""
+    return [row.record for row in trial._journal.read(trial.protocol.experiment)]
+
+
+def kinds(trial: Experiment) -> list[str]:
+    """What kinds of events these are."""
+    return [type(event).__name__.lower() for event in log(trial)]
+
+
+def one(ask: Ask | None) -> Ask:
+    """The ticket that there must be."""
+    assert ask is not None
+    return ask
+
+
+def ticket(trial: Experiment, number: int) -> str:
+    """How people write this ticket."""
+    return ticket_code(trial.protocol.hash, number)
