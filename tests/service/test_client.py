@@ -122,11 +122,11 @@ def test_a_graceful_stop_ends_with_success_and_leaves_a_good_journal(tmp_path: P
     from evenhand.live.audit import audit
 
     with Running(str(tmp_path / "journal.db"), tmp_path / "log") as running:
-        trial = eh.connect(service_process.url).create(STUDY, seed=7)
+        trial = eh.connect(running.url).create(STUDY, seed=7)
         ask = trial.ask()
         assert ask is not None
         trial.tell(ask, 1)
-        assert service_process.stop() == 0
+        assert running.stop() == 0
     assert audit(str(tmp_path / "journal.db")).identical
 
 
@@ -137,13 +137,13 @@ def test_an_operator_gets_a_status_without_outcomes(tmp_path: Path) -> None:
         trial.tell_all([(ask, 1, None) for ask in asks])
     admin, operator = (Keys(journal).create(role, role) for role in ("admin", "operator"))
     with Running(journal, tmp_path / "log") as running:
-        blind = eh.connect(service_process.url, operator).open("main")
+        blind = eh.connect(running.url, operator).open("main")
         status = blind.status()
         assert (status.samples, status.evidence, status.cells, status.leader) == (3, None, (), None)
         with pytest.raises(Conflict, match="row 1: the ticket has another outcome already; nothing"):
             blind.tell_all([(asks[0], 0, None)])
         with pytest.raises(BadInput, match="role"):
             blind.finish("no right to")
-        assert len(eh.connect(service_process.url, admin).open("main").status().cells) == 4
+        assert len(eh.connect(running.url, admin).open("main").status().cells) == 4
         with pytest.raises(BadInput, match="key"):
-            eh.connect(service_process.url).open("main")
+            eh.connect(running.url).open("main")
