@@ -18,7 +18,7 @@ from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.labels import written
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
-from evenhand.model.region import CUSTOM, RELATIVE, PerCell, PerGroup, Region
+from evenhand.model.region import CUSTOM, PerCell, PerGroup, Region
 from evenhand.model.tolerance import checked_indifference, checked_tolerance
 
 Array = NDArray[np.float64]
@@ -387,20 +387,6 @@ def compile_spec(
         screens=problem.goal == "screen",
         several=procedure.indifference > 0 or bool(procedure.tolerance),
     )
-
-
-def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) -> None:
-    """Refuse the parts of the wider question that live experiments and verdicts do not support."""
-    _refuse_what_can_only_be_planned(problem)
-    only_simulated = {
-        "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
-        'goal = "screen"': problem.goal == "screen",
-        "an indifference": procedure.indifference > 0,
-        "a tolerance": bool(procedure.tolerance),
-    }
-    for what, asked in only_simulated.items():
-        if asked:
-            raise BadInput(f"{what} can be planned and simulated but not yet run or judged.")
 
 
 def _refuse_what_can_only_be_planned(problem: Problem) -> None:
