@@ -390,7 +390,7 @@ def compile_spec(
 
 
 def _refuse_what_can_only_be_planned(problem: Problem) -> None:
-    """Refuse the parts of the wider question that no procedure answers so far; plans know them all."""
+    """Refuse the parts of a problem that only plans support."""
     only_planned = {
         "guard-rails": bool(problem.guardrails),
         "max_policies": problem.max_policies is not None,
