@@ -202,7 +202,7 @@ def drop(spec: Spec, state: State, work: Work, k: int, g: int) -> None:
     """Remove a pending sample of cell (k, g) that will have no outcome."""
     state.out[g, k] -= 1.0
     state.clock[PENDING] -= 1
-    if state.n[g, k] + state.out[g, k] < spec.initial:
+    if state.n[g, k] + state.out[g, k] < spec.initial[g, k]:
         state.clock[SHORT] += 1  # the cell's initial samples are incomplete again
     touch(work, k)
 

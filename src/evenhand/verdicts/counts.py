@@ -237,6 +237,6 @@ def ready(spec: Spec, data: State) -> State:
         getattr(state, name)[:] = getattr(data, name)
     state.clock[TOLD] = int(state.n.sum())
     state.clock[EMPTY] = int((state.n == 0).sum())
-    state.clock[STARTED] = spec.initial * state.n.size
+    state.clock[STARTED] = spec.initial_total
     state.clock[SHORT] = int(np.maximum(spec.initial - state.n, 0).sum())
     return state
