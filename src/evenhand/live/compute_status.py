@@ -114,7 +114,7 @@ def _decides_by_newer_bounds(view: View) -> bool:
 
 
 def state_word(view: View) -> str:
-    """Return "running", "paused", "decided", "exhausted" or "closed"."""
+    """Return "running", "paused", "decided", "exhausted", "futile" or "closed"."""
     if view.stop is not None:
         return view.stop.why
     return "closed" if view.closed else "paused" if view.paused else "running"

@@ -9,7 +9,21 @@ import numpy as np
 from evenhand.live.events import Stopped
 from evenhand.live.protocol import Protocol
 from evenhand.model.region import inside
-from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, NONE, STOPPED, TOLD, WEAKEST, State
+from evenhand.procedure.state import (
+    ANSWER,
+    DECIDED,
+    EVIDENCE,
+    EXHAUSTED,
+    FUTILE,
+    NEEDED,
+    NONE,
+    STOPPED,
+    TOLD,
+    WEAKEST,
+    State,
+)
+
+_WHY = {DECIDED: "decided", EXHAUSTED: "exhausted", FUTILE: "futile"}
 
 
 def stop_of(protocol: Protocol, state: State, at: str, back: float = 0.0) -> Stopped:
@@ -19,7 +33,7 @@ def stop_of(protocol: Protocol, state: State, at: str, back: float = 0.0) -> Sto
     return Stopped(
         at=at,
         back=back,
-        why="decided" if decided else "exhausted",
+        why=_WHY[int(state.clock[STOPPED])],
         answer=protocol.problem.policies[answer] if decided and answer != NONE else None,
         samples=int(state.clock[TOLD]),
         evidence=finite(state.level[EVIDENCE]),

@@ -76,6 +76,7 @@ from evenhand.procedure.state import (
     EMPTY,
     EVIDENCE,
     EXHAUSTED,
+    FUTILE,
     NEEDED,
     NOT_COMPUTED_TIMES,
     PENDING,
@@ -88,7 +89,7 @@ from evenhand.procedure.state import (
     Work,
     touch,
 )
-from evenhand.procedure.stopping import stylised
+from evenhand.procedure.stopping import futility, stylised
 
 
 @kernel
@@ -245,6 +246,18 @@ def check(spec: Spec, state: State, work: Work) -> None:
         state.clock[STOPPED] = DECIDED
     elif at_cap:
         state.clock[STOPPED] = EXHAUSTED
+    elif _is_futile(spec, state, work, leader, value, needed, piece):
+        state.clock[STOPPED] = FUTILE
+
+
+@kernel
+def _is_futile(
+    spec: Spec, state: State, work: Work, leader: int, value: float, needed: float, piece: int
+) -> bool:
+    """Return whether the estimated probability of a decision before the cap is too small to go on."""
+    if not spec.has_futility or value == NOT_COMPUTED:
+        return False
+    return futility.chance_to_decide(spec, state, work, leader, value, needed, piece) < spec.futility
 
 
 @kernel

@@ -179,6 +179,8 @@ class Procedure:
     initial_order : {"declared", "random"}, optional
         The order of the initial samples within a round: that of the problem, or random by the seed. New live
         experiments use "random" unless given, everything else "declared".
+    futility : float, optional
+        End without a verdict when the estimated probability of a decision before `max_samples` is below this.
 
     Raises
     ------
@@ -203,6 +205,7 @@ class Procedure:
     indifference: float = 0.0  # a policy within this of the best is good enough
     tolerance: Any = 0.0  # how far outside its own floors and caps an answer may be; or one per group
     initial_order: str | None = None  # of the initial samples within a round: "declared" or "random"
+    futility: float | None = None  # end when the estimated probability of a decision is below this
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampling, TrackAndStop):
@@ -217,9 +220,19 @@ class Procedure:
         if not _finite(self.leader) or not 0 <= self.leader <= 1:
             raise BadInput(f"leader must be a number between 0 and 1; it is {shown(self.leader)}.")
         _known(self.tracking, ("c", "d"), "tracking")
+        self._check_futility()
         object.__setattr__(self, "indifference", checked_indifference(self.indifference))
         object.__setattr__(self, "tolerance", checked_tolerance(self.tolerance))
         _as_python_numbers(self, "delta", "batch", "max_samples", "leader")
+
+    def _check_futility(self) -> None:
+        if self.futility is None:
+            return
+        if not _finite(self.futility) or not 0 < self.futility < 1:
+            raise BadInput(f"futility must lie strictly between 0 and 1; it is {shown(self.futility)}.")
+        if isinstance(self.stopping, Budget):
+            raise BadInput("futility ends a run that may not decide; a budget always ends with an answer.")
+        _as_python_numbers(self, "futility")
 
     @property
     def sampling_name(self) -> str:
@@ -254,6 +267,7 @@ class Procedure:
             "indifference",
             "tolerance",
             "initial_order",
+            "futility",
         )
         for key in table:
             if key not in known:
@@ -295,6 +309,8 @@ class Procedure:
             table["tolerance"] = written(self.tolerance)
         if self.initial_order is not None:
             table["initial_order"] = self.initial_order
+        if self.futility is not None:
+            table["futility"] = self.futility
         return table | {"initial": written_initial(self.initial)}
 
 
@@ -333,6 +349,8 @@ class Spec(NamedTuple):
     costs: PerCell  # (L, K) what one sample costs
     has_costs: Static[bool]  # do some samples cost more than others?
     screens: Static[bool]  # is every policy to be classified, rather than the best to be named?
+    futility: float  # the least estimated probability of a decision before the cap, or 0
+    has_futility: Static[bool]
     several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
 
 
@@ -414,6 +432,8 @@ def compile_spec(
         costs=np.ascontiguousarray(problem.sampling_costs.T),
         has_costs=bool(np.ptp(problem.sampling_costs) > 0),
         screens=problem.goal == "screen",
+        futility=procedure.futility or 0.0,
+        has_futility=procedure.futility is not None,
         several=procedure.indifference > 0 or bool(procedure.tolerance),
     )
 
