@@ -13,14 +13,15 @@ from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
 from evenhand.live.replay import Sums
 from evenhand.live.tickets import Out
-from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST
+from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST, State
 
 # sums of outcomes in the order of the log: equal on every machine
-_EXACT = ("n", "s", "ss", "out", "clock", "drawn")
+_EXACT = ("n", "s", "ss", "out", "clock", "drawn", "rail_n", "rail_s", "rail_ss")
 # results of logarithms and exponentials: equal for one build, close for all; those from a solver are close
 # up to its tolerance
 _CLOSE = {
     "track": 1e-2, "w": 1e-2, "bets": 1e-6, "theta": 1e-6, "level": 1e-6, "expected": 1e-2, "spread": 1e-2,
+    "rail_bets": 1e-6, "rail_theta": 1e-6,
 }  # fmt: skip
 
 
@@ -28,7 +29,7 @@ def snapshot_of(fold: Fold) -> dict[str, Any]:
     """Return the fold as dicts, lists and numbers."""
     state = fold.brain.state._asdict()
     data = {
-        "state": {name: _numbers(state[name]) for name in (*_EXACT, *_CLOSE) if name in state},
+        "state": {name: _numbers(state[name]) for name in _tables_of(fold)},
         "tally": {name: _numbers(table) for name, table in fold.brain.tally._asdict().items()},
         "tickets": fold.tickets,
         "out": [[ticket, *out] for ticket, out in fold.out.items()],
@@ -40,6 +41,13 @@ def snapshot_of(fold: Fold) -> dict[str, Any]:
         "corrected_after_stop": fold.corrected_after_stop,
     }
     return data if fold.format < 2 else data | {"build": fold.build, "format": fold.format}
+
+
+def _tables_of(fold: Fold) -> list[str]:
+    """Return the names of the tables in a snapshot; those of guard-rails only where there are some."""
+    rails = bool(fold.protocol.problem.guardrails)
+    known = [name for name in (*_EXACT, *_CLOSE) if name in State._fields]
+    return [name for name in known if rails or not name.startswith("rail_")]
 
 
 def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
@@ -109,8 +117,9 @@ def _is_close(name: str, found: Any, table: Any) -> bool:
 
 
 def _adopt_tables(fold: Fold, data: dict[str, Any]) -> None:
-    for name, table in fold.brain.state._asdict().items():
-        table[...] = np.array(_floats(data["state"][name]), dtype=table.dtype)
+    state = fold.brain.state._asdict()
+    for name in _tables_of(fold):
+        state[name][...] = np.array(_floats(data["state"][name]), dtype=state[name].dtype)
     for name, table in fold.brain.tally._asdict().items():
         table[...] = np.array(_floats(data["tally"][name]))
 

@@ -10,6 +10,8 @@ Any draw can be recomputed from its address. The key is the 64-bit seed. The cou
     stream 2  arrivals: the group of the n-th arriving unit
     stream 3  lag and dropout of the n-th ask
     stream 4  the scenario of a replication, where truths are drawn
+    stream 5  outcomes of guard-rails: draw d of cell (j K + k) L + l of guard-rail j
+    stream 6  decisions: posterior draws of guard-rails, word 1 as in stream 5
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 
-OUTCOMES, DECISIONS, ARRIVALS, DELAYS, SCENARIOS = range(5)
+OUTCOMES, DECISIONS, ARRIVALS, DELAYS, SCENARIOS, RAIL_OUTCOMES, RAIL_DECISIONS = range(7)
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)

@@ -20,6 +20,7 @@ from evenhand.model.labels import written
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
 from evenhand.model.region import CUSTOM, RELATIVE, PerCell, PerGroup, Region
 from evenhand.model.tolerance import checked_indifference, checked_tolerance
+from evenhand.procedure.guardrail_spec import GuardrailSpec, compile_guardrails
 
 Array = NDArray[np.float64]
 
@@ -28,6 +29,13 @@ SAMPLING = (
     "policy-track-and-stop", "two-stage", "ocba-co", "sequential-halving", "oracle",
 )  # fmt: skip
 SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every policy is to be classified
+GUARDED = (
+    "ts-ids",
+    "ids",
+    "top-two",
+    "uniform",
+    "oracle",
+)  # the rules that serve where there are guard-rails
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
 
 ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
@@ -312,6 +320,7 @@ class Spec(NamedTuple):
     has_costs: Static[bool]  # do some samples cost more than others?
     screens: Static[bool]  # is every policy to be classified, rather than the best to be named?
     several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
+    guardrails: GuardrailSpec  # further outcomes of every sample and their bounds
 
 
 def is_unproven(problem: Problem, procedure: Procedure) -> bool:
@@ -344,6 +353,7 @@ def compile_spec(
             f'goal = "screen" is sampled by {", ".join(SCREENING)}; the sampling is '
             f"{procedure.sampling_name!r}."
         )
+    _refuse_rules_without_guardrails(problem, procedure)
     standard = problem.standard
     if standard.region.kind == CUSTOM:
         raise BadInput(
@@ -386,7 +396,22 @@ def compile_spec(
         has_costs=bool(np.ptp(problem.sampling_costs) > 0),
         screens=problem.goal == "screen",
         several=procedure.indifference > 0 or bool(procedure.tolerance),
+        guardrails=compile_guardrails(problem),
     )
+
+
+def _refuse_rules_without_guardrails(problem: Problem, procedure: Procedure) -> None:
+    """Refuse sampling and stopping rules that ignore guard-rails, where the problem has some."""
+    if not problem.guardrails:
+        return
+    if procedure.sampling_name not in GUARDED:
+        raise BadInput(
+            f"guard-rails are sampled by {', '.join(GUARDED)}; the sampling is {procedure.sampling_name!r}."
+        )
+    if procedure.stopping_name == "kaufmann-koolen":
+        raise BadInput(
+            "stopping 'kaufmann-koolen' has no threshold for guard-rails; take stopping = 'certified'."
+        )
 
 
 def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) -> None:
@@ -395,6 +420,7 @@ def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) ->
     only_simulated = {
         "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
         'goal = "screen"': problem.goal == "screen",
+        "guard-rails": bool(problem.guardrails),
         "an indifference": procedure.indifference > 0,
         "a tolerance": bool(procedure.tolerance),
     }
@@ -406,7 +432,6 @@ def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) ->
 def _refuse_what_can_only_be_planned(problem: Problem) -> None:
     """Refuse the parts of the wider question that no procedure answers so far; plans know them all."""
     only_planned = {
-        "guard-rails": bool(problem.guardrails),
         "max_policies": problem.max_policies is not None,
     }
     for what, asked in only_planned.items():

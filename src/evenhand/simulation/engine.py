@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import inside
 from evenhand.procedure.decide import check, is_due, next_cell
+from evenhand.procedure.guardrails import best_of, is_classified, meets_all
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import (
     ANSWER,
@@ -35,6 +35,7 @@ from evenhand.procedure.state import (
     ask_policy,
     drop,
     record,
+    record_guardrail,
     return_policy,
 )
 from evenhand.simulation.buffers import (
@@ -49,8 +50,8 @@ from evenhand.simulation.buffers import (
     Rows,
     Trace,
 )
-from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome
-from evenhand.theory.inner import best, is_acceptable, is_classified
+from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome, rail_outcome
+from evenhand.theory.inner import is_acceptable
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -81,8 +82,8 @@ def run_block(
 @kernel
 def begin(spec: Spec, source: Source, mean: Array, body: Body) -> int:
     """Prepare a replication with these means; return the best answer."""
-    _clear(body)
-    return _best_answer(spec, source, mean, body.desk.truth)
+    _clear(spec, body)
+    return _best_answer(spec, source, mean, body.desk.truth, body.desk.rail_truth)
 
 
 @kernel
@@ -155,6 +156,9 @@ def _hand_out(
     slot, due = number % size, (number + lag(source, number, seed, replication)) % size
     desk.policy[slot], desk.group[slot] = k, g
     desk.outcome[slot] = outcome(source, mean, k, g, desk.drawn[g, k], seed, replication)
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            desk.rail_outcome[slot, j] = rail_outcome(source, j, k, g, desk.drawn[g, k], seed, replication)
     desk.lost[slot] = is_lost(source, number, seed, replication)
     desk.drawn[g, k] += 1
     desk.after[slot] = -1
@@ -189,6 +193,10 @@ def _settle(spec: Spec, source: Source, body: Body, slot: int) -> bool:
         if spec.mode != AGNOSTIC:
             drop(spec, state, work, k, g)
         return False
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            seen = (desk.rail_outcome[slot, j] - source.rail_low[j]) / source.rail_width[j]
+            record_guardrail(spec, state, j, k, g, seen)
     unit = (desk.outcome[slot] - source.low) / source.width
     record(spec, state, work, k, g, unit, spec.mode != AGNOSTIC)
     return True
@@ -201,7 +209,7 @@ def _note_peak(spec: Spec, state: State, desk: Desk, truth: int) -> None:
     if margin > desk.peak[PEAK]:
         desk.peak[PEAK] = margin
         if spec.screens:
-            _note_means(state, desk)
+            _note_means(spec, state, desk)
         if not _is_right(spec, desk, truth, state.clock[ANSWER]):
             desk.peak[NEAR] = margin
 
@@ -229,17 +237,20 @@ def _note_checkpoint(spec: Spec, body: Body, checkpoints: Ints, at: Ints) -> Non
     if state.clock[EMPTY] > 0:
         at[reached] = NO_ANSWER_YET
         return
-    _note_means(state, desk)
-    at[reached] = best(spec.region, spec.shares, desk.mean)
+    _note_means(spec, state, desk)
+    at[reached] = best_of(spec, desk.mean, desk.rail_mean)
     if spec.screens:  # what was classified right, and nobody else
-        at[reached] = NONE if is_classified(spec.region, desk.mean, desk.truth) else NO_ANSWER_YET
+        at[reached] = NONE if _is_classified(spec, desk) else NO_ANSWER_YET
 
 
 @kernel
-def _note_means(state: State, desk: Desk) -> None:
+def _note_means(spec: Spec, state: State, desk: Desk) -> None:
     for g in range(state.n.shape[0]):
         for k in range(state.n.shape[1]):
             desk.mean[g, k] = state.s[g, k] / state.n[g, k]
+            if spec.guardrails.present:
+                for j in range(spec.guardrails.code.shape[0]):
+                    desk.rail_mean[j, g, k] = state.rail_s[j, g, k] / state.rail_n[j, g, k]
 
 
 @kernel
@@ -273,10 +284,10 @@ def _screened(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
     state, desk = body.state, body.desk
     right = state.clock[EMPTY] == 0
     if right:
-        _note_means(state, desk)
-        right = is_classified(spec.region, desk.mean, desk.truth)
+        _note_means(spec, state, desk)
+        right = _is_classified(spec, desk)
         for k in range(state.n.shape[1]):
-            rows.allowed[k] += inside(spec.region, k, desk.mean)
+            rows.allowed[k] += meets_all(spec, spec.region, k, desk.mean, desk.rail_mean)
     for j in range(rows.checkpoints.shape[1]):
         passed = j < desk.clock[REACHED]
         rows.right_at[row, j] = rows.checkpoints[row, j] == NONE if passed else right
@@ -286,27 +297,37 @@ def _screened(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
 def _is_right(spec: Spec, desk: Desk, truth: int, answer: int) -> bool:
     """Is this answer the best, or acceptable beside it? Screening: are all right by desk.mean?"""
     if spec.screens:
-        return is_classified(spec.region, desk.mean, desk.truth)
+        return _is_classified(spec, desk)
     if not spec.several or answer < 0:
         return answer == truth
+    if not meets_all(spec, spec.kept, answer, desk.truth, desk.rail_truth):
+        return False
     return is_acceptable(spec.region, spec.kept, spec.shares, spec.indifference, answer, truth, desk.truth)
 
 
 @kernel
-def _best_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
-    for g in range(mean.shape[0]):
-        for k in range(mean.shape[1]):
-            unit[g, k] = (mean[g, k] - source.low) / source.width
-    if spec.screens:
-        for k in range(mean.shape[1]):
-            if inside(spec.region, k, unit):
-                return k
-        return NONE
-    return best(spec.region, spec.shares, unit)
+def _is_classified(spec: Spec, desk: Desk) -> bool:
+    return is_classified(spec, desk.mean, desk.rail_mean, desk.truth, desk.rail_truth)
 
 
 @kernel
-def _clear(body: Body) -> None:
+def _best_answer(spec: Spec, source: Source, mean: Array, unit: Array, rails: Array) -> int:
+    for g in range(mean.shape[0]):
+        for k in range(mean.shape[1]):
+            unit[g, k] = (mean[g, k] - source.low) / source.width
+            if spec.guardrails.present:
+                for j in range(spec.guardrails.code.shape[0]):
+                    rails[j, g, k] = (source.rail_means[j, g, k] - source.rail_low[j]) / source.rail_width[j]
+    if spec.screens:
+        for k in range(mean.shape[1]):
+            if meets_all(spec, spec.region, k, unit, rails):
+                return k
+        return NONE
+    return best_of(spec, unit, rails)
+
+
+@kernel
+def _clear(spec: Spec, body: Body) -> None:
     """Reset the state for a new replication.
 
     Cached results in Work have stamps with counts that never recur.
@@ -320,6 +341,13 @@ def _clear(body: Body) -> None:
     _copy_table(state.w, blank.w)
     _copy_table(state.bets, blank.bets)
     _copy_table(state.theta, blank.theta)
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            _copy_table(state.rail_n[j], blank.rail_n[j])
+            _copy_table(state.rail_s[j], blank.rail_s[j])
+            _copy_table(state.rail_ss[j], blank.rail_ss[j])
+            _copy_table(state.rail_bets[j], blank.rail_bets[j])
+            _copy_table(state.rail_theta[j], blank.rail_theta[j])
     for i in range(state.clock.shape[0]):
         state.clock[i] = blank.clock[i]
     for i in range(state.level.shape[0]):
