@@ -17,7 +17,7 @@ from evenhand.live.clock import checked_time
 from evenhand.live.events import AnyEvent, is_written_so
 from evenhand.live.hash_chain import Difference, Record
 from evenhand.live.operation_checks import checked_text, optional_text
-from evenhand.live.outcomes import checked_outcome
+from evenhand.live.outcomes import checked_metrics, checked_outcome
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, refuse_newer_format
 from evenhand.procedure.sampling.draw_cell import WRITTEN_OUT
 
@@ -93,6 +93,7 @@ def _check_outcome(
     event: ev.Told | ev.Late | ev.Amended | ev.Imported | ev.Refused, protocol: Protocol
 ) -> None:
     checked_outcome(event.outcome, protocol.problem.family)
+    checked_metrics(event.metrics, protocol.problem)
 
 
 def _check_digest(digest: str) -> None:

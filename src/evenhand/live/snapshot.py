@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.live import events as ev
 from evenhand.live.hash_chain import Difference, Head
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
-from evenhand.live.replay import Sums
+from evenhand.live.replay import CellSums, Sums
 from evenhand.live.tickets import Out
 from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST, State
 
@@ -56,7 +58,10 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     _adopt_tables(fold, data)
     state = fold.brain.state
     for g, k in np.argwhere(state.n > 0.0).tolist():
-        fold.sums[fold.cell(k, g)] = Sums(*(float(table[g, k]) for table in (state.n, state.s, state.ss)))
+        rails = zip(state.rail_n, state.rail_s, state.rail_ss, strict=True)
+        fold.sums[fold.cell(k, g)] = CellSums(
+            _sums((state.n, state.s, state.ss), k, g), tuple(_sums(tables, k, g) for tables in rails)
+        )
     fold.brain.has_stopped = bool(fold.brain.state.clock[STOPPED] != RUNNING)
     fold.tickets = data["tickets"]
     for ticket, *out in data["out"]:
@@ -72,6 +77,10 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     fold.brain.refresh(head.seq)
     fold.note_time(event)
     return fold
+
+
+def _sums(tables: Iterable[NDArray[np.float64]], k: int, g: int) -> Sums:
+    return Sums(*(float(table[g, k]) for table in tables))
 
 
 def go_on_from(seq: int, fold: Fold, data: dict[str, Any]) -> None:
