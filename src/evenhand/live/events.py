@@ -166,6 +166,7 @@ class Stopped(Event, frozen=True, kw_only=True, tag="stopped"):
     evidence: float | None
     needed: float | None  # None if the rule needs no evidence
     weakest: int
+    allowed: list[str] | None = None  # with the goal "screen": the policies that meet the requirement
 
 
 class Closed(Event, frozen=True, kw_only=True, tag="closed"):

@@ -18,7 +18,7 @@ from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.labels import written
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
-from evenhand.model.region import CUSTOM, RELATIVE, PerCell, PerGroup, Region
+from evenhand.model.region import CUSTOM, PerCell, PerGroup, Region
 from evenhand.model.tolerance import checked_indifference, checked_tolerance
 from evenhand.procedure.guardrail_spec import GuardrailSpec, compile_guardrails
 
@@ -414,23 +414,14 @@ def _refuse_rules_without_guardrails(problem: Problem, procedure: Procedure) -> 
         )
 
 
-def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) -> None:
-    """Refuse the parts of the wider question that live experiments and verdicts do not support."""
-    _refuse_what_can_only_be_planned(problem)
-    only_simulated = {
-        "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
-        'goal = "screen"': problem.goal == "screen",
-        "guard-rails": bool(problem.guardrails),
-        "an indifference": procedure.indifference > 0,
-        "a tolerance": bool(procedure.tolerance),
-    }
-    for what, asked in only_simulated.items():
-        if asked:
-            raise BadInput(f"{what} can be planned and simulated but not yet run or judged.")
+def refuse_guardrails(problem: Problem) -> None:
+    """Refuse guard-rails where only plans, simulations and live experiments support them."""
+    if problem.guardrails:
+        raise BadInput("guard-rails can be planned, simulated and run, but not yet judged.")
 
 
 def _refuse_what_can_only_be_planned(problem: Problem) -> None:
-    """Refuse the parts of the wider question that no procedure answers so far; plans know them all."""
+    """Refuse the parts of a problem that only plans support."""
     only_planned = {
         "max_policies": problem.max_policies is not None,
     }

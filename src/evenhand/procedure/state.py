@@ -74,8 +74,8 @@ class Work(NamedTuple):
     kept_margin: PerPolicy  # (K,) how far inside the loosened region each policy lies
     noise: PerCell  # (L, K) variance of one outcome
     score_sd: PerPolicy  # (K,) sum over groups of share times standard deviation of one outcome
-    keep_time: PerPolicy  # (K,) samples that it takes to show that k keeps its own bounds, roughly
-    fail_time: PerPolicy  # (K,) samples that it takes to show that k fails, roughly
+    keep_time: PerPolicy  # (K,) estimated samples to show that k meets its own bounds
+    fail_time: PerPolicy  # (K,) estimated samples to show that k fails
     # (5, K) the same for the latest draw from the posterior: score, margin, kept margin and both times
     drawn_standing: Annotated[Array, Axes(5, "K")]
     glr: PerPolicy  # (K,) likelihood ratio against each rival (of entering, if no policy is feasible)

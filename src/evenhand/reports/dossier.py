@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BadInput, Undecidable
-from evenhand.procedure.spec import Budget, compile_spec, refuse_what_can_only_be_simulated
+from evenhand.procedure.spec import Budget, compile_spec, refuse_guardrails
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, floors_picture
 from evenhand.reports.document import Report
 from evenhand.reports.dossier_scenarios import scenario_grid
@@ -61,7 +61,7 @@ class _Laid:
     def section(self) -> Section:
         study, base = self.recipe.study, next(iter(self.runs.values()))
         problem = study.problem
-        answer = problem.answer(np.array(study.means()))
+        answer = None if problem.goal == "screen" else problem.answer(np.array(study.means()))
         standings = true_standings(
             problem, study.means(), None if answer is None else problem.policies[answer]
         )
@@ -187,8 +187,11 @@ class _Laid:
         return table("What was fixed beforehand", ["what", "value"], rows)
 
     def right_answer(self, name: str) -> str:
-        problem = self.recipe.study.problem
-        answer = problem.answer(np.array(self.recipe.scenarios[name]))
+        problem, means = self.recipe.study.problem, np.array(self.recipe.scenarios[name])
+        if problem.goal == "screen":
+            allowed = [problem.policies[k] for k in np.flatnonzero(problem.feasible(means))]
+            return ", ".join(allowed) or "none"
+        answer = problem.answer(means)
         return "none" if answer is None else problem.policies[answer]
 
     def numbers(self, name: str) -> dict[str, Any]:
@@ -244,7 +247,7 @@ def new_recipe(
     max_samples: int | None = None,
 ) -> Recipe:
     """Return the recipe of a study: the usual scenarios unless others are given, and the cap of runs."""
-    refuse_what_can_only_be_simulated(study.problem, study.procedure)
+    refuse_guardrails(study.problem)
     compile_spec(study.problem, study.procedure)  # refuses what cannot be simulated
     means = np.array(study.means())
     tables = (

@@ -280,7 +280,7 @@ def finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
 
 @kernel
 def _screened(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
-    """Write down how the replication classified the policies, at the end and at its checkpoints."""
+    """Record how the replication classified the policies, at the end and at its checkpoints."""
     state, desk = body.state, body.desk
     right = state.clock[EMPTY] == 0
     if right:
@@ -295,7 +295,7 @@ def _screened(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
 
 @kernel
 def _is_right(spec: Spec, desk: Desk, truth: int, answer: int) -> bool:
-    """Is this answer the best, or acceptable beside it? Screening: are all right by desk.mean?"""
+    """Return whether the answer is acceptable; in screening, whether every class by desk.mean is right."""
     if spec.screens:
         return _is_classified(spec, desk)
     if not spec.several or answer < 0:
