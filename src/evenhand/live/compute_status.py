@@ -22,9 +22,11 @@ from evenhand.live.stop import finite
 from evenhand.live.tickets import ticket_code
 from evenhand.model.requirements import Penalty
 from evenhand.model.rows import CellRow, PolicyRow, classes_of
+from evenhand.model.sentences import missing_sentence
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.guardrail_rows import guardrail_rows
 from evenhand.procedure.intervals import verdicts
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.rows import cell_rows, policy_rows, spent_on
@@ -61,7 +63,8 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
     ahead = None if forecast is None else forecast(view)
     cells, policies, computed = _rows(view)
     problem = view.protocol.problem
-    classes = classes_of(policies, excludes=not isinstance(problem.constraint, Penalty))
+    excludes = bool(problem.guardrails) or not isinstance(problem.constraint, Penalty)
+    classes = classes_of(policies, excludes=excludes)
     status = Status(
         experiment=view.protocol.experiment,
         title=view.protocol.study.title,
@@ -85,10 +88,12 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
         health=health_of(view, now),
         policies=policies,
         cells=cells,
+        guardrails=guardrail_rows(view.protocol.problem, view.protocol.spec, state, intervals=False),
         **(_no_forecast(decided) if ahead is None else ahead.to_dict(samples)),
     )
     summary = "" if ahead is None else ahead.summary(samples)
     parts = [sentences.sentence(view, status, has_looked(view), summary), *_notes(view, computed)]
+    parts += [missing_sentence(rows) for rows in status.guardrails if rows.missing]
     return replace(status, sentence=" ".join(parts))
 
 

@@ -11,7 +11,7 @@ with the same key, it returns its first answer; a different call with that key i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +36,7 @@ from evenhand.live.projection import View, view_of
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
 from evenhand.live.requests import request_key
 from evenhand.live.status import Status
-from evenhand.live.tickets import Ask, Receipt, ticket_number
+from evenhand.live.tickets import Ask, Outcomes, Receipt, ticket_number
 from evenhand.live.transaction import Session
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
@@ -45,8 +45,6 @@ from evenhand.study import Study, study_of
 
 PATIENCE = 30.0  # seconds to retry if the database cannot be reached
 Details = dict[str, Any]  # arguments of a request, by name
-# the outcome of a sample, or those of all its metrics by name
-Told = float | Mapping[str, float | None]
 T = TypeVar("T")
 
 
@@ -160,7 +158,7 @@ class Experiment(Result):
         return asks if n is not None else next(iter(asks), None)
 
     def tell(
-        self, ticket: Ask | str, outcome: Told, *, group: str | None = None, key: str | None = None
+        self, ticket: Ask | str, outcome: Outcomes, *, group: str | None = None, key: str | None = None
     ) -> Receipt:
         """Record the outcome of a ticket.
 
@@ -174,7 +172,7 @@ class Experiment(Result):
 
     def tell_all(
         self,
-        outcomes: Iterable[tuple[Ask | str, Told, str | None]],
+        outcomes: Iterable[tuple[Ask | str, Outcomes, str | None]],
         *,
         key: str | None = None,
         places: Sequence[str] | None = None,
@@ -197,7 +195,7 @@ class Experiment(Result):
         self._submit("drop", partial(ask_and_tell.drop, **details), key, details)
 
     def amend(
-        self, ticket: Ask | str, outcome: Told, *, reason: str, by: str, key: str | None = None
+        self, ticket: Ask | str, outcome: Outcomes, *, reason: str, by: str, key: str | None = None
     ) -> Receipt:
         """Correct an outcome; the old one stays in the log with the reason and the name in `by`."""
         sample = checked_sample(outcome, self.protocol.problem)
@@ -211,7 +209,7 @@ class Experiment(Result):
 
     def import_data(
         self,
-        rows: Iterable[tuple[str, str, Told]],
+        rows: Iterable[tuple[str, str, Outcomes]],
         *,
         source: str = "import",
         key: str | None = None,
@@ -312,11 +310,11 @@ class Experiment(Result):
     def _number(self, ticket: Ask | str) -> int:
         return ticket_number(self.protocol.hash, ticket.ticket if isinstance(ticket, Ask) else ticket)
 
-    def _outcome(self, ticket: Ask | str, outcome: Told, group: str | None, place: str = "") -> Outcome:
+    def _outcome(self, ticket: Ask | str, outcome: Outcomes, group: str | None, place: str = "") -> Outcome:
         sample = checked_sample(outcome, self.protocol.problem)
         return Outcome(self._number(ticket), sample.outcome, group, place, sample.metrics)
 
-    def _placed(self, place: str, row: tuple[Ask | str, Told, str | None]) -> Outcome:
+    def _placed(self, place: str, row: tuple[Ask | str, Outcomes, str | None]) -> Outcome:
         try:
             ticket, outcome, group = row
             return self._outcome(ticket, outcome, group, place)

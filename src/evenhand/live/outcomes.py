@@ -90,6 +90,32 @@ def _checked_metric(rail: Guardrail, metrics: Mapping[str, Any]) -> float | None
         raise BadInput(f"guard-rail {rail.name!r}: {problem}") from None
 
 
+def unit_metrics(metrics: Metrics, problem: Problem) -> tuple[float, ...]:
+    """Return the outcomes of the guard-rails in unit scale, in their order; NaN where one is missing."""
+    told = [(rail.family, (metrics or {}).get(rail.name)) for rail in problem.guardrails]
+    return tuple(math.nan if x is None else (x - family.low) / family.width for family, x in told)
+
+
+def parsed_sample(
+    text: str, metrics: Mapping[str, str | None], problem: Problem
+) -> float | dict[str, float | None]:
+    """Return what `tell` takes, from fields of a file or a command line.
+
+    An empty field of a guard-rail is a missing outcome; a guard-rail without a field stays out.
+    """
+    outcome = parsed_outcome(text, problem.family)
+    if not problem.guardrails and not metrics:
+        return outcome
+    families = {rail.name: rail.family for rail in problem.guardrails}
+    found: dict[str, float | None] = {OUTCOME: outcome}
+    for name, field in metrics.items():
+        if name not in families:
+            raise BadInput(f"there is no guard-rail {_shown(name)}{nearest(name, families)}")
+        if field is not None:
+            found[name] = parsed_number(field, families[name]) if field.strip() else None
+    return found
+
+
 def first_bad(outcomes: NDArray[np.float64], family: Family) -> int | None:
     """Return the index of the first number that `checked_outcome` refuses."""
     minus_zero = (outcomes == 0.0) & np.signbit(outcomes)

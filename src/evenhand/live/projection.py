@@ -25,6 +25,7 @@ from evenhand.live.event_checks import check_event
 from evenhand.live.events import AnyEvent, Sample, Stopped, decode, sample_of
 from evenhand.live.hash_chain import Difference, Head, Record
 from evenhand.live.log_state import LogState, Place
+from evenhand.live.outcomes import unit_metrics
 from evenhand.live.protocol import Protocol
 from evenhand.live.replay import Brain, CellSums, no_sums
 from evenhand.live.replay_kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TELL, Tally
@@ -124,10 +125,7 @@ class Fold(LogState):
 
     def rails(self, sample: Sample) -> tuple[float, ...]:
         """Return the outcomes of the guard-rails in unit scale; NaN where one is missing."""
-        if not self._guardrails:
-            return ()
-        told = [(rail.family, (sample.metrics or {}).get(rail.name)) for rail in self._guardrails]
-        return tuple(math.nan if x is None else (x - family.low) / family.width for family, x in told)
+        return unit_metrics(sample.metrics, self.protocol.problem) if self._guardrails else ()
 
     def sums_with(self, cell: int, sample: Sample) -> CellSums:
         """Return the sums of a cell after one more sample."""

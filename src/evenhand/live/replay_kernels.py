@@ -6,7 +6,6 @@ is a call with one row, so replay and live run use the same code.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from evenhand.procedure.state import (
     drop,
     forget,
     record,
-    record_guardrail,
+    record_guardrails,
     return_policy,
 )
 
@@ -104,7 +103,7 @@ def replace_outcomes(
         state.clock[EMPTY] += 1
     forget(state, k, g)
     for i in range(outcomes.shape[0]):
-        _record_guardrails(spec, state, k, g, rails[i])
+        record_guardrails(spec, state, k, g, rails[i])
         record(spec, state, work, k, g, outcomes[i], False)
     if state.clock[STOPPED] == RUNNING and _has_begun(spec, state):
         check(spec, state, work)
@@ -143,21 +142,13 @@ def _record(spec: Spec, state: State, work: Work, what: int, k: int, g: int, x: 
     if told and spec.mode == AGNOSTIC:
         return_policy(spec, state, work, k)
         told = False
-    _record_guardrails(spec, state, k, g, rails)
+    record_guardrails(spec, state, k, g, rails)
     record(spec, state, work, k, g, x, told)
     if what == TELL:
         if is_due(spec, state):
             check(spec, state, work)
     elif what == IMPORT_LAST and (_has_begun(spec, state) or state.clock[TOLD] >= spec.cap):
         check(spec, state, work)  # an import is one unit: the rule is evaluated when it is complete
-
-
-@kernel
-def _record_guardrails(spec: Spec, state: State, k: int, g: int, rails: Array) -> None:
-    if spec.guardrails.present:
-        for j in range(spec.guardrails.code.shape[0]):
-            if not math.isnan(rails[j]):
-                record_guardrail(spec, state, j, k, g, rails[j])
 
 
 @kernel

@@ -17,6 +17,7 @@ from evenhand.live import events as ev
 from evenhand.live.events import Metrics, Sample, decode, sample_of
 from evenhand.live.hash_chain import Difference, Record
 from evenhand.live.log_state import LogState, Place
+from evenhand.live.outcomes import unit_metrics
 from evenhand.live.protocol import Protocol
 from evenhand.live.sequence_checks import check_told_group
 
@@ -40,6 +41,7 @@ class Counted(NamedTuple):
     policy: NDArray[np.int64]
     group: NDArray[np.int64]
     outcome: NDArray[np.float64]
+    rails: NDArray[np.float64]  # (outcomes, M) of the guard-rails in unit scale; NaN where one is missing
 
 
 def counted_outcomes(protocol: Protocol, entries: Iterable[ev.LogEntry]) -> Counted:
@@ -73,15 +75,21 @@ class TicketHistory:
             np.array(self._policy, dtype=np.int64)[tickets],
             np.array(self._group, dtype=np.int64)[tickets],
             np.array(self._latest)[tickets],
+            self._rails(tickets.tolist()),
         )
+
+    def _rails(self, tickets: list[int]) -> NDArray[np.float64]:
+        problem = self._problem
+        rows = [unit_metrics(self._metrics.get(ticket), problem) for ticket in tickets]
+        return np.array(rows, dtype=float).reshape((len(tickets), len(problem.guardrails)))
 
     def of(self, cell: int) -> list[Sample]:
         """Return the samples that count in a cell, in the order first recorded."""
-        found = self.counted()
+        tickets = np.array(self._counted, dtype=np.int64)
         policy, group = divmod(cell, len(self._problem.group_names))
-        mine = (found.policy == policy) & (found.group == group)
-        tickets = np.array(self._counted, dtype=np.int64)[mine].tolist()
-        return [Sample(self._latest[ticket], self._metrics.get(ticket)) for ticket in tickets]
+        mine = np.array(self._policy, dtype=np.int64)[tickets] == policy
+        mine &= np.array(self._group, dtype=np.int64)[tickets] == group
+        return [Sample(self._latest[ticket], self._metrics.get(ticket)) for ticket in tickets[mine].tolist()]
 
     def take(self, seq: int, event: ev.AnyEvent, place: Place | None) -> None:
         """Apply an event of this cell; refuse it if it contradicts the history of its ticket."""

@@ -177,6 +177,13 @@ class Problem:
         named = [part.relative_to for one in constraints for part in bounds_of(one) if part.relative_to]
         return named[0] if named else None
 
+    def describe_requirement(self) -> str:
+        """Return the requirement on the outcome and on every guard-rail, as part of a sentence."""
+        alone = self.constraint.kind == "none" and self.guardrails
+        parts = [] if alone else [self.constraint.describe()]
+        parts += [f"{rail.constraint.describe()} ({rail.name})" for rail in self.guardrails]
+        return ", and ".join(parts)
+
     @property
     def standard(self) -> Standard:
         """Return the outcome and its requirement in unit scale, for the kernels."""

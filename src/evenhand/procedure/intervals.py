@@ -81,8 +81,13 @@ def verdicts(spec: Spec, state: State, work: Work) -> tuple[Ints, Ints, bool]:
     judge_every_cell(spec, state, work, cells)
     judge_every_policy(own_bounds(spec), state, work, policies)
     known = policies != NOT_KNOWN
-    found = reconciled(spec.region.kind, cells, np.where(known, policies, UNDECIDED))
+    found = reconciled(requirement_kind(spec), cells, np.where(known, policies, UNDECIDED))
     return *found, bool(known.all())
+
+
+def requirement_kind(spec: Spec) -> int:
+    """Return the kind of the requirement for `reconciled`; with guard-rails a penalty is not all of it."""
+    return BOX if spec.guardrails.present and spec.region.kind == PENALTY else spec.region.kind
 
 
 def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:

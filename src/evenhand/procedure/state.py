@@ -7,6 +7,7 @@ when it was computed; a new Work gives the same decisions.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -280,6 +281,15 @@ def record_guardrail(spec: Spec, state: State, j: int, k: int, g: int, x: float)
     state.rail_n[j, g, k] += 1.0
     state.rail_s[j, g, k] += x
     state.rail_ss[j, g, k] += x * x
+
+
+@kernel
+def record_guardrails(spec: Spec, state: State, k: int, g: int, outcomes: Array) -> None:
+    """Record the outcomes of all guard-rails of a sample, (M,) in unit scale; NaN where one is missing."""
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            if not math.isnan(outcomes[j]):
+                record_guardrail(spec, state, j, k, g, outcomes[j])
 
 
 @kernel

@@ -16,6 +16,7 @@ from evenhand.live import events as ev
 from evenhand.live.events import LogEntry
 from evenhand.live.journal import Journal
 from evenhand.live.log_state import LogState
+from evenhand.live.outcomes import unit_metrics
 from evenhand.live.protocol import Protocol
 from evenhand.live.tickets import Out
 from evenhand.procedure.state import new_state, new_work
@@ -42,7 +43,7 @@ class Ledger:
 
     def __init__(self, protocol: Protocol) -> None:
         self.protocol = protocol
-        self._corrections: dict[int, float] = {}
+        self._corrections: dict[int, ev.Sample] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -54,7 +55,7 @@ class Ledger:
         self._state, self._work = new_state(spec), new_work(spec)
         self._told = 0
         self._every = 1
-        self._waiting: list[tuple[int, int, float]] = []
+        self._waiting: list[tuple[int, int, ev.Sample]] = []
 
     def read_on(self, journal: Journal, until: int) -> None:
         """Read the log up to this event, at most `AT_ONCE` events."""
@@ -65,8 +66,8 @@ class Ledger:
     def take(self, entries: Iterable[LogEntry]) -> None:
         """Apply events; a correction of an earlier outcome restarts the reading with it."""
         events = [(entry.seq, entry.event) for entry in entries]
-        amended = {e.ticket: e.outcome for _, e in events if isinstance(e, ev.Amended) and e.counted}
-        if any(self._corrections.get(ticket) != outcome for ticket, outcome in amended.items()):
+        amended = {e.ticket: ev.sample_of(e) for _, e in events if isinstance(e, ev.Amended) and e.counted}
+        if any(self._corrections.get(ticket) != sample for ticket, sample in amended.items()):
             self._corrections |= amended
             self._begin()
             return
@@ -83,7 +84,7 @@ class Ledger:
     def _one(self, event: ev.AnyEvent) -> None:
         place = self._log.apply(event)
         if place is not None and isinstance(event, (ev.Told, ev.Imported)):
-            self._waiting.append((*place, self._corrections.get(event.ticket, event.outcome)))
+            self._waiting.append((*place, self._corrections.get(event.ticket, ev.sample_of(event))))
         elif isinstance(event, ev.Late):
             self.late.append(Late(event.ticket, event.outcome, event.why, event.at))
 
@@ -94,15 +95,19 @@ class Ledger:
         if looks == 0:
             return
         rows, self._waiting = self._waiting[: looks * self._every], self._waiting[looks * self._every :]
-        policy, group, outcome = (np.array(column) for column in zip(*rows, strict=True))
+        policy, group = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 1))
         levels, answers = np.full((looks, 3), np.nan), np.zeros(looks, dtype=np.int64)
-        unit = np.ascontiguousarray(self.protocol.problem.family.to_unit(outcome))
+        problem, samples = self.protocol.problem, [row[2] for row in rows]
+        outcome = np.array([sample.outcome for sample in samples], dtype=float)
+        unit = np.ascontiguousarray(problem.family.to_unit(outcome))
+        rails = np.array([unit_metrics(sample.metrics, problem) for sample in samples], dtype=float)
         retrace(
-            self.protocol.spec, self._state, self._work, policy, group, unit, self._every, levels, answers
-        )
+            self.protocol.spec, self._state, self._work, policy, group, unit,
+            rails.reshape((len(rows), len(problem.guardrails))), self._every, levels, answers,
+        )  # fmt: skip
         for look, (value, needed, piece) in enumerate(levels.tolist(), start=1):
             if np.isfinite(value) and np.isfinite(needed):
-                weakest = piece_in_words(self.protocol.problem, int(answers[look - 1]), int(piece))
+                weakest = piece_in_words(problem, int(answers[look - 1]), int(piece))
                 self.points.append(Evidence(self._told + look * self._every, value, needed, weakest))
         self._told += len(rows)
         while len(self.points) > MOST_POINTS:

@@ -24,6 +24,7 @@ from evenhand.reports.figures.save import svg
 from evenhand.reports.figures.style import NARROW, WIDE
 from evenhand.reports.rows import Evidence
 from evenhand.reports.sections.experiment import where_samples_went
+from evenhand.reports.sections.verdict import guardrail_pictures
 from evenhand.service.experiments import blinded
 from evenhand.service.log_reader import Ledger, chart
 from evenhand.service.panels import Drawn, Picture, Ticket
@@ -57,9 +58,13 @@ def draw(address: str, view: View, now: float, forecast: Forecast | None, blind:
         progress=verdict.progress if has_looked(view) and status.needed else None,
         pictures=(
             _picture(captioned_figures.floors_picture(estimates, standings), WIDE, NARROW),
+            *(_picture(picture, WIDE, NARROW) for picture in guardrail_pictures(verdict)),
             _picture(where_samples_went(view, standings, "Where samples go"), NARROW),
         ),
         cells=tuple(_cell(e) for e in estimates),
+        guardrails=tuple(
+            (rows.name, rows.missing, tuple(map(_cell, rows.cells))) for rows in verdict.guardrails
+        ),
         evidence=chart(points) if points else None,
         says_evidence=captioned_figures.evidence_picture(points).says if points else "",
         behind=view.head.seq - ledger.seq,

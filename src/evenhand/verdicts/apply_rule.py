@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import NotComputed
-from evenhand.model.region import BOX, PENALTY, RELATIVE
+from evenhand.model.region import BOX, RELATIVE
 from evenhand.procedure.alternatives import weakest_by_evidence
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.guardrails import has_conditions
 from evenhand.procedure.intervals import (
     NOT_KNOWN,
     every_interval,
@@ -192,7 +193,7 @@ def _against_all(spec: Spec, state: State, work: Work, whole: list[bool], leader
         against = max(float(np.logaddexp(ahead, fails)), LEAST)
         if against < value:
             value, piece = against, k
-    if leader != NONE and spec.region.kind != PENALTY:
+    if leader != NONE and has_conditions(spec):
         met, which = certified.meets(spec, state, work, leader)
         if met < value:
             value, piece = float(met), len(whole) + int(which)

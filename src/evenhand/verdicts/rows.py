@@ -10,7 +10,7 @@ from evenhand.model.problem import Problem
 from evenhand.model.rows import CellRow, PolicyRow
 from evenhand.procedure import rows
 from evenhand.procedure.evidence.by_family import threshold
-from evenhand.procedure.intervals import reconciled
+from evenhand.procedure.intervals import reconciled, requirement_kind
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State
 from evenhand.verdicts.apply_rule import Cells, Weight
@@ -20,7 +20,7 @@ def result_rows(
     problem: Problem, spec: Spec, state: State, cells: Cells, weight: Weight
 ) -> tuple[tuple[CellRow, ...], tuple[PolicyRow, ...]]:
     """Return a row for each cell and one for each policy."""
-    of_cells, of_policies = reconciled(spec.region.kind, cells.verdict, weight.policies)
+    of_cells, of_policies = reconciled(requirement_kind(spec), cells.verdict, weight.policies)
     return (
         rows.cell_rows(problem, spec, state, of_cells, cells.low, cells.high),
         rows.policy_rows(problem, spec, state, of_policies, weight.leader),
