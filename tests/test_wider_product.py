@@ -82,8 +82,10 @@ def _judged(
     verdict = called(capsys, "judge", study, str(data), "--replications", "0", "--json")
     for name in ("answer", "decided", "allowed", "failed", "open", "spent", "samples"):
         assert verdict[name] == status[name], name
-    one_look = called(capsys, "judge", study, str(data), "--fixed-sample", "--json")
-    assert one_look["answer"] == status["answer"]
+    assert main(["judge", study, str(data), "--fixed-sample", "--json"]) in (0, 3)
+    one_look = json.loads(capsys.readouterr().out)
+    assert one_look["answer"] in (None, status["answer"])
+    assert set(one_look["allowed"]) <= {*status["allowed"], *status["open"]}
     if kind == "relative":
         said = called(capsys, "judge", study, str(data), "--replications", "0")
         assert "at most 0.1 below a" in " ".join(said.split())
@@ -94,7 +96,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Any]
     journal = str(tmp_path_factory.mktemp("wider") / "journal.db")
     key = Keys(journal).create("admin", "admin")
     with TestClient(create_app(Settings(journal)), base_url="http://127.0.0.1") as found:
-        found.headers |= {"Authorization": f"Bearer {key}"}
+        found.headers["Authorization"] = f"Bearer {key}"
         yield found
 
 

@@ -234,10 +234,13 @@ def import_command(journal: str, name: str | None, data: str, key: str | None, a
 def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str, str, Outcomes]]:
     """Yield the rows of a file and append the line number of each to `lines`."""
     from evenhand.live.outcomes import parsed_number, parsed_sample
-    from evenhand.study.data_files import columns
+    from evenhand.model.problem import JOINED
+    from evenhand.study.data_files import columns, group_columns
 
-    names = [rail.name for rail in problem.guardrails]
-    for line, (policy, group, text, *fields) in columns(path, ("policy", "group", "outcome", *names)):
+    names, places = [rail.name for rail in problem.guardrails], group_columns(problem)
+    for line, (policy, *parts) in columns(path, ("policy", *places, "outcome", *names)):
+        group = JOINED.join(part.strip() for part in parts[: len(places)]) if problem.by else parts[0]
+        text, *fields = parts[len(places) :]
         outcome: Outcomes
         try:
             if names:

@@ -119,7 +119,7 @@ def _decides_by_newer_bounds(view: View) -> bool:
 
 
 def state_word(view: View) -> str:
-    """Return "running", "paused", "decided", "exhausted" or "closed"."""
+    """Return "running", "paused", "decided", "exhausted", "futile" or "closed"."""
     if view.stop is not None:
         return view.stop.why
     return "closed" if view.closed else "paused" if view.paused else "running"
@@ -218,11 +218,10 @@ def sample_ratio_p_value(tally: Tally) -> float:
 
 def _starved(view: View) -> tuple[ShortCell, ...]:
     """Return cells short of initial samples when twice as many tickets as needed were issued."""
-    problem, initial = view.protocol.problem, view.protocol.procedure.initial
-    groups, policies = view.state.n.shape
-    if view.counts["asked"] < 2 * initial * groups * policies:
+    problem, spec = view.protocol.problem, view.protocol.spec
+    if view.counts["asked"] < 2 * spec.initial_total:
         return ()
-    short = np.argwhere((view.state.n + view.state.out).T - initial < 0)
+    short = np.argwhere((view.state.n + view.state.out - spec.initial).T < 0)
     return tuple(
         ShortCell(problem.policies[k], problem.group_names[g], int(view.state.n[g, k]))
         for k, g in short.tolist()

@@ -160,7 +160,7 @@ class Resumed(Event, frozen=True, kw_only=True, tag="resumed"):
 class Stopped(Event, frozen=True, kw_only=True, tag="stopped"):
     """The stopping rule fired, or the samples are exhausted."""
 
-    why: str  # "decided" or "exhausted"
+    why: str  # "decided", "exhausted" or "futile"
     answer: str | None  # the policy; None: no policy meets the requirement, or there is no decision
     samples: int
     evidence: float | None

@@ -93,7 +93,12 @@ class Protocol:
 def new_protocol(
     experiment: str, study: Study, seed: int, lease: float | None, at: str, by: str | None
 ) -> Created:
-    """Return event one for this study; refuse what a live experiment cannot run."""
+    """Return event one for this study; refuse what a live experiment cannot run.
+
+    The order of initial samples is random unless the study gives it.
+    """
+    if study.procedure.initial_order is None:
+        study = replace(study, procedure=replace(study.procedure, initial_order="random"))
     _check_protocol(experiment, study, seed, lease)
     return Created(
         at=at, experiment=experiment, study=_settled(replace(study, truth=None)), seed=seed,

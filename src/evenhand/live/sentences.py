@@ -51,11 +51,14 @@ def _end(view: View, status: Status) -> str:
     assert view.stop is not None
     samples, risk = f"{view.stop.samples:,} samples", f"{100 * view.protocol.procedure.delta:.4g}%"
     note = "" if status.corrected is None else _correction(status, status.corrected)
-    if view.stop.why == "exhausted" and _screens(view):
-        return f"All {samples} are used and not every policy is classified. {_classes(view, status)}{note}"
-    if view.stop.why == "exhausted":
+    if view.stop.why != "decided":
+        ended = f"All {samples} are used"
+        if view.stop.why == "futile":
+            ended = f"Ended without a verdict after {samples}, because {_futile(view)}"
+        if _screens(view):
+            return f"{ended}; not every policy is classified. {_classes(view, status)}{note}"
         leader = f"{status.leader} leads" if status.leader else "no policy leads"
-        return f"All {samples} are used and nothing is decided; {leader}.{note}"
+        return f"{ended} and nothing is decided; {leader}.{note}"
     rule = view.protocol.procedure.stopping_name
     basis = f"certified at risk {risk}" if rule == "certified" else f"by the {rule} rule at risk {risk}"
     if rule == "budget":
@@ -69,6 +72,15 @@ def _end(view: View, status: Status) -> str:
         what = close_words(procedure.indifference, bool(procedure.tolerance))
         basis = f"it {what}, {basis}"
     return f"{view.stop.answer} is the answer: {basis}, after {samples}.{note}"
+
+
+def _futile(view: View) -> str:
+    """Return the futility rule in words."""
+    procedure = view.protocol.procedure
+    return (
+        f"the estimated chance of a decision within {procedure.max_samples:,} samples fell below "
+        f"{100 * (procedure.futility or 0.0):g}%,"
+    )
 
 
 def _screens(view: View) -> bool:

@@ -59,7 +59,7 @@ class Status:
     """
 
     experiment: str
-    state: str  # "running", "paused", "decided", "exhausted" or "closed"
+    state: str  # "running", "paused", "decided", "exhausted", "futile" or "closed"
     samples: int
     pending: int  # open tickets
     events: int
@@ -90,7 +90,7 @@ class Status:
     @property
     def is_over(self) -> bool:
         """Return whether the experiment has stopped or was finished."""
-        return self.state in ("decided", "exhausted", "closed")
+        return self.state in ("decided", "exhausted", "futile", "closed")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON of `evenhand status`."""

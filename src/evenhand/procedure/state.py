@@ -32,7 +32,7 @@ DRAWN_AT_ONCE = 256
 # entries of State.clock
 TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, STARTED, PENDING, SHORT, EMPTY, STAGE = range(11)
 UPDATES, SEEN = 11, 12  # steps of the sampling rule's weights; TOLD at their last update
-RUNNING, DECIDED, EXHAUSTED = 0, 1, 2  # values of clock[STOPPED]
+RUNNING, DECIDED, EXHAUSTED, FUTILE = range(4)  # values of clock[STOPPED]
 NONE = -1  # "none of the policies", as an answer and as a leader
 # entries of State.level
 EVIDENCE, NEEDED, WEAKEST, NOT_COMPUTED_TIMES = range(4)
@@ -229,7 +229,7 @@ def drop(spec: Spec, state: State, work: Work, k: int, g: int) -> None:
     """Remove a pending sample of cell (k, g) that will have no outcome."""
     state.out[g, k] -= 1.0
     state.clock[PENDING] -= 1
-    if state.n[g, k] + state.out[g, k] < spec.initial:
+    if state.n[g, k] + state.out[g, k] < spec.initial[g, k]:
         state.clock[SHORT] += 1  # the cell's initial samples are incomplete again
     touch(work, k)
 

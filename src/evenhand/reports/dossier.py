@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BadInput, Undecidable
+from evenhand.model.bounds import in_words
+from evenhand.procedure.initial_samples import initial_table
 from evenhand.procedure.spec import Budget, compile_spec, refuse_guardrails
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, floors_picture
 from evenhand.reports.document import Report
@@ -180,7 +182,7 @@ class _Laid:
             ["requirement", self.recipe.study.problem.constraint.describe()],
             ["sampling rule", procedure.sampling_name],
             ["stopping rule", procedure.stopping_name],
-            ["initial samples per cell", str(procedure.initial)],
+            ["initial samples per cell", in_words(procedure.initial)],
             ["samples between looks", str(procedure.batch)],
             ["content hash of the study", self.recipe.study.content_hash],
         ]
@@ -284,7 +286,7 @@ def _cap(study: Study) -> int:
         least = plan_of(study, gap=1e-3).samples_at_least(study.procedure.delta)
     except Undecidable:
         return study.procedure.max_samples
-    room = study.procedure.initial * int(np.prod(study.problem.shape))
+    room = int(initial_table(study.procedure.initial, study.problem).sum())
     wanted = max(round(CAP * least, -2), LEAST_CAP, 4 * room)
     return int(min(study.procedure.max_samples, wanted))
 

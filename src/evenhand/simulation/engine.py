@@ -130,7 +130,7 @@ def take_turn(
 @kernel
 def _batch(spec: Spec, state: State) -> int:
     """Return the number of samples before the next check; initial samples come one by one."""
-    if spec.mode == ACTIVE and state.clock[STARTED] < spec.initial * spec.phi.size:
+    if spec.mode == ACTIVE and state.clock[STARTED] < spec.initial_total:
         return 1
     return spec.batch
 

@@ -121,7 +121,7 @@ def nothing_more(problem: Problem, samples: int) -> Forecast:
 
 def _first_cells(spec: Spec, start: State) -> tuple[tuple[float, ...], ...] | None:
     """Return where samples go first, K x L shares, while cells lack initial ones."""
-    short = np.maximum(spec.initial - start.n.T, 0.0)
+    short = np.maximum(spec.initial.T - start.n.T, 0.0)
     return tuple(map(tuple, (short / short.sum()).tolist())) if short.sum() > 0 else None
 
 

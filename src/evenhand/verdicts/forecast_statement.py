@@ -140,6 +140,8 @@ def settled_forecast(view: View) -> Forecast | None:
     samples = int(view.state.n.sum())
     if view.stop is not None and view.stop.why == "decided":
         return Forecast(samples, more=NOTHING)
+    if view.stop is not None and view.stop.why == "futile":
+        return Forecast(samples, why_none="the experiment ended without a verdict by its futility rule")
     if view.stop is not None:
         return Forecast(samples, why_none=f"all {samples:,} samples are used and nothing is decided")
     if view.closed:

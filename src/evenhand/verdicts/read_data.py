@@ -5,6 +5,7 @@
     policy, group, n, successes
     policy, group, outcome, NAME              with guard-rails: a column for each, named like it
     policy, group, n, mean, NAME, NAME n      counts: the mean of guard-rail NAME and its number of outcomes
+    policy, region, age, outcome              the group in several columns, those of `Problem.by`
     {"policy": {"group": [0, 1, 1, ...]}}     a dict by policy, then by group
 
 Every row is checked. Other columns are ignored. A field that looks like a spreadsheet formula is plain text.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,10 +26,11 @@ import numpy as np
 
 from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.guardrails import OUTCOME
-from evenhand.model.problem import Problem
-from evenhand.verdicts.counts import Data, Tally, size_column
+from evenhand.model.problem import JOINED, Problem
+from evenhand.verdicts.counts import Data, Tally, is_missing, size_column
 
 CHUNK = 16_384  # rows held in memory at once
+PART = re.compile(r"group( \d+)?")
 COLUMNS = ("policy", "group", "outcome", "n", "mean", "successes")
 
 
@@ -37,6 +40,8 @@ def read(
     """Return what a path, a frame or a dict holds; `columns` maps our column names to those of the data."""
     tally = Tally(problem, missing)
     names = _column_names(columns, tally.rails)
+    if problem.by and "group" not in (columns or {}):
+        names |= dict(zip(_parts(len(problem.by)), problem.by, strict=True))
     if isinstance(source, Mapping):
         return _read_nested(tally, source)
     if not isinstance(source, (str, Path)):
@@ -179,7 +184,30 @@ def _add_frame(tally: Tally, frame: Any, chosen: Mapping[str, str], first: int) 
     _add(tally, _Rows(range(first, first + len(frame))), columns, "outcome" not in chosen)
 
 
+def _parts(count: int) -> list[str]:
+    """Return our names of the columns that together give the group."""
+    return ["group", *(f"group {number}" for number in range(2, count + 1))]
+
+
+def _group_parts(names: Iterable[str], rails: Sequence[str]) -> list[str]:
+    """Return those of our names of columns that give the group, or a part of it."""
+    return [name for name in names if PART.fullmatch(name) and name not in rails]
+
+
+def _joined(columns: Mapping[str, Sequence[Any]], rails: Sequence[str]) -> Mapping[str, Sequence[Any]]:
+    """Return the columns with one for the group, joined from several; missing where a part is."""
+    parts = [columns[name] for name in _group_parts(columns, rails)]
+    if len(parts) == 1:
+        return columns
+    named = [
+        None if any(is_missing(value) for value in row) else JOINED.join(str(value).strip() for value in row)
+        for row in zip(*parts, strict=True)
+    ]
+    return {**columns, "group": named}
+
+
 def _add(tally: Tally, where: Sequence[str], columns: Mapping[str, Sequence[Any]], counts: bool) -> None:
+    columns = _joined(columns, tally.rails)
     if not counts:
         tally.add(where, columns["policy"], columns["group"], columns["outcome"], columns)
         return
@@ -199,7 +227,8 @@ def _places(
     if double is not None:
         raise BadInput(f"{what} must have different column names; {double!r} comes twice.")
     place = {name: titles.index(title) for name, title in names.items() if title in titles}
-    for name in ("policy", "group", *rails):
+    groups = _group_parts(names, rails)
+    for name in ("policy", *groups, *rails):
         if name not in place:
             raise MissingColumn(f"{what} needs a column {names[name]!r}{nearest(names[name], titles)}", name)
     kinds = ["outcome" in place, "n" in place and ("mean" in place or "successes" in place)]
@@ -214,7 +243,7 @@ def _places(
         )
     if "mean" in place and "successes" in place and not kinds[0]:
         raise BadInput(f"{what} gives 'mean' and 'successes' at once; leave one of them out.")
-    used = ("policy", "group", "outcome") if kinds[0] else ("policy", "group", "n", "mean", "successes")
+    used = ("policy", *groups, *(("outcome",) if kinds[0] else ("n", "mean", "successes")))
     sizes = () if kinds[0] else tuple(size_column(name) for name in rails)
     return {name: place[name] for name in (*used, *rails, *sizes) if name in place}
 

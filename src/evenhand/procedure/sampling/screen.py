@@ -1,7 +1,7 @@
 """`ts-ids` for screening: the unclassified policy with the fewest samples is next.
 
-Its estimates are on one side of its requirement. With probability `leader` a posterior draw is made too: if it
-is on the other side, a cell is drawn that can show which is right; else one of the weakest condition, in
+Its estimates are on one side of its requirement. With probability `leader` a posterior draw is made too: if
+it is on the other side, a cell is drawn that can show which is right; else one of the weakest condition, in
 proportion to its evidence.
 """
 
