@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 
 import evenhand as eh
+from evenhand.study import load
 
 STUDY = Path(__file__).with_name("guardrails.toml")
 UNMEASURED = 0.1  # share of visits without a waiting time
 
 
 def main(journal: str = ":memory:") -> eh.Status:
-    study = eh.load(STUDY)
+    study = load(STUDY)
     plan = eh.plan(study)
     print(f"{plan.answer} should be found; at least {plan.samples_at_least(0.05):,.0f} visits are needed.")
     revenue, rails, rng = study.means(), study.guardrail_means(), np.random.default_rng(3)

@@ -28,7 +28,7 @@ PROBLEM = Problem(
     ["old", "new"], {"web": 0.6, "app": 0.4}, Gaussian(0.5), Floors(-1.0),
     guardrails=[Guardrail("errors", Bernoulli(), Caps(0.3)), Guardrail("calls", Poisson(), Caps(3.0))],
 )  # fmt: skip
-PROCEDURE = Procedure(delta=0.1, initial=2, max_samples=4000)
+PROCEDURE = Procedure(delta=0.1, initial=2, max_samples=4000, initial_order="declared")
 # "new" is better, and has too many errors in the app
 TRUTH = Truth(
     ((0.2, 0.3), (0.9, 0.8)),

@@ -17,6 +17,7 @@ from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import NONE, State, Work, new_state, new_work, record, record_guardrail
+from evenhand.reports.document import report
 from evenhand.simulation.shards import CUDA, prepare
 from evenhand.simulation.simulate import simulate
 from evenhand.study import Study, Truth
@@ -49,6 +50,7 @@ def test_the_best_policy_that_keeps_its_guard_rails_is_chosen(mode: str) -> None
     runs = simulate(shop(mode=mode), truth(), Procedure(delta=0.1, max_samples=20_000), 40, seed=1)
     assert runs.stopped.all()
     assert runs.answers()["p2"] == runs.correct.mean() == 1.0
+    assert "p2" in report(runs).markdown()
 
 
 def test_the_mean_number_of_samples_comes_near_the_bound_of_the_plan() -> None:

@@ -172,10 +172,9 @@ def _add_masses(spec: Spec, work: Work, j: int, k: int, lam: Array, masses: Arra
 @kernel
 def state_of(state: State, j: int) -> State:
     """Return the state with the outcomes of guard-rail j in place of the outcome's."""
-    return State(
-        state.rail_n[j], state.rail_s[j], state.rail_ss[j], state.out, state.track, state.w,
-        state.rail_bets[j], state.rail_theta[j], state.clock, state.level, state.rail_n, state.rail_s,
-        state.rail_ss, state.rail_bets, state.rail_theta,
+    return state._replace(
+        n=state.rail_n[j], s=state.rail_s[j], ss=state.rail_ss[j], bets=state.rail_bets[j],
+        theta=state.rail_theta[j],
     )  # fmt: skip
 
 

@@ -77,10 +77,7 @@ def _kept(spec: Spec, state: State, work: Work, j: int, i: int) -> tuple[float, 
 def _metric(spec: Spec, j: int, code: Static[int], unknown: Static[bool]) -> Spec:
     """Return the specification with guard-rail j in place of the outcome."""
     region = region_of(spec, j)
-    return Spec(
-        code, spec.shares, spec.guardrails.phi[j], region, spec.mode, spec.arrivals, unknown, spec.sampling,
-        spec.stopping, spec.delta, spec.initial, spec.initial_total, spec.initial_levels, spec.initial_cells,
-        spec.random_order, spec.uneven, spec.batch, spec.cap, spec.level, spec.leader, spec.step, spec.steps,
-        spec.diminishing, spec.c_tracking, spec.weights, spec.evidence, 0.0, region, spec.costs,
-        spec.has_costs, spec.screens, spec.futility, spec.has_futility, spec.several, spec.guardrails,
+    return spec._replace(
+        code=code, phi=spec.guardrails.phi[j], region=region, kept=region, unknown_variance=unknown,
+        indifference=0.0,
     )  # fmt: skip
