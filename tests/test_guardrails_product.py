@@ -144,7 +144,7 @@ def test_guard_rails_run_over_http_and_the_page_shows_each(client: TestClient[An
         refused = client.post(
             "/api/experiments/shop/tell", json={"ticket": ticket["ticket"], "outcome": told}
         )
-        assert refused.status_code == 400
+        assert refused.status_code == 422
         assert words in refused.text
     told = {"ticket": ticket["ticket"], "outcome": {"outcome": 0.3, "errors": False, "calls": None}}
     assert client.post("/api/experiments/shop/tell", json=told).json()["counted"]
