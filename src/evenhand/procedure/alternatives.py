@@ -12,26 +12,54 @@ import math
 from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY
 from evenhand.model.unit_families import divergence
+from evenhand.procedure import evidence_cache
 from evenhand.procedure.evidence import certified
-from evenhand.procedure.likelihood_bounds import OWNER, at_least, begin, remember
+from evenhand.procedure.likelihood_bounds import OWNER, begin, highest, refer_to, remember
 from evenhand.procedure.log_space import NOT_COMPUTED, add
+from evenhand.procedure.policy_blocks import bound_blocks, span_of
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import NONE, Array, Ints, State, Work
+from evenhand.procedure.state import NONE, OUTCOMES, SAMPLES, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
 from evenhand.theory import inner
 from evenhand.theory.beat_bulk import beat_all, beat_some
+from evenhand.theory.bernoulli_bulk import BLOCK
 
-# with more policies than this, computing all evidence at each check takes too long
-MANY = 256
+# stale rivals of a block above which they are solved together, and not one by one
+FEW = 16
 
 
 @kernel
 def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     """eq:stopping_statistics: return the smallest likelihood ratio and its alternative."""
+    if _is_known(work, SAMPLES, leader):
+        return work.weakest[SAMPLES], work.stamp_weakest[SAMPLES, 2]
+    value, piece = _least_ratio(spec, work, leader)
+    _keep(work, SAMPLES, leader, value, piece)
+    return value, piece
+
+
+@kernel
+def _is_known(work: Work, what: int, leader: int) -> bool:
+    """Return whether nothing has changed since this kind of weakest alternative was found."""
+    stamp = work.stamp_weakest[what]
+    return stamp[0] == leader and stamp[1] == work.changes[what]
+
+
+@kernel
+def _keep(work: Work, what: int, leader: int, value: float, piece: int) -> None:
+    stamp = work.stamp_weakest[what]
+    work.weakest[what] = value
+    stamp[0], stamp[1], stamp[2] = leader, work.changes[what], piece
+
+
+@kernel
+def _least_ratio(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     policies = spec.phi.shape[1]
     if leader == NONE or spec.region.kind not in (BOX, PENALTY):
         solve_rivals(spec, work, leader)
         value, piece = _least(work, leader)
+    elif spec.many and spec.region.kind == BOX:
+        value, piece = _weakest_of_many(spec, work, leader)
     else:
         value, piece = _weakest_rival(spec, work, leader)
     if leader != NONE and spec.region.kind != PENALTY:
@@ -58,18 +86,81 @@ def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
         return _least(work, leader)
     lowest, first = math.inf, NONE
     for k in range(policies):
-        floor = at_least(work, k)
-        if floor < lowest and k != leader:
-            lowest, first = floor, k
+        if work.floor[k] < lowest and k != leader:
+            lowest, first = work.floor[k], k
     value, piece = math.inf, 0
     if first != NONE:
         value, piece = _solved(spec, work, leader, first), first
+    enough = highest(work, value)
     for k in range(policies):
-        if k != leader and k != first and at_least(work, k) <= value:
+        if work.floor[k] <= enough and k != leader and k != first:
             mine = _solved(spec, work, leader, k)
             if mine < value or (mine == value and k < piece):
                 value, piece = mine, k
+                enough = highest(work, value)
     return value, piece
+
+
+@kernel
+def _weakest_of_many(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
+    """Do what `_weakest_rival` does, without blocks of policies whose lower bound is too high."""
+    if work.sunk[OWNER] != leader:
+        refer_to(work, leader)
+        bound_blocks(spec, work, leader)
+    lowest, first = math.inf, NONE
+    for block in range(work.lowest.size):
+        if work.lowest[block] < lowest:
+            start, stop = span_of(work, block)
+            for k in range(start, stop):
+                if work.floor[k] < lowest and k != leader:
+                    lowest, first = work.floor[k], k
+    value, piece = math.inf, 0
+    if first != NONE:
+        value, piece = _solved(spec, work, leader, first), first
+    for block in range(work.lowest.size):
+        if work.lowest[block] <= highest(work, value):
+            value, piece = _weakest_of_block(spec, work, leader, block, value, piece)
+    return value, piece
+
+
+@kernel
+def _weakest_of_block(
+    spec: Spec, work: Work, leader: int, block: int, value: float, piece: int
+) -> tuple[float, int]:
+    """Return the weaker of this alternative and the rivals in a block, and update its bound."""
+    start, stop = span_of(work, block)
+    owner, stale, least = work.touched[leader], 0, math.inf
+    enough = highest(work, value)
+    for k in range(start, stop):
+        if work.floor[k] <= enough:
+            stale += not _is_fresh(work.stamp_glr, work.touched, k, owner, leader)
+    if stale > FEW:
+        _solve_block(spec, work, leader, start, stop)
+    for k in range(start, stop):
+        if k == leader:
+            continue
+        if k != piece and work.floor[k] <= enough:
+            mine = _solved(spec, work, leader, k)
+            if mine < value or (mine == value and k < piece):
+                value, piece = mine, k
+                enough = highest(work, value)
+        least = min(least, work.floor[k])
+    work.lowest[block] = least
+    return value, piece
+
+
+@kernel
+def _solve_block(spec: Spec, work: Work, leader: int, start: int, stop: int) -> None:
+    """Solve all rivals from start to stop; their ratios are those of `_solve_one`, bit for bit."""
+    for j in range(start, stop, BLOCK):
+        end = min(j + BLOCK, stop)
+        beat_some(
+            spec.code, spec.region, spec.shares, spec.indifference, leader, j, end, work.v, work.mean,
+            work.glr, work.lam_i, work.lam_k, work.lam_0, work.scratch,
+        )  # fmt: skip
+    for k in range(start, stop):
+        _stamp(work.stamp_glr, work.touched, k, work.touched[leader], leader)
+        remember(work, k)
 
 
 @kernel
@@ -157,6 +248,15 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
     The alternative that was weakest last is evaluated first; for the others it is enough to know that they
     are not weaker.
     """
+    if _is_known(work, OUTCOMES, leader):
+        return work.weakest[OUTCOMES], work.stamp_weakest[OUTCOMES, 2]
+    value, piece = _least_evidence(spec, state, work, leader)
+    _keep(work, OUTCOMES, leader, value, piece)
+    return value, piece
+
+
+@kernel
+def _least_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     policies = spec.phi.shape[1]
     first = NONE
     for k in range(policies):
@@ -171,7 +271,7 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
             if mine < value or (mine == value and k < piece):
                 value, piece = mine, k
     if leader != NONE and spec.region.kind != PENALTY:
-        met, which = certified.meets(spec, state, work, leader)
+        met, which = evidence_cache.meets(spec, state, work, leader)
         if met < value:
             value, piece = met, policies + which
     return value, piece
@@ -215,7 +315,7 @@ def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: 
     if not _is_fresh(work.stamp_ahead, work.heard, k, owner, leader) or (
         work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
     ):
-        work.ahead[k] = certified.ahead(spec, state, work, leader, k, enough)
+        work.ahead[k] = evidence_cache.ahead(spec, state, work, leader, k, enough)
         work.up_to[k] = enough
         _stamp(work.stamp_ahead, work.heard, k, owner, leader)
     return work.ahead[k]
@@ -231,7 +331,7 @@ def evidence_of_a_weak_one(spec: Spec, state: State, work: Work, leader: int) ->
     _, piece = weakest_by_likelihood(spec, work, leader)
     if piece < policies:
         return _evidence_against(spec, state, work, leader, piece, math.inf), piece
-    met, which = certified.meets(spec, state, work, leader)
+    met, which = evidence_cache.meets(spec, state, work, leader)
     return met, policies + which
 
 

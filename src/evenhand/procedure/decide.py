@@ -14,7 +14,6 @@ import math
 
 from evenhand.compile import kernel
 from evenhand.procedure.alternatives import (
-    MANY,
     evidence_of_a_weak_one,
     weakest_by_evidence,
     weakest_by_excess,
@@ -207,7 +206,7 @@ def _weigh(spec: Spec, state: State, work: Work, leader: int, at_cap: bool) -> t
         return 0.0, math.inf, 0
     if rule in (CERTIFIED, BUDGET):
         needed = math.inf if rule == BUDGET else certified.threshold(spec)
-        if spec.phi.shape[1] > MANY:
+        if spec.many:
             # one alternative below the threshold is enough to continue
             value, piece = evidence_of_a_weak_one(spec, state, work, leader)
             if value < needed:

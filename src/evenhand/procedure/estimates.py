@@ -11,6 +11,7 @@ from evenhand.compile import kernel
 from evenhand.model.region import margin
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
 from evenhand.procedure.likelihood_bounds import OWNER, sink
+from evenhand.procedure.policy_blocks import discard, first_best, first_best_of_blocks
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work, touch
 from evenhand.theory.inner import score
@@ -35,16 +36,22 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     if waiting < 0:
         for k in range(spec.phi.shape[1]):
             _estimate(spec, state, work, k, pending_counts)
-        work.lead[0] = _first_best(work.margin, work.score)
+        work.lead[0] = _leading(spec, work)
         return work.lead[0]
     for j in range(1, waiting + 1):
         k = work.queue[j]
         _estimate(spec, state, work, k, pending_counts)
         if k == work.lead[0]:
-            work.lead[0] = _first_best(work.margin, work.score)
+            work.lead[0] = _leading(spec, work)
         elif work.margin[k] >= 0.0 and _goes_before(work, k, work.lead[0]):
             work.lead[0] = k
     return work.lead[0]
+
+
+@kernel
+def _leading(spec: Spec, work: Work) -> int:
+    """Return the first feasible policy with the highest score, or NONE."""
+    return first_best_of_blocks(work) if spec.many else first_best(work, 0, work.score.size)
 
 
 @kernel
@@ -71,6 +78,8 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
         work.middle[g, k], work.spread[g, k] = _reach(spec.code, mean, max(n, 1.0) / phi)
     work.margin[k] = margin(spec.region, k, work.mean)
     work.score[k] = score(spec.region, spec.shares, k, work.mean)
+    if spec.many:
+        discard(work, k)
 
 
 @kernel
@@ -165,12 +174,3 @@ def variance(state: State, g: int, k: int) -> float:
     groups, n = state.n.shape[0], state.n[g, k]
     total, squares = state.bets[SHIFTED * groups + g, k], state.bets[SQUARES * groups + g, k]
     return max(squares - total * total / n, 0.0) / (n - 1.0)
-
-
-@kernel
-def _first_best(margins: Array, scores: Array) -> int:
-    leader, best = NONE, -math.inf
-    for k in range(scores.size):
-        if margins[k] >= 0.0 and scores[k] > best:
-            leader, best = k, scores[k]
-    return leader

@@ -15,9 +15,10 @@ from evenhand.compile import kernel, uncompiled
 from evenhand.model.region import BOX, ROUNDING, inside
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.estimates import dispersion
+from evenhand.procedure.policy_blocks import span_of
 from evenhand.procedure.randomness import DECISIONS, fill_words, normal
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import CURSOR, DRAWN_AT_ONCE, NONE, State, Work
+from evenhand.procedure.state import BLOCK, CURSOR, DRAWN_AT_ONCE, NONE, State, Work
 from evenhand.theory.inner import score
 
 # the first block of a decision's stream that holds posterior draws; earlier blocks hold its other draws
@@ -32,7 +33,7 @@ HIGHEST = np.array([uncompiled(normal)(np.uint64((c << 24) | 0xFFFFFF)) for c in
 def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int) -> int:
     """Draw means from the posterior and return the leader by them."""
     policies = spec.phi.shape[1]
-    if policies > DRAWN_AT_ONCE:
+    if spec.many:
         return _rolling_leader(spec, state, work, seed, replication, decision)
     fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
     # the policy with the highest bound first: most others cannot reach its score
@@ -56,13 +57,35 @@ def _rolling_leader(spec: Spec, state: State, work: Work, seed: int, replication
     state.clock[CURSOR] = (first + count) % policies + 1
     for j in range(0, count, DRAWN_AT_ONCE):
         _draw_window(spec, state, work, first + j, min(DRAWN_AT_ONCE, count - j), seed, replication, decision)
-    leader, best = NONE, -math.inf
-    for k in range(policies):
+    return _first_of_top(spec, state, work)
+
+
+@kernel
+def _first_of_top(spec: Spec, state: State, work: Work) -> int:
+    """Return the first policy with the highest drawn score, or NONE where no draw is feasible."""
+    where, best = 0, -math.inf
+    for block in range(work.top.size):
+        if math.isnan(work.top[block]):
+            work.top[block] = _top(spec, state, work, block)
+        if work.top[block] > best:
+            where, best = block, work.top[block]
+    start, stop = span_of(work, where)
+    for k in range(start, stop):
+        if work.drawn[k] == best and best > -math.inf:
+            return k
+    return NONE
+
+
+@kernel
+def _top(spec: Spec, state: State, work: Work, block: int) -> float:
+    """Return the largest drawn score of a block."""
+    start, stop = span_of(work, block)
+    best = -math.inf
+    for k in range(start, stop):
         if math.isnan(work.drawn[k]):  # a new Work: the draw itself is part of the state
             work.drawn[k] = _score(spec, state, k)
-        if work.drawn[k] > best:
-            leader, best = k, work.drawn[k]
-    return leader
+        best = max(best, work.drawn[k])
+    return best
 
 
 @kernel
@@ -74,9 +97,11 @@ def _draw_window(
     start = first % policies
     ahead = min(count, policies - start)
     for begin, end in ((start, start + ahead), (0, count - ahead)):
-        fill_words(seed, decision, FIRST_BLOCK + begin * blocks, replication, DECISIONS, work.words)
+        if begin < end:
+            fill_words(seed, decision, FIRST_BLOCK + begin * blocks, replication, DECISIONS, work.words)
         for k in range(begin, end):
             work.drawn[k] = _drawn_score(spec, state, work, k, k - begin)
+            work.top[k // BLOCK] = math.nan
 
 
 @kernel

@@ -281,6 +281,10 @@ class Procedure:
         return table
 
 
+# with more policies than this a step does not look at each of them
+MANY = 256
+
+
 class Spec(NamedTuple):
     """Problem and procedure as kernels take them; arrays are (L, K), in unit scale."""
 
@@ -306,6 +310,7 @@ class Spec(NamedTuple):
     weights: PerCell  # (L, K) allocation to track (oracle), else zeros
     evidence: Static[int]  # version of the bounds; FIRST_EVIDENCE for experiments created with it
     indifference: float  # by how much a rival must be ahead to count, in unit scale
+    many: Static[bool]  # more than MANY policies
 
 
 def is_unproven(problem: Problem, procedure: Procedure) -> bool:
@@ -370,6 +375,7 @@ def compile_spec(
         weights=follow,
         evidence=EVIDENCE_VERSION,
         indifference=procedure.indifference / problem.family.width,
+        many=policies > MANY,
     )
 
 

@@ -56,7 +56,10 @@ def beat_some(
     level, slope = _own_line(q, eps, i, v, mu)
     vectorised = r.kind == BOX and slope < math.inf
     if vectorised and code == GAUSSIAN and q.size <= FEW:
-        _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
+        if stop == start + 1:
+            lower[start] = _lift_one(r.lo, q, v, mu, level, slope, start, work)
+        else:
+            _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
     elif vectorised and code == BERNOULLI:
         meet_abreast(r.lo, q, eps, i, v, mu, start, stop, lower, work)
     elif r.kind == RELATIVE and code != EXPONENTIAL and is_plain(r, q, v, i):
@@ -128,6 +131,33 @@ def _lift_block(
         for k in range(size):
             move = max(work[k] * pace[k], floor[k] - m[k])
             lower[k] += 0.5 * weight[k] * move * move
+
+
+@kernel
+def _lift_one(
+    lo: Array, q: Array, v: Array, mu: Array, level: float, slope: float, k: int, work: Array
+) -> float:  # fmt: skip
+    """Return the bound of `_lift_block` for one rival, by the same operations in the same order."""
+    for g in range(q.size):
+        work[g] = q[g] / v[g, k]
+    eta, gap, steep = math.inf, level, slope
+    for _ in range(q.size + 1):
+        gap, steep = level, slope
+        for g in range(q.size):
+            if q[g] == 0.0:
+                continue
+            lifted = mu[g, k] + eta * work[g] > lo[g, k]
+            gap -= q[g] * (mu[g, k] if lifted else lo[g, k])
+            steep += q[g] * work[g] if lifted else 0.0
+        last, eta = eta, max(gap / steep, 0.0)
+        if eta == last:
+            break
+    surplus = steep * eta - gap
+    lower = 0.5 * eta * eta * slope - eta * max(surplus, 0.0)
+    for g in range(q.size):
+        move = max(eta * work[g], lo[g, k] - mu[g, k])
+        lower += 0.5 * v[g, k] * move * move
+    return lower
 
 
 @kernel

@@ -14,7 +14,7 @@ import math
 from evenhand.compile import kernel
 from evenhand.model.region import PENALTY, ROUNDING
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
-from evenhand.procedure.alternatives import MANY, open_up, weakest_by_evidence, weakest_by_likelihood
+from evenhand.procedure.alternatives import open_up, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
 from evenhand.procedure.posterior import posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
@@ -55,7 +55,7 @@ def from_weakest_piece(
     spec: Spec, state: State, work: Work, leader: int, group: int, u: float
 ) -> tuple[int, int]:
     """Draw a cell of the weakest alternative in proportion to the evidence it carries."""
-    if spec.stopping == CERTIFIED and spec.phi.shape[1] <= MANY:
+    if spec.stopping == CERTIFIED and not spec.many:
         _, piece = weakest_by_evidence(spec, state, work, leader)
     else:
         _, piece = weakest_by_likelihood(spec, work, leader)
