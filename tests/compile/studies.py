@@ -38,6 +38,17 @@ REQUIREMENTS: dict[str, dict[str, Any]] = {
         ],
     },
 }
+# not with every family: the wider questions
+WIDER: dict[str, dict[str, Any]] = {
+    "beside a control": {
+        "kind": "all",
+        "of": [
+            {"kind": "floors", "relative_to": "p1", "margin": 0.05},
+            {"kind": "caps", "relative_to": "p1", "margin": 0.4},
+            {"kind": "floors", "at_least": 0.2},
+        ],
+    }
+}
 STOPPING: dict[str, Any] = {
     "certified": "certified",
     "stylised": "stylised",
@@ -63,6 +74,7 @@ def study(
     mode: str = "active",
     pending: tuple[Any, float, int] = (0, 0.0, 1),
     means: list[list[float]] | None = None,
+    goal: str = "best",
     **procedure: Any,
 ) -> Study:
     """A study with three policies, two groups and a cap of 24 samples, unless told otherwise."""
@@ -76,8 +88,9 @@ def study(
                 "policies": [f"p{k}" for k in range(len(table))],
                 "groups": {f"g{g}": 1 / groups for g in range(groups)},
                 "family": {"name": family, **FAMILIES[family]},
-                "constraint": _scaled(REQUIREMENTS[requirement], scale),
+                "constraint": _scaled((REQUIREMENTS | WIDER)[requirement], scale),
                 "mode": mode,
+                "goal": goal,
             },
             "procedure": {
                 "sampling": sampling, "stopping": STOPPING[stopping], "delta": 0.1, "batch": batch,
@@ -91,7 +104,7 @@ def study(
 
 
 def quick() -> dict[str, Study]:
-    """A dozen studies in which every member of every set occurs."""
+    """Studies in which every member of every set occurs."""
     found = {}
     for number, sampling in enumerate(SAMPLING):
         parts = {
@@ -103,6 +116,18 @@ def quick() -> dict[str, Study]:
             "pending": PENDING[number % len(PENDING)],
         }
         found[" ".join(str(part) for part in parts.values())] = _possible(parts)
+    found["indifference and tolerance"] = study(indifference=0.2, tolerance=0.1)
+    for number, family in enumerate(("gaussian", "gaussian-unknown", "bernoulli", "poisson")):
+        parts = {"stopping": list(STOPPING)[number], "mode": MODES[number % len(MODES)]}
+        more = {"indifference": 0.2, "tolerance": 0.1} if family == "poisson" else {}
+        found[f"beside a control, {family}"] = study(family, "beside a control", **parts, **more)
+    for sampling in ("top-two", "exact-tracking", "two-stage", "sequential-halving"):
+        found[f"beside a control, {sampling}"] = study("gaussian", "beside a control", sampling)
+    found["screening"] = study("bernoulli", goal="screen")
+    found["screening beside a control"] = study(
+        requirement="beside a control", stopping="stylised", goal="screen"
+    )
+    found["indifference, bernoulli"] = study("bernoulli", stopping="stylised", indifference=0.2)
     return found
 
 

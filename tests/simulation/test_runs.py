@@ -40,7 +40,7 @@ def test_only_a_run_that_decided_for_another_answer_is_wrong(runs: Runs) -> None
         (False, 1, 0): False,
     }
     stopped, answer, truth = (np.array(part) for part in zip(*wanted, strict=True))
-    rows = runs.rows._replace(stopped=stopped, answer=answer, truth=truth)
+    rows = runs.rows._replace(stopped=stopped, answer=answer, truth=truth, right=answer == truth)
     found = replace(runs, rows=rows)
     assert found.wrong.tolist() == list(wanted.values())
     assert found.correct.tolist() == [True, False, False, False, True, False]

@@ -139,8 +139,13 @@ def sentences(runs: Runs) -> list[str]:
     risk = runs.study.procedure.delta
     decided = float(runs.stopped.mean())
     answer = "The answer" if decided == 1.0 else "The answer (or the leader of an undecided run)"
-    right = f"{answer} was right in {correct.rate:.1%} of {runs.replications:,} runs"
-    found = [f"{right} (95% interval {correct.low:.1%} to {correct.high:.1%})."]
+    several = runs.study.procedure.indifference > 0 or bool(runs.study.procedure.tolerance)
+    right = f"{answer} was {'acceptable' if several else 'right'} in {correct.rate:.1%}"
+    if runs.study.problem.goal == "screen":
+        right = f"Every policy was classified correctly in {correct.rate:.1%}"
+    found = [f"{right} of {runs.replications:,} runs (95% interval {correct.low:.1%} to {correct.high:.1%})."]
+    if several:
+        found.append(f"It was exactly the best in {float(runs.exactly_best.mean()):.1%}.")
     if runs.study.procedure.stopping_name != "budget":
         found.append(
             f"{wrong.rate:.2%} decided wrongly (95% interval {wrong.low:.2%} to {wrong.high:.2%}); "
@@ -150,6 +155,8 @@ def sentences(runs: Runs) -> list[str]:
         if half is not None:
             rest = "" if most is None else f", 90% by {most:,}"
             found.append(f"Half of the runs had decided by {half:,} samples{rest}.")
+    if runs.cost is not None:
+        found.append(f"A run cost {runs.cost.mean():,.6g} on average.")
     if decided < 1.0:
         cap = runs.study.procedure.max_samples
         found.append(f"{1.0 - decided:.1%} were undecided at {cap:,} samples and count with that number.")

@@ -32,7 +32,7 @@ def show_trace(study: Study, seed: int, replication: int, target: Path | None, a
         print_json(_result(study, seed, replication, rows) | {"steps": steps})
         return
     for step in steps:
-        click.echo(_line(step))
+        click.echo(_line(step, study.problem.goal == "screen"))
     click.echo(_ending(study, replication, rows))
     if target is not None:
         click.echo(f"Written: {target}")
@@ -62,22 +62,27 @@ def steps_of(study: Study, trace: Trace) -> list[dict[str, Any]]:
 
 def _result(study: Study, seed: int, replication: int, rows: Rows) -> dict[str, Any]:
     answer = int(rows.answer[0])
+    screened: dict[str, Any] = {}
+    if study.problem.goal == "screen":
+        called = zip(study.problem.policies, rows.allowed, strict=True)
+        screened = {"allowed": [name for name, allowed in called if allowed]}
     return {
         "replication": replication,
         "seed": seed,
         "answer": study.problem.policies[answer] if answer >= 0 else None,
-        "correct": bool(rows.answer[0] == rows.truth[0]),
+        "correct": bool(rows.right[0]),
         "stopped": bool(rows.stopped[0]),
         "samples": int(rows.samples[0]),
-    }
+    } | screened
 
 
-def _line(step: dict[str, Any]) -> str:
+def _line(step: dict[str, Any], screens: bool) -> str:
     line = f"{step['samples']:>8,}  {step['policy']} | {step['group']}  {step['outcome']:.6g}"
     if step["evidence"] is None:
         return line
     needed = "" if step["needed"] is None else f" of {step['needed']:.3f}"
-    return f"{line}  evidence {step['evidence']:.3f}{needed}  leads: {step['leader'] or 'none'}"
+    leads = "" if screens else f"  leads: {step['leader'] or 'none'}"
+    return f"{line}  evidence {step['evidence']:.3f}{needed}{leads}"
 
 
 def _ending(study: Study, replication: int, rows: Rows) -> str:
@@ -85,4 +90,6 @@ def _ending(study: Study, replication: int, rows: Rows) -> str:
     how = "decided" if result["stopped"] else "reached the cap undecided"
     right = "right" if result["correct"] else "wrong"
     answer = result["answer"] or "none of the policies meets the requirement"
+    if result.get("allowed"):
+        answer = f"the requirement is met by {', '.join(result['allowed'])} only"
     return f"Replication {replication} {how} after {result['samples']:,} samples: {answer} ({right})."

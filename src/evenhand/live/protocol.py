@@ -12,7 +12,14 @@ from evenhand.live.clock import checked_time
 from evenhand.live.events import FORMAT, Created
 from evenhand.live.hash_chain import Difference
 from evenhand.model.problem import Problem
-from evenhand.procedure.spec import EVIDENCE_VERSION, Procedure, Spec, check_start, compile_spec
+from evenhand.procedure.spec import (
+    EVIDENCE_VERSION,
+    Procedure,
+    Spec,
+    check_start,
+    compile_spec,
+    refuse_what_can_only_be_simulated,
+)
 from evenhand.study import Study, dumps, loads
 
 # limits of an experiment
@@ -140,6 +147,7 @@ def _check_protocol(
             "sampling 'oracle' follows the true means, which a live experiment does not know; take "
             "another rule."
         )
+    refuse_what_can_only_be_simulated(study.problem, study.procedure)
     # also refuses what has no compiled form
     check_start(compile_spec(study.problem, study.procedure, recorded=recorded))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, PENALTY
+from evenhand.model.region import BOX, PENALTY, RELATIVE
 from evenhand.model.unit_families import divergence
 from evenhand.procedure import evidence_cache
 from evenhand.procedure.evidence import certified
@@ -23,6 +23,7 @@ from evenhand.procedure.stopping import kaufmann_koolen
 from evenhand.theory import inner
 from evenhand.theory.beat_bulk import beat_all, beat_some
 from evenhand.theory.bernoulli_bulk import BLOCK
+from evenhand.theory.regions import relative
 
 # stale rivals of a block above which they are solved together, and not one by one
 FEW = 16
@@ -64,7 +65,7 @@ def _least_ratio(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
         value, piece = _weakest_rival(spec, work, leader)
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
-            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+            spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         if lower < value:
             value, piece = lower, policies + which
@@ -133,7 +134,7 @@ def _weakest_of_block(
     enough = highest(work, value)
     for k in range(start, stop):
         if work.floor[k] <= enough:
-            stale += not _is_fresh(work.stamp_glr, work.touched, k, owner, leader)
+            stale += not _is_fresh(work.stamp_glr, work.touched[k], k, owner, leader)
     if stale > FEW:
         _solve_block(spec, work, leader, start, stop)
     for k in range(start, stop):
@@ -159,7 +160,7 @@ def _solve_block(spec: Spec, work: Work, leader: int, start: int, stop: int) -> 
             work.glr, work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
     for k in range(start, stop):
-        _stamp(work.stamp_glr, work.touched, k, work.touched[leader], leader)
+        _stamp(work.stamp_glr, work.touched[k], k, work.touched[leader], leader)
         remember(work, k)
 
 
@@ -167,9 +168,9 @@ def _solve_block(spec: Spec, work: Work, leader: int, start: int, stop: int) -> 
 def _solved(spec: Spec, work: Work, leader: int, k: int) -> float:
     """Return the likelihood ratio of rival k, solving it again only if its data have changed."""
     owner = work.touched[leader]
-    if not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
+    if not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
         _solve_one(spec, work, leader, k)
-        _stamp(work.stamp_glr, work.touched, k, owner, leader)
+        _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
     remember(work, k)
     return work.glr[k]
 
@@ -190,7 +191,7 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
     owner = work.touched[leader] if leader != NONE else 0
     stale = 0
     for k in range(policies):
-        if k != leader and not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
+        if k != leader and not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
             stale += 1
     if leader != NONE and 2 * stale > policies:
         beat_all(
@@ -208,12 +209,12 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
             work.scratch,
         )
         for k in range(policies):
-            _stamp(work.stamp_glr, work.touched, k, owner, leader)
+            _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
         return
     for k in range(policies):
-        if k != leader and not _is_fresh(work.stamp_glr, work.touched, k, owner, leader):
+        if k != leader and not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
             _solve_one(spec, work, leader, k)
-            _stamp(work.stamp_glr, work.touched, k, owner, leader)
+            _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
 
 
 @kernel
@@ -289,19 +290,26 @@ def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int,
     found = failing(spec, state, work, k)
     if leader != NONE and found <= enough:
         ahead = ahead_of(spec, state, work, leader, k, enough)
-        both = add(ahead, found)
-        unknown = min(ahead, found) == NOT_COMPUTED and not both >= certified.threshold(spec)
-        found = NOT_COMPUTED if unknown else both
+        found = joined(spec, ahead, found)
     work.against[k] = found
     return found
 
 
 @kernel
+def joined(spec: Spec, ahead: float, fails: float) -> float:
+    """The sum of both e-values, in logs; not computed where one was not and the other does not suffice."""
+    both = add(ahead, fails)
+    unknown = min(ahead, fails) == NOT_COMPUTED and not both >= certified.threshold(spec)
+    return NOT_COMPUTED if unknown else both
+
+
+@kernel
 def failing(spec: Spec, state: State, work: Work, k: int) -> float:
     """Return the evidence that k fails its requirement, recomputed if its outcomes changed."""
-    if work.stamp_fails[k] != work.heard[k]:
+    changes = changes_of(spec, work.heard, k)
+    if work.stamp_fails[k] != changes:
         work.fails[k] = certified.fails(spec, state, work, k)
-        work.stamp_fails[k] = work.heard[k]
+        work.stamp_fails[k] = changes
     return work.fails[k]
 
 
@@ -312,12 +320,12 @@ def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: 
     Above `enough` the value is only a lower bound.
     """
     owner = work.heard[leader]
-    if not _is_fresh(work.stamp_ahead, work.heard, k, owner, leader) or (
+    if not _is_fresh(work.stamp_ahead, work.heard[k], k, owner, leader) or (
         work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
     ):
         work.ahead[k] = evidence_cache.ahead(spec, state, work, leader, k, enough)
         work.up_to[k] = enough
-        _stamp(work.stamp_ahead, work.heard, k, owner, leader)
+        _stamp(work.stamp_ahead, work.heard[k], k, owner, leader)
     return work.ahead[k]
 
 
@@ -348,7 +356,7 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
                 value, needed, piece = work.glr[k], mine, k
     if leader != NONE and spec.region.kind != PENALTY:
         _, lower, which = inner.leave(
-            spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+            spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
         )
         mine = kaufmann_koolen.piece_threshold(spec, state, leader, NONE)
         if lower - mine < value - needed:
@@ -360,8 +368,9 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
 def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
     """Solve one alternative; write v d(mean, lam), its cells' evidence, to lam_i and lam_k.
 
-    Returns the two policies (the second is NONE where the alternative concerns one policy only; its masses
-    are then in lam_k).
+    In lam_0 that of the control's cells, where bounds are relative to one that is neither policy. Returns the
+    two policies (the second is NONE where the alternative concerns one policy only; its masses are then in
+    lam_k).
     """
     policies = spec.phi.shape[1]
     if leader != NONE and piece < policies:
@@ -381,19 +390,35 @@ def open_up(spec: Spec, work: Work, leader: int, piece: int) -> tuple[int, int]:
         )
         _masses(spec, work, leader, work.lam_i)
         _masses(spec, work, piece, work.lam_k)
+        _masses_of_control(spec, work)
         return leader, piece
     if leader == NONE:
         inner.enter(spec.code, spec.region, piece, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _masses(spec, work, piece, work.lam_k)
+        _masses_of_control(spec, work)
         return piece, NONE
     if spec.region.kind == BOX:
         work.lam_k[:] = 0.0
         g = (piece - policies) % spec.phi.shape[0]
         work.lam_k[g] = 1.0
         return leader, NONE
-    inner.leave(spec.code, spec.region, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
+    if spec.region.kind == RELATIVE:
+        bound = piece - policies
+        relative.leave_by(
+            spec.code, spec.kept, leader, bound, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
+        _masses(spec, work, leader, work.lam_k)
+        _masses_of_control(spec, work)
+        return leader, NONE
+    inner.leave(spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
     _masses(spec, work, leader, work.lam_k)
     return leader, NONE
+
+
+@kernel
+def _masses_of_control(spec: Spec, work: Work) -> None:
+    if spec.region.kind == RELATIVE:
+        _masses(spec, work, spec.region.control, work.lam_0)
 
 
 @kernel
@@ -404,12 +429,20 @@ def _masses(spec: Spec, work: Work, k: int, lam: Array) -> None:
 
 
 @kernel
-def _is_fresh(stamps: Ints, changes: Ints, k: int, owner: int, leader: int) -> bool:
-    return stamps[0, k] == changes[k] and stamps[1, k] == owner and stamps[2, k] == leader
+def changes_of(spec: Spec, changes: Ints, k: int) -> int:
+    """How often policy k changed, and the control where k's bounds are relative to it."""
+    if spec.region.kind == RELATIVE and k != spec.region.control:
+        return changes[k] + changes[spec.region.control]
+    return changes[k]
 
 
 @kernel
-def _stamp(stamps: Ints, changes: Ints, k: int, owner: int, leader: int) -> None:
-    stamps[0, k] = changes[k]
+def _is_fresh(stamps: Ints, changes: int, k: int, owner: int, leader: int) -> bool:
+    return stamps[0, k] == changes and stamps[1, k] == owner and stamps[2, k] == leader
+
+
+@kernel
+def _stamp(stamps: Ints, changes: int, k: int, owner: int, leader: int) -> None:
+    stamps[0, k] = changes
     stamps[1, k] = owner
     stamps[2, k] = leader

@@ -19,6 +19,7 @@ from evenhand.procedure.alternatives import (
     weakest_by_excess,
     weakest_by_likelihood,
 )
+from evenhand.procedure.candidates import strongest
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.log_space import NOT_COMPUTED
@@ -29,6 +30,7 @@ from evenhand.procedure.sampling import (
     ocba_co,
     oracle,
     policy_track_and_stop,
+    screen,
     sequential_halving,
     top_two,
     track_and_stop,
@@ -43,6 +45,7 @@ from evenhand.procedure.sampling.draw_cell import (
     settle,
     surely,
 )
+from evenhand.procedure.screening import first_allowed, weakest_classification
 from evenhand.procedure.spec import (
     ACTIVE,
     BUDGET,
@@ -105,6 +108,8 @@ def _by_rule(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
     rule = spec.sampling
+    if spec.screens and rule == TS_IDS:
+        return screen.choose(spec, state, work, seed, replication, decision, group)
     if rule == TS_IDS:
         return ts_ids.choose(spec, state, work, seed, replication, decision, group)
     if rule == IDS:
@@ -186,7 +191,17 @@ def check(spec: Spec, state: State, work: Work) -> None:
         _touch_pending(state, work)
     leader = refresh(spec, state, work, not told_only)
     at_cap = state.clock[TOLD] >= spec.cap
-    value, needed, piece = _weigh(spec, state, work, leader, at_cap)
+    if spec.several and spec.stopping == BUDGET:
+        leader = work.lead[0]
+    if spec.screens:
+        leader = first_allowed(work)
+        value, needed, piece = weakest_classification(spec, state, work)
+        if spec.stopping == BUDGET:
+            needed = math.inf
+    else:
+        value, needed, piece = _weigh(spec, state, work, leader, at_cap)
+    if spec.several and spec.stopping != BUDGET:
+        leader, value, needed, piece = strongest(spec, state, work, leader, value, needed, piece)
     if told_only:
         _touch_pending(state, work)
     state.level[EVIDENCE], state.level[NEEDED], state.level[WEAKEST] = value, needed, float(piece)

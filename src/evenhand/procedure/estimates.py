@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import margin
-from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
+from evenhand.model.region import RELATIVE, margin
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
+from evenhand.model.unit_families import variance as unit_variance
+from evenhand.procedure.acceptable import by_estimates, easiest, note_standing
 from evenhand.procedure.likelihood_bounds import OWNER, sink
 from evenhand.procedure.policy_blocks import discard, first_best, first_best_of_blocks
 from evenhand.procedure.spec import Spec
@@ -26,6 +28,8 @@ LEAST_VARIANCE = 1e-12
 def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     """def:goal at eq:est_performance: update estimates, return the leader or NONE.
 
+    Where several answers may be acceptable, the leader is the one that seems easiest to certify; the best is
+    work.lead[0].
     `pending_counts`: pending samples count in the weights v (as needed for the allocation, not
     for the evidence).
     """
@@ -36,16 +40,34 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     if waiting < 0:
         for k in range(spec.phi.shape[1]):
             _estimate(spec, state, work, k, pending_counts)
+        _place_all(spec, work)
         work.lead[0] = _leading(spec, work)
-        return work.lead[0]
+        return easiest(spec, work, by_estimates(work), work.lead[0]) if spec.several else work.lead[0]
+    control_moved = False
     for j in range(1, waiting + 1):
         k = work.queue[j]
+        control_moved = control_moved or k == spec.region.control
         _estimate(spec, state, work, k, pending_counts)
         if k == work.lead[0]:
             work.lead[0] = _leading(spec, work)
         elif work.margin[k] >= 0.0 and _goes_before(work, k, work.lead[0]):
             work.lead[0] = k
-    return work.lead[0]
+    if spec.region.kind == RELATIVE and control_moved:
+        _place_all(spec, work)
+        work.lead[0] = _leading(spec, work)
+    return easiest(spec, work, by_estimates(work), work.lead[0]) if spec.several else work.lead[0]
+
+
+@kernel
+def _place_all(spec: Spec, work: Work) -> None:
+    """Where all policies stand, once the control's means are known that their bounds are relative to."""
+    if spec.region.kind == RELATIVE:
+        for k in range(spec.phi.shape[1]):
+            work.margin[k] = margin(spec.region, k, work.mean)
+            if spec.many:
+                discard(work, k)
+            if spec.several:
+                note_standing(spec, work, by_estimates(work), k)
 
 
 @kernel
@@ -80,6 +102,20 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
     work.score[k] = score(spec.region, spec.shares, k, work.mean)
     if spec.many:
         discard(work, k)
+    if spec.several:
+        _note_noise(spec, state, work, k)
+        note_standing(spec, work, by_estimates(work), k)
+
+
+@kernel
+def _note_noise(spec: Spec, state: State, work: Work, k: int) -> None:
+    """The variance of single outcomes of policy k, and what they make of its score's spread."""
+    work.score_sd[k] = 0.0
+    for g in range(spec.phi.shape[0]):
+        phi = dispersion(spec, state, work.pooled[0], g, k)
+        one = _variance_of_one(spec.code, work.mean[g, k], max(state.n[g, k], 1.0) / phi)
+        work.noise[g, k] = phi * one
+        work.score_sd[k] += spec.shares[g] * math.sqrt(phi * one)
 
 
 @kernel
@@ -90,6 +126,16 @@ def _reach(code: int, mean: float, n: float) -> tuple[float, float]:
     if code == BERNOULLI:
         return (n * mean + 0.375) / (n + 0.75), 0.5 / math.sqrt(n + 0.5)
     return mean, 0.0
+
+
+@kernel
+def _variance_of_one(code: int, mean: float, n: float) -> float:
+    """The variance function at the estimate, pulled off the edges of the domain, where it would be 0."""
+    if code == BERNOULLI:
+        mean = (n * mean + 0.5) / (n + 1.0)
+    elif code == POISSON:
+        mean += 0.5 / n
+    return unit_variance(code, mean)
 
 
 @kernel

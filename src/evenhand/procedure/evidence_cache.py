@@ -6,19 +6,21 @@ Stored in Work with the number of changes of the policy's outcomes (`Work.heard`
 from __future__ import annotations
 
 from evenhand.compile import kernel
-from evenhand.model.region import PENALTY
+from evenhand.model.region import PENALTY, RELATIVE
 from evenhand.model.unit_families import GAUSSIAN
 from evenhand.procedure.evidence import certified, gaussian
 from evenhand.procedure.log_space import known
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import State, Work
+from evenhand.procedure.state import OUTCOMES, State, Work
 
 
 @kernel
 def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -> float:
     """Do what `certified.ahead` does, with stored quantities of both policies where it is Gaussian."""
     if spec.code == GAUSSIAN and not spec.unknown_variance and spec.region.kind != PENALTY:
-        return known(gaussian.ahead_by_blocks(_block(spec, state, work, i), _block(spec, state, work, k)))
+        return known(
+            gaussian.ahead_by_blocks(spec, _block(spec, state, work, i), _block(spec, state, work, k))
+        )
     return certified.ahead(spec, state, work, i, k, enough)
 
 
@@ -40,8 +42,10 @@ def _block(spec: Spec, state: State, work: Work, k: int) -> gaussian.Block:
 @kernel
 def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
     """Do what `certified.meets` does; the result for the last policy is stored."""
-    if work.stamp_met[0] != i or work.stamp_met[1] != work.heard[i]:
+    # bounds relative to a control depend on its outcomes too
+    changes = work.changes[OUTCOMES] if spec.kept.kind == RELATIVE else work.heard[i]
+    if work.stamp_met[0] != i or work.stamp_met[1] != changes:
         found, which = certified.meets(spec, state, work, i)
         work.met[0] = found
-        work.stamp_met[0], work.stamp_met[1], work.stamp_met[2] = i, work.heard[i], which
+        work.stamp_met[0], work.stamp_met[1], work.stamp_met[2] = i, changes, which
     return work.met[0], work.stamp_met[2]

@@ -19,6 +19,12 @@ def known(value: float) -> float:
 
 
 @kernel
+def added(total: float, value: float) -> float:
+    """ln(e^total + e^value); not a number from the first value on that was not computed."""
+    return math.nan if math.isnan(total) or value == NOT_COMPUTED else add(total, value)
+
+
+@kernel
 def add(a: float, b: float) -> float:
     """Return ln(e^a + e^b)."""
     high, low = max(a, b), min(a, b)

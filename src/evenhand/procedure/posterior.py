@@ -12,8 +12,9 @@ import math
 import numpy as np
 
 from evenhand.compile import kernel, uncompiled
-from evenhand.model.region import BOX, ROUNDING, inside
+from evenhand.model.region import BOX, RELATIVE, ROUNDING, inside
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
+from evenhand.procedure.acceptable import by_draw, by_estimates, easiest, is_acceptable, note_standing
 from evenhand.procedure.estimates import dispersion
 from evenhand.procedure.policy_blocks import span_of
 from evenhand.procedure.randomness import DECISIONS, fill_words, normal
@@ -38,6 +39,8 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
     fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
     # the policy with the highest bound first: most others cannot reach its score
     leader = _bound_all(spec, state, work)
+    if spec.region.kind == RELATIVE:
+        _drawn_score(spec, state, work, spec.region.control, spec.region.control)
     best = _drawn_score(spec, state, work, leader, leader)
     for k in range(policies):
         if k != leader and work.most[k] >= best:
@@ -45,6 +48,59 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
             if drawn > best or (drawn == best and k < leader):
                 leader, best = k, drawn
     return leader if best > -math.inf else NONE
+
+
+@kernel
+def draw_policy(
+    spec: Spec, state: State, work: Work, k: int, seed: int, replication: int, decision: int
+) -> None:
+    """Draw policy k's means from the posterior into state.theta; and the control's, where there is one."""
+    blocks = _blocks(spec)
+    fill_words(seed, decision, FIRST_BLOCK + k * blocks, replication, DECISIONS, work.words)
+    _drawn_score(spec, state, work, k, 0)
+    if spec.region.kind == RELATIVE and k != spec.region.control:
+        start = FIRST_BLOCK + spec.region.control * blocks
+        fill_words(seed, decision, start, replication, DECISIONS, work.words)
+        _drawn_score(spec, state, work, spec.region.control, 0)
+
+
+@kernel
+def posterior_answer(
+    spec: Spec, state: State, work: Work, leader: int, seed: int, replication: int, decision: int
+) -> int:
+    """Where several answers may be acceptable: an answer by a posterior draw that speaks against the leader.
+
+    The best by the draw where the leader is not acceptable by it; else the easiest by the draw where that is
+    not acceptable by the estimates; else the leader itself.
+    """
+    if spec.many:
+        best = _rolling_leader(spec, state, work, seed, replication, decision)
+        return leader if leader != NONE and _is_good_draw(spec, state, leader, best) else best
+    at = by_draw(state, work)
+    fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
+    best = NONE
+    for k in range(spec.phi.shape[1]):
+        _drawn_score(spec, state, work, k, k)
+    for k in range(spec.phi.shape[1]):
+        note_standing(spec, work, at, k)
+        if at.margin[k] >= 0.0 and (best == NONE or at.score[k] > at.score[best]):
+            best = k
+    found = easiest(spec, work, at, best)
+    if leader == NONE:
+        return found
+    if not is_acceptable(spec, at, best, leader):
+        return best
+    doubtful = found != NONE and not is_acceptable(spec, by_estimates(work), work.lead[0], found)
+    return found if doubtful else leader
+
+
+@kernel
+def _is_good_draw(spec: Spec, state: State, i: int, best: int) -> bool:
+    """Is policy i an acceptable answer by its latest draw, where `best` leads by theirs?"""
+    if not inside(spec.kept, i, state.theta) or best == NONE:
+        return inside(spec.kept, i, state.theta)
+    lead = score(spec.region, spec.shares, i, state.theta) + spec.indifference
+    return lead >= score(spec.region, spec.shares, best, state.theta)
 
 
 @kernel
@@ -96,12 +152,18 @@ def _draw_window(
     policies, blocks = spec.phi.shape[1], _blocks(spec)
     start = first % policies
     ahead = min(count, policies - start)
+    control_drawn = False
     for begin, end in ((start, start + ahead), (0, count - ahead)):
         if begin < end:
             fill_words(seed, decision, FIRST_BLOCK + begin * blocks, replication, DECISIONS, work.words)
         for k in range(begin, end):
             work.drawn[k] = _drawn_score(spec, state, work, k, k - begin)
             work.top[k // BLOCK] = math.nan
+            if spec.region.kind == RELATIVE and k == spec.region.control:
+                control_drawn = True
+    if control_drawn:
+        work.drawn[:] = math.nan  # bounds are relative to the control: all draws are scored again
+        work.top[:] = math.nan
 
 
 @kernel

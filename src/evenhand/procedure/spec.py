@@ -27,6 +27,7 @@ SAMPLING = (
     "ts-ids", "ids", "track-and-stop", "exact-tracking", "frank-wolfe", "top-two", "uniform",
     "policy-track-and-stop", "two-stage", "ocba-co", "sequential-halving", "oracle",
 )  # fmt: skip
+SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every policy is to be classified
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
 
 ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
@@ -310,6 +311,11 @@ class Spec(NamedTuple):
     weights: PerCell  # (L, K) allocation to track (oracle), else zeros
     evidence: Static[int]  # version of the bounds; FIRST_EVIDENCE for experiments created with it
     indifference: float  # by how much a rival must be ahead to count, in unit scale
+    kept: Region  # what an answer itself must lie in: the region, loosened by the tolerance
+    costs: PerCell  # (L, K) what one sample costs
+    has_costs: Static[bool]  # do some samples cost more than others?
+    screens: Static[bool]  # is every policy to be classified, rather than the best to be named?
+    several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
     many: Static[bool]  # more than MANY policies
 
 
@@ -335,9 +341,14 @@ def compile_spec(
     `recorded`: the specification of an existing experiment, whose log must stay readable even where the rule
     has no proof.
     """
-    _refuse_what_can_only_be_planned(problem, procedure)
+    _refuse_what_can_only_be_planned(problem)
     if is_unproven(problem, procedure) and not recorded:
         raise BadInput(UNPROVEN)
+    if problem.goal == "screen" and procedure.sampling_name not in SCREENING:
+        raise BadInput(
+            f'goal = "screen" is sampled by {", ".join(SCREENING)}; the sampling is '
+            f"{procedure.sampling_name!r}."
+        )
     standard = problem.standard
     if standard.region.kind == CUSTOM:
         raise BadInput(
@@ -374,22 +385,34 @@ def compile_spec(
         c_tracking=procedure.tracking == "c",
         weights=follow,
         evidence=EVIDENCE_VERSION,
-        indifference=procedure.indifference / problem.family.width,
+        indifference=problem.check_indifference(procedure.indifference) / problem.family.width,
+        kept=problem.loosened(procedure.tolerance),
+        costs=np.ascontiguousarray(problem.sampling_costs.T),
+        has_costs=bool(np.ptp(problem.sampling_costs) > 0),
+        screens=problem.goal == "screen",
+        several=procedure.indifference > 0 or bool(procedure.tolerance),
         many=policies > MANY,
     )
 
 
-def _refuse_what_can_only_be_planned(problem: Problem, procedure: Procedure) -> None:
-    """Refuse the parts of a problem that plans support and procedures do not.
-
-    Remove a line here when the procedures support it.
-    """
-    only_planned = {
+def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) -> None:
+    """Refuse the parts of the wider question that live experiments and verdicts do not support."""
+    _refuse_what_can_only_be_planned(problem)
+    only_simulated = {
         "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
-        "guard-rails": bool(problem.guardrails),
         'goal = "screen"': problem.goal == "screen",
         "an indifference": procedure.indifference > 0,
         "a tolerance": bool(procedure.tolerance),
+    }
+    for what, asked in only_simulated.items():
+        if asked:
+            raise BadInput(f"{what} can be planned and simulated but not yet run or judged.")
+
+
+def _refuse_what_can_only_be_planned(problem: Problem) -> None:
+    """Refuse the parts of the wider question that no procedure answers so far; plans know them all."""
+    only_planned = {
+        "guard-rails": bool(problem.guardrails),
         "max_policies": problem.max_policies is not None,
     }
     for what, asked in only_planned.items():

@@ -66,6 +66,14 @@ class Work(NamedTuple):
     v: PerCell  # (L, K) effective counts with which the alternatives were solved
     margin: PerPolicy  # (K,) how far inside its region each policy's estimate lies
     score: PerPolicy  # (K,) overall mean (less penalty) of each policy's estimate
+    # where several answers may be acceptable, by the estimates:
+    kept_margin: PerPolicy  # (K,) how far inside the loosened region each policy lies
+    noise: PerCell  # (L, K) variance of one outcome
+    score_sd: PerPolicy  # (K,) sum over groups of share times standard deviation of one outcome
+    keep_time: PerPolicy  # (K,) samples that it takes to show that k keeps its own bounds, roughly
+    fail_time: PerPolicy  # (K,) samples that it takes to show that k fails, roughly
+    # (5, K) the same for the latest draw from the posterior: score, margin, kept margin and both times
+    drawn_standing: Annotated[Array, Axes(5, "K")]
     glr: PerPolicy  # (K,) likelihood ratio against each rival (of entering, if no policy is feasible)
     ahead: PerPolicy  # (K,) ln e-value that the leader is ahead of k
     up_to: PerPolicy  # (K,) the limit of its computation: above it, ahead[k] is a lower bound
@@ -141,6 +149,12 @@ def new_work(spec: Spec) -> Work:
         v=np.zeros((groups, policies)),
         margin=np.zeros(policies),
         score=np.zeros(policies),
+        kept_margin=np.zeros(policies),
+        noise=np.zeros((groups, policies)),
+        score_sd=np.zeros(policies),
+        keep_time=np.zeros(policies),
+        fail_time=np.zeros(policies),
+        drawn_standing=np.zeros((5, policies)),
         glr=np.zeros(policies),
         ahead=np.zeros(policies),
         up_to=np.full(policies, np.inf),

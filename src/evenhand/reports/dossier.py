@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BadInput, Undecidable
-from evenhand.procedure.spec import Budget, compile_spec
+from evenhand.procedure.spec import Budget, compile_spec, refuse_what_can_only_be_simulated
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, floors_picture
 from evenhand.reports.document import Report
 from evenhand.reports.dossier_scenarios import scenario_grid
@@ -244,6 +244,7 @@ def new_recipe(
     max_samples: int | None = None,
 ) -> Recipe:
     """Return the recipe of a study: the usual scenarios unless others are given, and the cap of runs."""
+    refuse_what_can_only_be_simulated(study.problem, study.procedure)
     compile_spec(study.problem, study.procedure)  # refuses what cannot be simulated
     means = np.array(study.means())
     tables = (

@@ -19,6 +19,7 @@ Flags = NDArray[np.bool_]
 # one entry for each replication, traced sample, pending-sample slot or checkpoint
 RunInts = Annotated[Ints, Axes("count")]
 RunNumbers = Annotated[Array, Axes("count")]
+RunFlags = Annotated[Flags, Axes("count")]
 TracedInts = Annotated[Ints, Axes("traced")]
 TracedNumbers = Annotated[Array, Axes("traced")]
 SlotInts = Annotated[Ints, Axes("slots")]
@@ -34,13 +35,21 @@ class Rows(NamedTuple):
 
     samples: RunInts  # observed outcomes
     asked: RunInts  # requested samples, pending or lost ones included
-    stopped: Annotated[Flags, Axes("count")]  # whether the rule decided before the cap
+    stopped: RunFlags  # whether the rule decided before the cap
     answer: RunInts  # policy, or NONE
-    truth: RunInts  # the right answer
+    truth: RunInts  # the best answer
+    right: RunFlags  # whether the answer is the best, or acceptable
+    cost: RunNumbers  # cost of the observed samples
     evidence: RunNumbers  # of the weakest alternative, at the end
     near: RunNumbers  # largest evidence minus threshold, over new peaks with a wrong answer; -inf without
     checkpoints: Annotated[Ints, Axes("count", "checkpoints")]  # (count, checkpoints) the answer at each
+    right_at: Annotated[Flags, Axes("count", "checkpoints")]  # (count, checkpoints) whether it is acceptable
+    allowed: Annotated[Ints, Axes("K")]  # (K,) runs that classified the policy as allowed, where they screen
     shares: Annotated[Ints, Axes("L", "K")]  # (L, K) sum of shares of samples, in SHARE_UNITs
+
+
+SUMS = ("allowed", "shares")  # added up over replications
+PER_CHECKPOINT = ("checkpoints", "right_at")
 
 
 class Trace(NamedTuple):
@@ -68,6 +77,7 @@ class Desk(NamedTuple):
     last: SlotInts
     drawn: Annotated[Ints, Axes("L", "K")]  # (L, K) outcomes drawn so far: the address of the next one
     mean: PerCell  # (L, K) scratch
+    truth: PerCell  # (L, K) the true means of this replication, in unit scale
     clock: Annotated[Ints, Axes(2)]  # SETTLED, REACHED
     peak: Annotated[Array, Axes(2)]  # PEAK, NEAR
 
@@ -92,7 +102,8 @@ def new_body(spec: Spec, source: Source) -> Body:
     desk = Desk(
         policy=whole[0], group=whole[1], outcome=np.zeros(slots), lost=np.zeros(slots, dtype=np.bool_),
         after=whole[2], first=whole[3], last=whole[4], drawn=np.zeros(spec.phi.shape, dtype=np.int64),
-        mean=np.zeros(spec.phi.shape), clock=np.zeros(2, dtype=np.int64), peak=np.zeros(2),
+        mean=np.zeros(spec.phi.shape), truth=np.zeros(spec.phi.shape),
+        clock=np.zeros(2, dtype=np.int64), peak=np.zeros(2),
     )  # fmt: skip
     return _contiguous(Body(new_state(spec), new_state(spec), new_work(spec), desk))
 
@@ -127,8 +138,11 @@ def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:
     whole = [np.zeros(count, dtype=np.int64) for _ in range(4)]
     return Rows(
         samples=whole[0], asked=whole[1], stopped=np.zeros(count, dtype=np.bool_), answer=whole[2],
-        truth=whole[3], evidence=np.zeros(count), near=np.zeros(count),
-        checkpoints=np.zeros((count, checkpoints), dtype=np.int64), shares=np.zeros(shape, dtype=np.int64),
+        truth=whole[3], right=np.zeros(count, dtype=np.bool_),
+        cost=np.zeros(count), evidence=np.zeros(count), near=np.zeros(count),
+        checkpoints=np.zeros((count, checkpoints), dtype=np.int64),
+        right_at=np.zeros((count, checkpoints), dtype=np.bool_),
+        allowed=np.zeros(shape[1], dtype=np.int64), shares=np.zeros(shape, dtype=np.int64),
     )  # fmt: skip
 
 

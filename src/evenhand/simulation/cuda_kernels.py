@@ -47,5 +47,5 @@ def finish_alone(
     checkpoints: Checkpoints, rows: Rows, trace: Trace,
 ) -> int:  # fmt: skip
     """Write the row of a replication; return 0."""
-    engine.finish(body, truth, rows, 0)
+    engine.finish(spec, body, truth, rows, 0)
     return 0

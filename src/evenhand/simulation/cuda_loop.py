@@ -17,10 +17,12 @@ from evenhand.compile.arrays import buffer_kind
 from evenhand.compile.cuda_functions import STORED
 from evenhand.compile.cuda_program import Root
 from evenhand.compile.values import BOOL, FLOAT, INT
-from evenhand.simulation.buffers import Rows
+from evenhand.simulation.buffers import PER_CHECKPOINT, SUMS, Rows
 
 NAME = "simulate"  # name of the kernel function
-_KINDS = {"stopped": BOOL, "evidence": FLOAT, "near": FLOAT}
+_KINDS = {
+    "stopped": BOOL, "right": BOOL, "right_at": BOOL, "cost": FLOAT, "evidence": FLOAT, "near": FLOAT,
+}  # fmt: skip
 
 
 class Place(NamedTuple):
@@ -54,9 +56,9 @@ def thread_loop(
         settle=settle,
         finish=finish,
         written="\n".join(
-            _written(name, places[f"rows.{name}"]) for name in Rows._fields if name != "shares"
+            _written(name, places[f"rows.{name}"]) for name in Rows._fields if name not in SUMS
         ),
-        shares=_shares(places["rows.shares"]),
+        sums="\n".join(_added(name, places[f"rows.{name}"]) for name in SUMS),
     )
 
 
@@ -70,7 +72,7 @@ def _means(place: Place) -> str:
 
 
 def _written(name: str, place: Place) -> str:
-    if name != "checkpoints":
+    if name not in PER_CHECKPOINT:
         return f"            out_{name}[row] = OWN({place.buffer}, {place.first});"
     source = f"OWN({place.buffer}, {place.first} + i)"
     return (
@@ -78,10 +80,10 @@ def _written(name: str, place: Place) -> str:
     )
 
 
-def _shares(place: Place) -> str:
-    """Return source that adds the shares of all replications of a thread, as integers."""
+def _added(name: str, place: Place) -> str:
+    """Return source that adds the sums over all replications of a thread, as integers."""
     source = f"OWN({place.buffer}, {place.first} + i)"
-    return f"    for (int i = 0; i < {place.size}; i++) add(out_shares + i, {source});"
+    return f"    for (int i = 0; i < {place.size}; i++) add(out_{name} + i, {source});"
 
 
 _PARAMETERS = (
@@ -124,6 +126,6 @@ extern "C" LAUNCHED {name}({parameters}) {{
             row = next(counter);
         }}
     }}
-{shares}
+{sums}
 }}
 """

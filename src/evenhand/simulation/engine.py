@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
+from evenhand.model.region import inside
 from evenhand.procedure.decide import check, is_due, next_cell
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import (
@@ -22,6 +23,7 @@ from evenhand.procedure.state import (
     EMPTY,
     EVIDENCE,
     NEEDED,
+    NONE,
     NOT_COMPUTED_TIMES,
     RUNNING,
     STARTED,
@@ -48,7 +50,7 @@ from evenhand.simulation.buffers import (
     Trace,
 )
 from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome
-from evenhand.theory.inner import best
+from evenhand.theory.inner import best, is_acceptable, is_classified
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -73,14 +75,14 @@ def run_block(
         truth = begin(spec, source, mean, body)
         while is_running(spec, body.state):
             take_turn(spec, source, mean, seed, first + row, truth, body, checkpoints, rows, row, trace)
-        finish(body, truth, rows, row)
+        finish(spec, body, truth, rows, row)
 
 
 @kernel
 def begin(spec: Spec, source: Source, mean: Array, body: Body) -> int:
-    """Prepare a replication with these means; return the right answer."""
+    """Prepare a replication with these means; return the best answer."""
     _clear(body)
-    return _right_answer(spec, source, mean, body.desk.mean)
+    return _best_answer(spec, source, mean, body.desk.truth)
 
 
 @kernel
@@ -132,7 +134,7 @@ def settle_due(
             if is_due(spec, state):
                 check(spec, state, work)
                 if state.clock[EMPTY] == 0:
-                    _note_peak(state, desk, truth)
+                    _note_peak(spec, state, desk, truth)
             _note_sample(trace, state, desk, slot)
             _note_checkpoint(spec, body, checkpoints, rows.checkpoints[row])
         if not is_running(spec, state):
@@ -209,12 +211,14 @@ def _settle(spec: Spec, source: Source, body: Body, slot: int) -> bool:
 
 
 @kernel
-def _note_peak(state: State, desk: Desk, truth: int) -> None:
+def _note_peak(spec: Spec, state: State, desk: Desk, truth: int) -> None:
     """Record the largest margin of the evidence over the threshold, and that of wrong answers."""
     margin = state.level[EVIDENCE] - state.level[NEEDED]
     if margin > desk.peak[PEAK]:
         desk.peak[PEAK] = margin
-        if state.clock[ANSWER] != truth:
+        if spec.screens:
+            _note_means(state, desk)
+        if not _is_right(spec, desk, truth, state.clock[ANSWER]):
             desk.peak[NEAR] = margin
 
 
@@ -241,35 +245,79 @@ def _note_checkpoint(spec: Spec, body: Body, checkpoints: Ints, at: Ints) -> Non
     if state.clock[EMPTY] > 0:
         at[reached] = NO_ANSWER_YET
         return
-    for g in range(state.n.shape[0]):
-        for k in range(state.n.shape[1]):
-            desk.mean[g, k] = state.s[g, k] / state.n[g, k]
+    _note_means(state, desk)
     at[reached] = best(spec.region, spec.shares, desk.mean)
+    if spec.screens:  # what was classified right, and nobody else
+        at[reached] = NONE if is_classified(spec.region, desk.mean, desk.truth) else NO_ANSWER_YET
 
 
 @kernel
-def finish(body: Body, truth: int, rows: Rows, row: int) -> None:
+def _note_means(state: State, desk: Desk) -> None:
+    for g in range(state.n.shape[0]):
+        for k in range(state.n.shape[1]):
+            desk.mean[g, k] = state.s[g, k] / state.n[g, k]
+
+
+@kernel
+def finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
     """Write the result of the replication; checkpoints it did not reach keep its answer."""
     state, desk = body.state, body.desk
+    if spec.screens:
+        _screened(spec, body, truth, rows, row)
     while desk.clock[REACHED] < rows.checkpoints.shape[1]:
         rows.checkpoints[row, desk.clock[REACHED]] = state.clock[ANSWER]
         desk.clock[REACHED] += 1
+    for j in range(rows.checkpoints.shape[1] if not spec.screens else 0):
+        rows.right_at[row, j] = _is_right(spec, desk, truth, rows.checkpoints[row, j])
     rows.samples[row], rows.asked[row] = state.clock[TOLD], state.clock[ASKED]
     rows.stopped[row] = state.clock[STOPPED] == DECIDED
     rows.answer[row], rows.truth[row] = state.clock[ANSWER], truth
+    rows.right[row] = _is_right(spec, desk, truth, state.clock[ANSWER])
     rows.evidence[row], rows.near[row] = state.level[EVIDENCE], desk.peak[NEAR]
     if state.level[NOT_COMPUTED_TIMES] > 0.0:
         rows.evidence[row] = math.nan  # reported by `shards`
+    rows.cost[row] = 0.0
     for g in range(state.n.shape[0]):
         for k in range(state.n.shape[1]):
+            rows.cost[row] += spec.costs[g, k] * state.n[g, k]
             rows.shares[g, k] += int(state.n[g, k] / state.clock[TOLD] / SHARE_UNIT + 0.5)
 
 
 @kernel
-def _right_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
+def _screened(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
+    """Write down how the replication classified the policies, at the end and at its checkpoints."""
+    state, desk = body.state, body.desk
+    right = state.clock[EMPTY] == 0
+    if right:
+        _note_means(state, desk)
+        right = is_classified(spec.region, desk.mean, desk.truth)
+        for k in range(state.n.shape[1]):
+            rows.allowed[k] += inside(spec.region, k, desk.mean)
+    for j in range(rows.checkpoints.shape[1]):
+        passed = j < desk.clock[REACHED]
+        rows.right_at[row, j] = rows.checkpoints[row, j] == NONE if passed else right
+
+
+@kernel
+def _is_right(spec: Spec, desk: Desk, truth: int, answer: int) -> bool:
+    """Is this answer the best, or acceptable beside it? Screening: are all right by desk.mean?"""
+    if spec.screens:
+        return is_classified(spec.region, desk.mean, desk.truth)
+    if not spec.several or answer < 0:
+        return answer == truth
+    return is_acceptable(spec.region, spec.kept, spec.shares, spec.indifference, answer, truth, desk.truth)
+
+
+@kernel
+def _best_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
     for g in range(mean.shape[0]):
         for k in range(mean.shape[1]):
             unit[g, k] = (mean[g, k] - source.low) / source.width
+    if spec.screens:
+        for k in range(mean.shape[1]):
+            if inside(spec.region, k, unit):
+                return k
+        return NONE
     return best(spec.region, spec.shares, unit)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
 from evenhand.model.families import Binomial, Gamma, Gaussian
+from evenhand.model.means import refuse_negative_control
 from evenhand.model.problem import Problem
 from evenhand.simulation import streams
 from evenhand.simulation.streams import Source
@@ -80,6 +81,8 @@ def compile_truth(problem: Problem, truth: Truth) -> Source:
 def drawn_means(problem: Problem, source: Source, draw: Draw, seed: int, first: int, count: int) -> Source:
     """Return the same source with the means of replications first, first + 1, ..."""
     tables = [_checked(problem, source.law, draw(seed, first + row)).T for row in range(count)]
+    for table in tables:
+        refuse_negative_control(problem.constraint, table.T, problem.policies, problem.group_names)
     return source._replace(means=np.ascontiguousarray(np.array(tables)))
 
 

@@ -79,13 +79,26 @@ class Runs(Result):
 
     @property
     def correct(self) -> Flags:
-        """Return which runs ended with the right answer."""
+        """Return which runs ended with an acceptable answer; without an indifference only the best is."""
+        return self.rows.right
+
+    @property
+    def exactly_best(self) -> Flags:
+        """Return which runs ended with the best answer, or screened every policy correctly."""
+        if self.study.problem.goal == "screen":
+            return self.rows.right
         return self.rows.answer == self.rows.truth
 
     @property
     def wrong(self) -> Flags:
         """Return which runs decided on a wrong answer; undecided runs are not wrong. def:delta_PAC."""
         return self.rows.stopped & ~self.correct
+
+    @property
+    def cost(self) -> Array | None:
+        """What the samples of each run cost; None where the problem has no costs, or older runs no record."""
+        known = self.study.problem.costs is not None and not np.isnan(self.rows.cost).any()
+        return self.rows.cost if known else None
 
     @property
     def allocation(self) -> Array:
@@ -103,14 +116,20 @@ class Runs(Result):
         return int(found) if np.isfinite(found) else None
 
     def answers(self) -> dict[str, float]:
-        """Return how often each policy was the answer, and how often none was."""
+        """Return how often each policy was the answer, and how often none was.
+
+        With goal "screen": how often each was found to meet the requirement, and how often none was.
+        """
         policies = self.study.problem.policies
+        if self.study.problem.goal == "screen":
+            found = (self.rows.allowed / self.replications).tolist()
+            return dict(zip((*policies, "none"), [*found, float(np.mean(self.answer == NONE))], strict=True))
         counts = np.bincount(self.answer - NONE, minlength=len(policies) + 1) / self.replications
         return dict(zip((*policies, "none"), [*counts[1:].tolist(), float(counts[0])], strict=True))
 
     def at_checkpoint(self, number: int) -> Rate:
         """Return how often the best feasible estimate was right then; ended runs keep their answer."""
-        return rate(self.rows.checkpoints[:, number] == self.rows.truth)
+        return rate(self.rows.right_at[:, number])
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `evenhand simulate --json` prints."""
@@ -119,6 +138,7 @@ class Runs(Result):
             "replications": self.replications,
             "seed": self.seed,
             "correct": rate(self.correct)._asdict(),
+            "exactly_best": float(self.exactly_best.mean()),
             "wrong": rate(self.wrong)._asdict(),
             "stopped": float(self.stopped.mean()),
             "samples": {
@@ -127,6 +147,7 @@ class Runs(Result):
                 "sd": standard_error(samples) * self.replications**0.5,
                 "quantiles": {str(chance): self.quantile(chance) for chance in QUANTILES},
             },
+            **({} if self.cost is None else {"cost": _mean_and_error(self.cost)}),
             "answers": self.answers(),
             "allocation": self.allocation.tolist(),
             "checkpoints": [
@@ -157,6 +178,10 @@ class Runs(Result):
             rows,
             header["seconds"],
         )
+
+
+def _mean_and_error(numbers: Array) -> dict[str, float]:
+    return {"mean": float(numbers.mean()), "se": standard_error(numbers)}
 
 
 def standard_error(numbers: ArrayLike) -> float:
@@ -198,13 +223,30 @@ def write_npz(path: Path, header: dict[str, Any], rows: Rows) -> None:
         raise
 
 
+def _only_the_best_is_right(file: Any) -> dict[str, Any]:
+    """What runs say that were saved before several answers could be acceptable."""
+    right_at = file["checkpoints"] == file["truth"][:, np.newaxis]
+    unknown = np.full(file["answer"].shape, np.nan)
+    return {
+        "right": file["answer"] == file["truth"],
+        "right_at": right_at,
+        "cost": unknown,
+        "allowed": file["shares"][0] * 0,
+    }
+
+
 def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:
     """Return what `write_npz` wrote."""
     try:
         # opened here: where the content is not an archive, np.load would leave its own file open
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes())
-            rows = Rows(*(file[name] for name in Rows._fields))
+            rows = Rows(
+                **(
+                    _only_the_best_is_right(file)
+                    | {name: file[name] for name in file.files if name != "header"}
+                )
+            )
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; give one that `simulate --save` wrote.") from None
     except OSError as problem:

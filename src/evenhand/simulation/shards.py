@@ -15,7 +15,7 @@ from evenhand.compile.fingerprint import fingerprint
 from evenhand.errors import BadInput, EvenhandError, NotComputed, shown
 from evenhand.procedure.spec import ORACLE, Spec, check_start, compile_spec
 from evenhand.simulation import engine
-from evenhand.simulation.buffers import Rows, Trace, new_body, new_rows, new_trace
+from evenhand.simulation.buffers import SUMS, Rows, Trace, new_body, new_rows, new_trace
 from evenhand.simulation.executors import Executor
 from evenhand.simulation.outcome_laws import Draw, Drawn, compile_truth, drawn_means
 from evenhand.simulation.runs import Runs
@@ -77,6 +77,7 @@ def prepare(
     if spec.sampling == ORACLE:
         spec = _with_oracle_weights(study, drawn)
     check_start(spec)
+    study.problem.check_truth(truth.cell_means(study.problem), truth.guardrails)
     source = compile_truth(study.problem, truth)
     draw = None if drawn is None else drawn.draw
     return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version(), device)
@@ -152,9 +153,11 @@ def put(rows: Rows, part: Rows, first: int) -> None:
     """Copy the rows of a shard to their place and add its shares."""
     here = slice(first, first + part.samples.shape[0])
     for name in Rows._fields:
-        if name != "shares":
-            getattr(rows, name)[here] = getattr(part, name)
-    rows.shares[:] += part.shares
+        own, other = getattr(rows, name), getattr(part, name)
+        if name in SUMS:
+            own[:] += other
+        else:
+            own[here] = other
 
 
 def part_of(progress: Progress | None, number: int, parts: int) -> Progress | None:

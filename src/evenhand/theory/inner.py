@@ -20,7 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, RELATIVE, SPREAD, Region, inside
+from evenhand.model.region import (
+    BOX,
+    CONVEX,
+    DISPERSION,
+    PENALTY,
+    QUOTA,
+    RELATIVE,
+    SPREAD,
+    Region,
+    distance,
+    inside,
+)
 from evenhand.model.unit_families import edge_high, edge_low
 from evenhand.theory.regions import box, dispersion, gap_ratio, intersection, penalty, quota, relative
 
@@ -118,6 +129,35 @@ def score(r: Region, q: Array, k: int, mu: Array) -> float:
         if r.kind == PENALTY:
             total += q[g] * r.gamma[g] * min(mu[g, k] - r.lo[g, k], 0.0)
     return total
+
+
+@kernel
+def is_acceptable(r: Region, kept: Region, q: Array, eps: float, i: int, top: int, mu: Array) -> bool:
+    """Is policy i within `kept`, and no more than eps behind `top`, the best policy inside r (-1 for none)?
+
+    Differences that rounding can make do not count.
+    """
+    if not inside(kept, i, mu):
+        return False
+    if top < 0 or i == top:
+        return True
+    size, blur = eps, 0.0
+    for g in range(q.size):
+        weight = q[g] * (1.0 + r.gamma[g])
+        size += weight * (abs(mu[g, i]) + abs(mu[g, top]))
+        blur += weight * (r.resolution[g, i] + r.resolution[g, top])
+        if r.kind == PENALTY:
+            size += q[g] * r.gamma[g] * (abs(r.lo[g, i]) + abs(r.lo[g, top]))
+    return distance(score(r, q, i, mu) - score(r, q, top, mu) + eps, size, blur) >= 0.0
+
+
+@kernel
+def is_classified(r: Region, mean: Array, mu: Array) -> bool:
+    """Does every policy stand on the same side of its requirement at both means?"""
+    apart = 0
+    for k in range(mu.shape[1]):
+        apart += inside(r, k, mean) != inside(r, k, mu)
+    return apart == 0
 
 
 @kernel

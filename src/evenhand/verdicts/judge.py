@@ -22,7 +22,13 @@ from evenhand.model.requirements import Floors
 from evenhand.model.rows import CellRow, PolicyRow
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.outcome_order import depends_on_order, refuse_sorted
-from evenhand.procedure.spec import Procedure, Spec, compile_spec, is_unproven
+from evenhand.procedure.spec import (
+    Procedure,
+    Spec,
+    compile_spec,
+    is_unproven,
+    refuse_what_can_only_be_simulated,
+)
 from evenhand.procedure.state import NONE, State
 from evenhand.result import Result
 from evenhand.study import Study
@@ -223,6 +229,7 @@ def judge(
     if delta is not None:
         chosen = replace(chosen, delta=delta)
     problem = problem_of(problem)
+    refuse_what_can_only_be_simulated(problem, chosen)
     spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample does not use the stopping rule
     found = read(problem, data, missing, columns)
     if depends_on_order(problem, chosen) and not fixed:
@@ -247,6 +254,7 @@ def judge_state(
     `ahead` is a forecast that was made before. An experiment that was begun with a pair of rule and family
     that is refused today is judged, and its verdict claims no guarantee.
     """
+    refuse_what_can_only_be_simulated(problem, procedure)
     spec = compile_spec(problem, procedure, recorded=True)
     state = copied(state)
     cells, weight = (

@@ -52,6 +52,18 @@ REQUIREMENTS = {
     "penalty": (c.Penalty(0.5, 2.0), (0.4, 0.6)),
 }
 
+# the same beside a control, which has the same means: both lie on the boundary
+BESIDE_CONTROL = {
+    f"{kind}, the control is {name}": (bounds(relative_to=name, margin=0.0), (0.4, 0.6))
+    for kind, bounds in (("floors", c.Floors), ("caps", c.Caps))
+    for name in ("a", "b")
+}
+BESIDE_CONTROL["ratio"] = (c.Floors(relative_to="b", ratio=1.0), (0.4, 0.6))
+BESIDE_CONTROL["floors and floors beside a control"] = (
+    c.All((c.Floors(0.4), c.Floors(relative_to="a", margin=0.0))),
+    (0.4, 0.6),
+)
+
 
 class Crossings(NamedTuple):
     """In how many runs the e-value ever exceeded 1/ALPHA, and of how many runs."""
@@ -65,7 +77,7 @@ class Crossings(NamedTuple):
 def crossings(family: str, requirement: str, runs: int, horizon: int, seed: int) -> Crossings:
     """Two policies with the same means, on the boundary: so no e-value has anything to go by."""
     outcome, how, number = FAMILIES[family]
-    constraint, means = REQUIREMENTS[requirement]
+    constraint, means = (REQUIREMENTS | BESIDE_CONTROL)[requirement]
     if family == "binomial":  # its means count successes
         constraint, means = scaled(constraint, number), tuple(number * m for m in means)
     groups = {f"group {g}": 1.0 / len(means) for g in range(len(means))}
@@ -86,6 +98,8 @@ def is_too_often(count: int, runs: int) -> bool:
 
 
 def scaled(constraint: c.Constraint, by: float) -> c.Constraint:
+    if isinstance(constraint, (c.Floors, c.Caps)) and constraint.relative_to is not None:
+        return constraint
     if isinstance(constraint, c.Floors):
         return c.Floors(np.multiply(constraint.at_least, by))
     if isinstance(constraint, c.Caps):

@@ -77,7 +77,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
-    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i}: i is ahead of k.
+    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i + indifference}.
 
     Above `enough` the bound need not be tight.
     """

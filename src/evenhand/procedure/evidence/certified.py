@@ -1,7 +1,8 @@
 """Certified evidence for every family and requirement: lower bounds on ln e-values.
 
-With E1_ik against {q.mu_k >= q.mu_i} (`ahead`), E2_k against {k meets its requirement} (`fails`) and, for
-each atom a of the requirement, E_ia against {i violates a} (`meets` is the least of them), stop
+With E1_ik against {q.mu_k >= q.mu_i + indifference} (`ahead`), E2_k against {k meets its requirement}
+(`fails`) and, for each atom a of the requirement, E_ia against {i violates a} (`meets` is the least of them),
+stop
 
     with i      when E_ia >= K/delta for every atom, and E1_ik + E2_k >= K/delta for every rival k
     with none   when E2_k >= K/delta for every k.
@@ -9,7 +10,8 @@ each atom a of the requirement, E_ia against {i violates a} (`meets` is the leas
 If k0 is the right answer, E2_k0 and one process for each wrong i (that of an atom it violates, or E1_ik0) are
 K e-processes, and every wrong stop implies that their mean is at least 1/delta.
 
-An atom is one condition: a floor, a cap, a row, an ordered pair of groups, the quota, the quadratic.
+With a tolerance, i's own atoms are those of its loosened requirement. An atom is one condition: a floor, a
+cap, a row, an ordered pair of groups, the quota, the quadratic.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD, Region
+from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, RELATIVE, SPREAD, Region
 from evenhand.model.unit_families import GAUSSIAN
-from evenhand.procedure.evidence import by_family, likelihood_mixture, penalty
+from evenhand.procedure.evidence import by_family, control_pair, likelihood_mixture, penalty
 from evenhand.procedure.evidence.by_family import atom_ceiling, cell_above, cell_below, threshold
-from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING, add
+from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING, add, added
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
 
@@ -35,7 +37,7 @@ Array = NDArray[np.float64]
 
 @kernel
 def ahead(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -> float:
-    """Return the evidence against {k scores at least as much as i}: leader i is ahead of k.
+    """Return the evidence against {k scores at least as much as i plus the indifference}.
 
     Above `enough` the bound need not be tight.
     """
@@ -51,17 +53,19 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     """Return the evidence against {policy k meets its requirement}: the average over its atoms."""
     r = spec.region
     total, atoms = -math.inf, 0
-    if r.kind == BOX:
+    if r.kind in (BOX, RELATIVE):
         total, atoms = _bounds_broken(spec, state, k)
     elif r.kind == SPREAD:
         total, atoms = _pairs_broken(spec, state, work, k)
     elif r.kind == CONVEX:
         total, atoms = _rows_broken(spec, state, work, k)
+    if r.kind == RELATIVE and k != r.control:
+        total, atoms = control_pair.broken(spec, state, r, k, total, atoms, work.scratch)
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
-        total, atoms = _added(total, _quota(spec, state, work, k, -1.0, r.need)[0]), atoms + 1
+        total, atoms = added(total, _quota(spec, state, work, r, k, -1.0, r.need)[0]), atoms + 1
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
         total, atoms = (
-            _added(total, likelihood_mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
+            added(total, likelihood_mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
             atoms + 1,
         )
     if math.isnan(total):
@@ -73,33 +77,30 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
 def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
     """Return the least evidence against {policy i violates this atom}, and the atom.
 
-    Atom numbers: g for a floor, L + g for a cap, g L + h for the pair "g is too far below h", the row's
-    number for a row; after the rows the quadratic, then the quota with its weakest group.
+    Atom numbers: g for a floor, L + g for a cap, 2 L + g and 3 L + g for those relative to the control,
+    g L + h for the pair "g is too far below h", the row's number for a row; after the rows the quadratic,
+    then the quota with its weakest group.
     """
-    r, groups = spec.region, spec.phi.shape[0]
+    r, groups = spec.kept, spec.phi.shape[0]
     least, which = math.inf, 0
-    if r.kind == BOX:
+    if r.kind in (BOX, RELATIVE):
         least, which = _bounds_kept(spec, state, i)
     elif r.kind == SPREAD:
         least, which = _pairs_kept(spec, state, work, i)
     elif r.kind == CONVEX:
         least, which = _rows_kept(spec, state, work, i)
+    if r.kind == RELATIVE and i != r.control:
+        least, which = control_pair.kept(spec, state, r, i, least, which, work.scratch)
     rows = r.rows.shape[0]
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
         value = likelihood_mixture.leaves(spec, state, work, _quadratic(r), i, atom_ceiling(spec))
         if value < least:
             least, which = value, rows
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
-        value, weakest = _quota(spec, state, work, i, 1.0, groups - r.need + 1)
+        value, weakest = _quota(spec, state, work, r, i, 1.0, groups - r.need + 1)
         if value < least:
             least, which = value, weakest + (rows + 1 if r.kind == CONVEX else 0)
     return least, which
-
-
-@kernel
-def _added(total: float, value: float) -> float:
-    """Return ln(e^total + e^value); NaN as soon as one value was not computed."""
-    return math.nan if math.isnan(total) or value == NOT_COMPUTED else add(total, value)
 
 
 @kernel
@@ -119,9 +120,9 @@ def _bounds_broken(spec: Spec, state: State, k: int) -> tuple[float, int]:
     for g in range(spec.phi.shape[0]):
         low, high = spec.region.lo[g, k], spec.region.hi[g, k]
         if low > -math.inf:
-            total, atoms = _added(total, cell_below(spec, state, g, k, low)), atoms + 1
+            total, atoms = added(total, cell_below(spec, state, g, k, low)), atoms + 1
         if high < math.inf:
-            total, atoms = _added(total, cell_above(spec, state, g, k, high)), atoms + 1
+            total, atoms = added(total, cell_above(spec, state, g, k, high)), atoms + 1
     return total, atoms
 
 
@@ -131,7 +132,7 @@ def _bounds_kept(spec: Spec, state: State, i: int) -> tuple[float, int]:
     groups = spec.phi.shape[0]
     least, which = math.inf, 0
     for g in range(groups):
-        low, high = spec.region.lo[g, i], spec.region.hi[g, i]
+        low, high = spec.kept.lo[g, i], spec.kept.hi[g, i]
         if low > -math.inf:
             value = cell_above(spec, state, g, i, low)
             if value < least:
@@ -152,7 +153,7 @@ def _pairs_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, 
             if g != h:
                 _pair(work.lam_i, g, h, 1.0, -spec.region.rho)
                 value = _broken(spec, state, k, work.lam_i, -spec.region.slack, work.scratch)
-                total = _added(total, value)
+                total = added(total, value)
     return total, groups * (groups - 1)
 
 
@@ -183,7 +184,7 @@ def _rows_broken(spec: Spec, state: State, work: Work, k: int) -> tuple[float, i
     """Return the sum of the e-values against {row.m >= rhs}, and the number of rows."""
     r, total = spec.region, -math.inf
     for j in range(r.rows.shape[0]):
-        total = _added(total, _broken(spec, state, k, r.rows[j], r.rhs[j, k], work.scratch))
+        total = added(total, _broken(spec, state, k, r.rows[j], r.rhs[j, k], work.scratch))
     return total, r.rows.shape[0]
 
 
@@ -214,7 +215,9 @@ def _broken(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -
 
 
 @kernel
-def _quota(spec: Spec, state: State, work: Work, k: int, sign: float, take: int) -> tuple[float, int]:
+def _quota(
+    spec: Spec, state: State, work: Work, r: Region, k: int, sign: float, take: int
+) -> tuple[float, int]:
     """Return the mean of the `take` smallest one-cell e-values at the quota's floors.
 
     Also returns the group of the smallest. The null is a union over sets of groups: `take` groups reach their
@@ -223,7 +226,7 @@ def _quota(spec: Spec, state: State, work: Work, k: int, sign: float, take: int)
     """
     groups, values = spec.phi.shape[0], work.lam_i
     for g in range(groups):
-        floor = spec.region.lo[g, k]
+        floor = r.lo[g, k]
         values[g] = (
             cell_above(spec, state, g, k, floor) if sign > 0.0 else cell_below(spec, state, g, k, floor)
         )

@@ -58,23 +58,23 @@ class Block(NamedTuple):
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int) -> float:
-    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i}: i is ahead of k."""
+    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i + indifference}."""
     leader = block(state.n[:, i], state.s[:, i], spec.phi[:, i], spec.shares)
     rival = block(state.n[:, k], state.s[:, k], spec.phi[:, k], spec.shares)
-    return ahead_by_blocks(leader, rival)
+    return ahead_by_blocks(spec, leader, rival)
 
 
 @kernel
-def ahead_by_blocks(leader: Block, rival: Block) -> float:
+def ahead_by_blocks(spec: Spec, leader: Block, rival: Block) -> float:
     """Return the bound of `ahead` from the blocks of both policies."""
-    return _bound(leader.dot - rival.dot, leader, rival)
+    return bound(leader.dot - rival.dot + spec.indifference, leader, rival)
 
 
 @kernel
 def row(spec: Spec, state: State, k: int, a: Array, c: float) -> float:
     """Return a lower bound on the ln e-value against {a.mu_k >= c}."""
     cells = block(state.n[:, k], state.s[:, k], spec.phi[:, k], a)
-    return _bound(c - cells.dot, cells, Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False))
+    return bound(c - cells.dot, cells, Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False))
 
 
 @kernel
@@ -120,7 +120,7 @@ def block(counts: Array, sums: Array, phi: Array, a: Array) -> Block:
 
 
 @kernel
-def _bound(gap: float, one: Block, two: Block) -> float:
+def bound(gap: float, one: Block, two: Block) -> float:
     """Return the value of the dual where the iteration ends."""
     if one.blind or two.blind:
         # a cell without samples can have any mean at no cost, so only eta = 0 is possible; z = 0 is valid

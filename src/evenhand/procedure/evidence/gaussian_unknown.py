@@ -43,7 +43,7 @@ LOG_2_PI_E = math.log(2.0 * math.pi) + 1.0
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array) -> float:
-    """Return a lower bound, up to the ceiling, on the ln e-value against {q.mu_k >= q.mu_i}."""
+    """Return a bound, up to the ceiling, on the ln e-value against {q.mu_k >= q.mu_i + indifference}."""
     groups = spec.shares.size
     low, high = work[: 2 * groups].reshape((2, groups)), work[2 * groups : 4 * groups].reshape((2, groups))
     cells = 2 * _count(spec.shares)
@@ -53,7 +53,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, ceiling: float, work: Array)
         return NOTHING
     one = gaussian.block(state.n[:, i], state.s[:, i], high[0], spec.shares)
     two = gaussian.block(state.n[:, k], state.s[:, k], high[1], spec.shares)
-    gap = one.dot - two.dot
+    gap = one.dot - two.dot + spec.indifference
     eta, z1, z2, p1, p2 = gaussian.solve(gap, one, two)
     first = _worst(state.n[:, i], spec.shares, low[0], high[0], one, eta, z1, p1)
     second = _worst(state.n[:, k], spec.shares, low[1], high[1], two, eta, z2, p2)

@@ -54,18 +54,18 @@ def leaves(spec: Spec, state: State, work: Work, r: Region, i: int, ceiling: flo
 
 @kernel
 def beats(spec: Spec, state: State, work: Work, r: Region, i: int, k: int, ceiling: float) -> float:
-    """Return a lower bound on the ln e-value against {k in r scores at least as much as i}."""
+    """Return a lower bound on the ln e-value against {k in r scores i's score + indifference}."""
     return _against(spec, state, work, r, BEAT, i, k, ceiling)
 
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, work: Array) -> float:
-    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i}: i is ahead of k."""
+    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i + indifference}."""
     groups = spec.shares.size
     table, rest = work[: 12 * groups].reshape((6, 2 * groups)), work[12 * groups :]
     regret = _line(spec, state, i, spec.shares, -1.0, 0, table)
     regret += _line(spec, state, k, spec.shares, 1.0, groups, table)
-    return _half_space(spec, regret, table, 0.0, rest)
+    return _half_space(spec, regret, table, spec.indifference, rest)
 
 
 @kernel
@@ -74,6 +74,19 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
     table, rest = work[: 6 * a.size].reshape((6, a.size)), work[6 * a.size :]
     regret = _line(spec, state, k, a, 1.0, 0, table)
     return _half_space(spec, regret, table, c, rest)
+
+
+@kernel
+def pair(
+    spec: Spec, state: State, g: int, k: int, a_k: float, j: int, a_j: float, c: float, work: Array
+) -> float:
+    """ln e-value against {a_k mu_k + a_j mu_j >= c} in group g, of two policies. A lower bound."""
+    table, rest = work[:12].reshape((6, 2)), work[12:]
+    v, mean, regret = _cell(spec, state, g, k)
+    table[0, 0], table[1, 0], table[2, 0] = a_k, v, mean
+    v, mean, other = _cell(spec, state, g, j)
+    table[0, 1], table[1, 1], table[2, 1] = a_j, v, mean
+    return _half_space(spec, regret + other, table, c, rest)
 
 
 @kernel

@@ -1,10 +1,10 @@
 """Evidence from Gaussian outcomes of known sd that penalised scores of two policies differ.
 
 The mixtures are those of `gaussian`, in the notation of `penalty_lines`; the null is sum phi(rival) >= sum
-phi(leader). By a tangent to psi at z for each policy, with p = psi'(z), and duality, for any eta >= 0 and any
-z
+phi(leader) + eps, eps the indifference. By a tangent to psi at z for each policy, with p = psi'(z), and
+duality, for any eta >= 0 and any z
 
-    ln E >= sum over both of psi(z) - p z - D
+    ln E >= eta eps + sum over both of psi(z) - p z - D
             + sum over the leader's cells of the least of  1/2 kappa x^2 + p b x + eta phi(x)
             + sum over the rival's cells of the least of   1/2 kappa x^2 + p b x - eta phi(x).
 
@@ -63,7 +63,7 @@ class Tangent(NamedTuple):
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, work: Array) -> float:
-    """Return a lower bound on the ln e-value against {k scores at least as much as i}.
+    """Return a lower bound on the ln e-value against {k scores at least i's score + indifference}.
 
     Scores include penalties. Above `plenty` the bound need not be tight. `last` holds where the search ended
     (eta and both z): if the bound there is clearly above `plenty`, no search is needed. It is not used as a
@@ -109,7 +109,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, plenty: float, last: Array, 
 def _bound_at(spec: Spec, leader: Side, rival: Side, at: Array) -> float:
     """Return the bound at eta and both z, over all lines at once."""
     found = bound(leader, stand_of(spec, leader, at[0], at[1]))
-    return found + bound(rival, stand_of(spec, rival, at[0], at[2]))
+    return found + bound(rival, stand_of(spec, rival, at[0], at[2])) + at[0] * spec.indifference
 
 
 @kernel
@@ -118,7 +118,9 @@ def _start(spec: Spec, leader: Side, rival: Side) -> tuple[float, float, float]:
     score_i, alpha_i, beta_i, gamma_i = unmoved(spec, leader)
     score_k, alpha_k, beta_k, gamma_k = unmoved(spec, rival)
     c_i, c_k = gamma_i / (1.0 + beta_i), gamma_k / (1.0 + beta_k)
-    eta = max(score_i - score_k, 0.0) / (alpha_i - gamma_i * c_i + alpha_k - gamma_k * c_k)
+    eta = max(score_i - score_k + spec.indifference, 0.0) / (
+        alpha_i - gamma_i * c_i + alpha_k - gamma_k * c_k
+    )
     return eta, eta * c_i, eta * c_k
 
 
@@ -137,8 +139,8 @@ def _peak(
     one, two = stand_of(spec, leader, eta, z_i), stand_of(spec, rival, eta, z_k)
     best = NOTHING
     for _ in range(TOGETHER):
-        best = max(best, bound(leader, one) + bound(rival, two))
-        gap = one.score - two.score + drag(one) + drag(two)
+        best = max(best, bound(leader, one) + bound(rival, two) + eta * spec.indifference)
+        gap = one.score - two.score + spec.indifference + drag(one) + drag(two)
         step = max(gap / (rate(one) + rate(two)), -eta)
         gain = gap * step + (one.along - z_i) * slide(one, 0.0) + (two.along - z_k) * slide(two, 0.0)
         if gain < CLOSE or best > enough:
@@ -162,7 +164,8 @@ def _one_by_one(spec: Spec, leader: Side, rival: Side, eta: float) -> float:
     for _ in range(ROUNDS):
         one, two = _settled(spec, leader, eta, z_i), _settled(spec, rival, eta, z_k)
         z_i, z_k = one.z, two.z
-        now = Tangent(eta, bound(leader, one) + bound(rival, two), one.score - two.score)
+        value = bound(leader, one) + bound(rival, two) + eta * spec.indifference
+        now = Tangent(eta, value, one.score - two.score + spec.indifference)
         best = max(best, now.value)
         low, high = (now, high) if now.slope > 0.0 else (low, now)
         step = now.slope / (rate(one) + rate(two))

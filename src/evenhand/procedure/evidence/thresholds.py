@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, PENALTY, Region
+from evenhand.model.region import BOX, PENALTY, RELATIVE, Region
 from evenhand.procedure.spec import Spec
 
 
@@ -38,4 +38,6 @@ def atom_ceiling(spec: Spec) -> float:
     It is the threshold for an average over all atoms to which this one alone contributes.
     """
     groups = spec.phi.shape[0]
+    if spec.region.kind == RELATIVE:
+        return threshold(spec) + math.log(4.0 * groups)
     return threshold(spec) + math.log(float(groups * (groups + 1) + spec.region.rows.shape[0]))

@@ -50,7 +50,7 @@ MIXTURE_COST = 37.5  # minus the log of the weight of the mixture over means
 
 @kernel
 def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) -> float:
-    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i}: i is ahead of k.
+    """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i + indifference}.
 
     Above `enough` the bound need not be tight.
     """
@@ -58,7 +58,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) 
     m = _gather(spec, state, i, spec.shares, -1.0, 0, work)
     m = _gather(spec, state, k, spec.shares, 1.0, m, work)
     cells = _cells(spec.code, m // 2, m, work, 2 * groups)
-    bound, most = half_space(cells, 0.0, enough, spec.evidence, work[6 * groups :])
+    bound, most = half_space(cells, spec.indifference, enough, spec.evidence, work[6 * groups :])
     ceiling = atom_ceiling(spec)
     if bound >= min(enough, ceiling) or most - MIXTURE_COST <= max(bound, 0.0):
         return bound
@@ -75,6 +75,22 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
     if bound >= ceiling or most - MIXTURE_COST <= max(bound, 0.0):
         return bound
     return combined(bound, likelihood_mixture.row(spec, state, k, a, c, work), ceiling)
+
+
+@kernel
+def pair(
+    spec: Spec, state: State, g: int, k: int, a_k: float, j: int, a_j: float, c: float, work: Array
+) -> float:
+    """ln e-value against {a_k mu_k + a_j mu_j >= c} in group g, of two policies. A lower bound."""
+    for place, policy, a in ((0, k, a_k), (1, j, a_j)):
+        work[place] = a
+        work[2 + place] = state.n[g, policy] / spec.phi[g, policy]
+        work[4 + place] = state.s[g, policy] / spec.phi[g, policy]
+    bound, most = half_space(_cells(spec.code, 2, 2, work, 2), c, math.inf, spec.evidence, work[6:])
+    ceiling = atom_ceiling(spec)
+    if bound >= ceiling or most - MIXTURE_COST <= max(bound, 0.0):
+        return bound
+    return combined(bound, likelihood_mixture.pair(spec, state, g, k, a_k, j, a_j, c, work), ceiling)
 
 
 @kernel

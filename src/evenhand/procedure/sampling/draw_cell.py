@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.procedure.spec import ACTIVE, AGNOSTIC, Spec
+from evenhand.model.region import RELATIVE
+from evenhand.procedure.spec import ACTIVE, AGNOSTIC, CERTIFIED, Spec
 from evenhand.procedure.state import NONE, State, Work
 
 # a policy's least-sampled cell must have at least this times the root of the count of the cell to be drawn
@@ -52,16 +53,21 @@ def least_sampled_policy(state: State, g: int) -> int:
 def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) -> tuple[int, int]:
     """Draw a cell in proportion to the masses in lam_i (policy i) and lam_k (policy k).
 
+    The masses in lam_0 are those of the control, where bounds are relative to one.
     lam_k also belongs to i where k is NONE. In proportional mode only the column of the arrived group counts;
     in agnostic mode a policy is drawn by the mass of its row. Returns (-1, -1) where there is no mass.
     """
     groups = spec.phi.shape[0]
     second = i if k == NONE else k
+    if spec.has_costs:
+        _divide_by_costs(spec, work, i, second)
     total = 0.0
     for g in range(groups):
         if spec.mode != ACTIVE and group >= 0 and g != group:
             continue
         total += work.lam_k[g] + (work.lam_i[g] if k != NONE else 0.0)
+        if spec.region.kind == RELATIVE:
+            total += work.lam_0[g]
     if not total > 0.0:
         return -1, -1
     _write_out(spec, work, i, k, group, total)
@@ -80,7 +86,38 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
                 left -= mass
                 if left <= 0.0:
                     return policy, g
+    if spec.region.kind == RELATIVE:
+        for g in range(groups):
+            if work.lam_0[g] > 0.0 and not (spec.mode != ACTIVE and group >= 0 and g != group):
+                last_k, last_g = spec.region.control, g
+                left -= work.lam_0[g]
+                if left <= 0.0:
+                    break
     return last_k, last_g  # u is so close to 1 that the rounded masses end below it
+
+
+@kernel
+def _divide_by_costs(spec: Spec, work: Work, i: int, second: int) -> None:
+    """Turn shares of the cost into shares of the samples.
+
+    Certified evidence is weighed by the root of the cost only: its bets suit cells that are sampled about
+    alike, and the weakest cell of a policy would cost more than the others save.
+    """
+    for g in range(spec.phi.shape[0]):
+        work.lam_k[g] /= _cost(spec, second, g)
+        work.lam_i[g] /= _cost(spec, i, g)
+        if spec.region.kind == RELATIVE:
+            work.lam_0[g] /= _cost(spec, spec.region.control, g)
+
+
+@kernel
+def _cost(spec: Spec, k: int, g: int) -> float:
+    cost = spec.costs[g, k]
+    if spec.mode == AGNOSTIC:  # who comes is not known beforehand
+        cost = 0.0
+        for h in range(spec.phi.shape[0]):
+            cost += spec.arrivals[h] * spec.costs[h, k]
+    return math.sqrt(cost) if spec.stopping == CERTIFIED else cost
 
 
 @kernel
@@ -96,6 +133,8 @@ def _write_out(spec: Spec, work: Work, i: int, k: int, group: int, total: float)
         work.probability[g, second] += work.lam_k[g] / total
         if k != NONE:
             work.probability[g, i] += work.lam_i[g] / total
+        if spec.region.kind == RELATIVE:
+            work.probability[g, spec.region.control] += work.lam_0[g] / total
 
 
 @kernel
@@ -116,10 +155,14 @@ def surely(spec: Spec, work: Work, k: int, g: int) -> tuple[int, int]:
 
 @kernel
 def guarded(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[int, int]:
-    """Return policy k's least-sampled cell instead of (k, g) where it has too few samples.
+    """Return policy k's least-sampled cell, or the control's, instead of (k, g) if it has too few samples.
 
-    This prevents that one cell takes all samples.
+    This prevents that one cell takes all samples, and that the control has too few.
     """
+    if spec.region.kind == RELATIVE and k != spec.region.control:
+        control = spec.region.control
+        if count(state, control, g) < GUARD * math.sqrt(count(state, k, g)):
+            return surely(spec, work, control, g)
     if spec.mode != ACTIVE:
         return k, g  # groups arrive by themselves, so every cell of a sampled policy gets samples
     low = least_sampled_cell(state, k)

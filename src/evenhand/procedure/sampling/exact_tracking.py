@@ -19,7 +19,7 @@ from evenhand.procedure.sampling.weight_ascent import (
     pieces_at,
     slopes,
 )
-from evenhand.procedure.spec import PROPORTIONAL, Spec
+from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, State, Work
 
 ROUNDS = 60
@@ -38,7 +38,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     if state.clock[SEEN] != state.clock[TOLD]:
         state.clock[SEEN] = state.clock[TOLD]
         leader = refresh(spec, state, work, True)
-        if leader == NONE and spec.mode != PROPORTIONAL:
+        if leader == NONE and none_feasible.has_closed_form(spec):
             none_feasible.weigh(spec, state, work, state.w, v)
         else:
             rounds = ROUNDS

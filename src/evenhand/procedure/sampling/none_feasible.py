@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX
+from evenhand.model.region import BOX, RELATIVE
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.estimates import dispersion
 from evenhand.procedure.sampling.tracking import even
-from evenhand.procedure.spec import AGNOSTIC, Spec
+from evenhand.procedure.spec import AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import State, Work
 from evenhand.theory import inner
 
@@ -24,6 +24,12 @@ Array = NDArray[np.float64]
 
 # rounds for a policy's best split over groups where the region is not a box
 ROUNDS = 30
+
+
+@kernel
+def has_closed_form(spec: Spec) -> bool:
+    """Can `weigh` say the weights? Not where columns are fixed, nor where the control's cells are shared."""
+    return spec.mode != PROPORTIONAL and spec.region.kind != RELATIVE
 
 
 @kernel

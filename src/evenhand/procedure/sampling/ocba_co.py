@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import PENALTY
+from evenhand.model.region import PENALTY, RELATIVE
 from evenhand.model.unit_families import BERNOULLI, POISSON, divergence, variance
 from evenhand.procedure.estimates import dispersion, refresh
 from evenhand.procedure.sampling.tracking import follow, samples
@@ -44,8 +44,18 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
             balance += _rival(spec, state, work, leader, k, v, least, w)
     if leader != NONE:
         _leading(spec, state, work, leader, v, balance, least, w)
+    if spec.region.kind == RELATIVE:
+        _raise_control(spec, w)
     normalise(w)
     return follow(spec, state, work, w, group)
+
+
+@kernel
+def _raise_control(spec: Spec, w: Array) -> None:
+    """Bounds relative to the control are compared with its cells: each as often as any policy's beside it."""
+    for g in range(w.shape[0]):
+        for k in range(w.shape[1]):
+            w[g, spec.region.control] = max(w[g, spec.region.control], w[g, k])
 
 
 @kernel
@@ -80,9 +90,7 @@ def _leading(
     """Write the leader's weights: (w_i / sd_i)^2 = sum (w_k / sd_k)^2; its requirement may add."""
     total, cost = 0.0, math.inf
     if spec.region.kind != PENALTY:
-        cost, _, _ = inner.leave(
-            spec.code, spec.region, i, v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+        cost, _, _ = inner.leave(spec.code, spec.kept, i, v, work.mean, work.lam_k, work.lam_0, work.scratch)
     if cost < math.inf:
         rate = max(_split(spec, work, i, v, w), least)
         for g in range(w.shape[0]):

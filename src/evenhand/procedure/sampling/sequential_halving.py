@@ -31,7 +31,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     ):
         leader = refresh(spec, state, work, True)
         solve_rivals(spec, work, leader)
-        _halve(state, work, leader)
+        _halve(state, work, leader, spec.region.control)
         state.clock[STAGE] += 1
     return _least_sampled_survivor(spec, state, work, group)
 
@@ -46,40 +46,40 @@ def _rounds(policies: int) -> int:
 
 
 @kernel
-def _halve(state: State, work: Work, leader: int) -> None:
-    """Keep the half of the remaining policies with the least evidence against them."""
+def _halve(state: State, work: Work, leader: int, control: int) -> None:
+    """Keep the control and the half of the remaining policies with the least evidence against them."""
     alive, highest = 0, 0.0
     for k in range(state.w.shape[1]):
         if state.w[0, k] > 0.0:
             alive += 1
-            highest = max(highest, _against(work, leader, k))
+            highest = max(highest, _against(work, leader, control, k))
     keep = (alive + 1) // 2
     low, high = 0.0, highest  # at least `keep` policies lie at or below high
     for _ in range(PARTINGS):
         middle = 0.5 * (low + high)
-        if _up_to(state, work, leader, middle) >= keep:
+        if _up_to(state, work, leader, control, middle) >= keep:
             high = middle
         else:
             low = middle
     for k in range(state.w.shape[1]):
         if state.w[0, k] > 0.0:
-            if keep > 0 and _against(work, leader, k) <= high:
+            if (keep > 0 and _against(work, leader, control, k) <= high) or k == control:
                 keep -= 1
             else:
                 state.w[:, k] = 0.0
 
 
 @kernel
-def _against(work: Work, leader: int, k: int) -> float:
+def _against(work: Work, leader: int, control: int, k: int) -> float:
     """Return the evidence that k is not the answer; the largest finite number if it cannot be."""
-    return 0.0 if k == leader else min(work.glr[k], 1e300)
+    return 0.0 if k in (leader, control) else min(work.glr[k], 1e300)
 
 
 @kernel
-def _up_to(state: State, work: Work, leader: int, bar: float) -> int:
+def _up_to(state: State, work: Work, leader: int, control: int, bar: float) -> int:
     found = 0
     for k in range(state.w.shape[1]):
-        if state.w[0, k] > 0.0 and _against(work, leader, k) <= bar:
+        if state.w[0, k] > 0.0 and _against(work, leader, control, k) <= bar:
             found += 1
     return found
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
+from evenhand.model.region import RELATIVE
 from evenhand.procedure.alternatives import open_up, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
 from evenhand.procedure.posterior import posterior_leader
@@ -34,7 +35,14 @@ def choose(
         leader = posterior_leader(spec, state, work, seed, replication, decision)
     _, piece = weakest_by_likelihood(spec, work, leader)
     i, k = open_up(spec, work, leader, piece)
+    control = 0.0
+    if spec.region.kind == RELATIVE:  # the control's part of the rival's half
+        control = _total(spec, group, work.lam_0)
+        control /= max(control + _total(spec, group, work.lam_k), 1e-300)
+        _scale(work.lam_0, control / max(_total(spec, group, work.lam_0), 1e-300))
     _share_out(spec, state, work, i if k == NONE else k, group, work.lam_k)
+    if spec.region.kind == RELATIVE:
+        _scale(work.lam_k, 1.0 - control)
     if k != NONE:
         _share_out(spec, state, work, i, group, work.lam_i)
     k, g = from_masses(spec, work, i, k, group, u)
@@ -53,6 +61,12 @@ def _share_out(spec: Spec, state: State, work: Work, k: int, group: int, masses:
         total = _total(spec, group, masses)
     for g in range(groups):
         masses[g] /= total
+
+
+@kernel
+def _scale(masses: Array, by: float) -> None:
+    for g in range(masses.size):
+        masses[g] *= by
 
 
 @kernel

@@ -15,7 +15,7 @@ from evenhand.procedure.estimates import refresh
 from evenhand.procedure.sampling import none_feasible
 from evenhand.procedure.sampling.tracking import begin, c_track, samples, spread
 from evenhand.procedure.sampling.weight_ascent import climb_projected, dot, effective, pieces_at, slopes
-from evenhand.procedure.spec import PROPORTIONAL, Spec
+from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SEEN, TOLD, UPDATES, State, Work
 
 
@@ -30,7 +30,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
         state.clock[SEEN] = state.clock[TOLD]
         leader = refresh(spec, state, work, True)
         rounds = spec.steps
-        if leader == NONE and spec.mode != PROPORTIONAL:
+        if leader == NONE and none_feasible.has_closed_form(spec):
             none_feasible.weigh(spec, state, work, state.w, v)
             rounds = 0
     for _ in range(rounds):

@@ -94,7 +94,7 @@ def _own_alternative(spec: Spec, work: Work, k: int) -> tuple[int, int]:
     if work.margin[k] < 0.0:
         return NONE, k
     _, _, which = inner.leave(
-        spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        spec.code, spec.kept, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
     )
     return k, spec.phi.shape[1] + which
 
@@ -114,9 +114,9 @@ def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
     if spec.stopping == CERTIFIED:
         return certified.meets(spec, state, work, k)[0] if inside else certified.fails(spec, state, work, k)
     if inside:
-        return inner.leave(
-            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )[1]
+        return inner.leave(spec.code, spec.kept, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)[
+            1
+        ]
     return inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)[1]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import PENALTY
+from evenhand.model.region import PENALTY, RELATIVE
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.estimates import dispersion
 from evenhand.procedure.sampling.draw_cell import count
@@ -61,7 +61,7 @@ def pieces_at(spec: Spec, work: Work, leader: int, v: Array, slack: float, value
             work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
         values[leader], _, _ = inner.leave(
-            spec.code, r, leader, v, mean, work.lam_k, work.lam_0, work.scratch
+            spec.code, spec.kept, leader, v, mean, work.lam_k, work.lam_0, work.scratch
         )
     return _cheapest(values)
 
@@ -101,7 +101,7 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Arr
     if leader == NONE:
         inner.enter(spec.code, r, piece, v, mean, work.lam_k, work.lam_0, work.scratch)
     elif piece == leader:
-        inner.leave(spec.code, r, leader, v, mean, work.lam_k, work.lam_0, work.scratch)
+        inner.leave(spec.code, spec.kept, leader, v, mean, work.lam_k, work.lam_0, work.scratch)
     else:
         inner.beat(
             spec.code, r, spec.shares, spec.indifference, leader, piece, v, mean,
@@ -109,6 +109,8 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, piece: int, v: Arr
         )  # fmt: skip
         _fill(spec, state, work, leader, work.lam_i, c)
     _fill(spec, state, work, piece, work.lam_k, c)
+    if spec.region.kind == RELATIVE and spec.region.control not in (leader, piece):
+        _fill(spec, state, work, spec.region.control, work.lam_0, c)
 
 
 @kernel

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, SPREAD
+from evenhand.model.region import BOX, RELATIVE, SPREAD
 from evenhand.model.unit_families import GAUSSIAN
 from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.spec import Spec
@@ -35,7 +35,10 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 @kernel
 def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
-    """Return the threshold of an alternative on policy k (and `other`, unless NONE)."""
+    """Return the threshold of an alternative on policy k (and `other`, unless NONE).
+
+    The control's cells count too where bounds are relative to it.
+    """
     groups = spec.phi.shape[0]
     patience, cells = 0.0, groups
     for g in range(groups):
@@ -44,6 +47,10 @@ def piece_threshold(spec: Spec, state: State, k: int, other: int) -> float:
         cells += groups
         for g in range(groups):
             patience += growth(spec, state.n[g, other])
+    if spec.region.kind == RELATIVE and spec.region.control not in (k, other):
+        cells += groups
+        for g in range(groups):
+            patience += growth(spec, state.n[g, spec.region.control])
     return patience + cells * constant(spec, threshold(spec) / cells)
 
 

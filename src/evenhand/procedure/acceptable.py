@@ -1,0 +1,157 @@
+"""Which answers are acceptable at given means, and which of them seems easiest to certify.
+
+With an indifference or a tolerance more than one answer may do: i does when its means keep within its
+loosened bounds and no allowed policy's score exceeds its own by more than the indifference. Sampling follows
+the easiest of these: the one with the least
+
+    max( sum over its bounds of 2 sd^2 / slack^2,
+         max over rivals k of min( 2 (sum q (sd_i + sd_k))^2 / lead^2, samples that show that k fails ) ),
+
+sd the standard deviation of one outcome, lead the difference of the scores and the indifference. That is a
+guess at the samples it takes, and only sampling depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.compile import kernel
+from evenhand.model.region import BOX, PENALTY, RELATIVE, Region, margin
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import NONE, State, Work
+from evenhand.theory.inner import score
+
+Array = NDArray[np.float64]
+
+# beyond so many policies comparing every pair at each step takes too long: the best is followed
+MANY = 256
+
+
+class Standing(NamedTuple):
+    """Where every policy stands at some means (L, K): by the estimates, or by a draw from the posterior."""
+
+    mean: Array
+    score: Array  # (K,)
+    margin: Array  # (K,) how far inside the region
+    kept_margin: Array  # (K,) how far inside the loosened region
+    keep_time: Array  # (K,) samples that it takes to show that k keeps its own bounds, roughly
+    fail_time: Array  # (K,) samples that it takes to show that k fails, roughly
+
+
+@kernel
+def by_estimates(work: Work) -> Standing:
+    """Where the policies stand by the estimates."""
+    return Standing(work.mean, work.score, work.margin, work.kept_margin, work.keep_time, work.fail_time)
+
+
+@kernel
+def by_draw(state: State, work: Work) -> Standing:
+    """Where the policies stand by the latest draw from the posterior."""
+    table = work.drawn_standing
+    return Standing(state.theta, table[0], table[1], table[2], table[3], table[4])
+
+
+@kernel
+def is_acceptable(spec: Spec, at: Standing, best: int, i: int) -> bool:
+    """Is policy i an acceptable answer, where `best` is the best allowed policy?"""
+    if at.kept_margin[i] < 0.0:
+        return False
+    return best == NONE or i == best or at.score[i] + spec.indifference >= at.score[best]
+
+
+@kernel
+def easiest(spec: Spec, work: Work, at: Standing, best: int) -> int:
+    """The acceptable answer that seems to take fewest samples; the best on ties."""
+    policies = spec.phi.shape[1]
+    if policies > MANY:
+        return best
+    found, least = best, _time(spec, work, at, best) if best != NONE else _time_of_none(at)
+    for i in range(policies):
+        if i != best and is_acceptable(spec, at, best, i):
+            time = _time(spec, work, at, i)
+            if time < least:
+                found, least = i, time
+    return found
+
+
+@kernel
+def note_standing(spec: Spec, work: Work, at: Standing, k: int) -> None:
+    """Bring policy k's entries up to date with its means."""
+    at.score[k] = score(spec.region, spec.shares, k, at.mean)
+    at.margin[k] = margin(spec.region, k, at.mean)
+    at.kept_margin[k] = margin(spec.kept, k, at.mean)
+    if spec.region.kind == PENALTY:
+        at.keep_time[k], at.fail_time[k] = 0.0, math.inf
+    elif spec.region.kind in (BOX, RELATIVE):
+        _time_of_bounds(spec, work, at, k)
+    else:
+        _time_of_margin(spec, work, at, k)
+
+
+@kernel
+def _time_of_bounds(spec: Spec, work: Work, at: Standing, k: int) -> None:
+    """Floors and caps: what each takes in its own cell."""
+    kept, failed = 0.0, math.inf
+    for g in range(spec.phi.shape[0]):
+        mean, noise = at.mean[g, k], work.noise[g, k]
+        slack = min(mean - spec.kept.lo[g, k], spec.kept.hi[g, k] - mean)
+        short = max(spec.region.lo[g, k] - mean, mean - spec.region.hi[g, k])
+        keep, fail = samples_for(noise, slack), samples_for(noise, short)
+        if spec.region.kind == RELATIVE and k != spec.region.control:
+            keep = max(keep, _time_beside_control(work, at, spec.kept, g, k, 1.0))
+            fail = min(fail, _time_beside_control(work, at, spec.region, g, k, -1.0))
+        kept, failed = kept + keep, min(failed, fail)
+    at.keep_time[k], at.fail_time[k] = kept, failed
+
+
+@kernel
+def _time_beside_control(work: Work, at: Standing, r: Region, g: int, k: int, sign: float) -> float:
+    """What it takes to show that k keeps its bounds beside the control in group g (sign 1), or breaks one."""
+    own, control = at.mean[g, k], at.mean[g, r.control]
+    sd, sd_0 = math.sqrt(work.noise[g, k]), math.sqrt(work.noise[g, r.control])
+    floor = own - r.floor_ratio[g] * control + r.floor_margin[g]
+    cap = r.cap_ratio[g] * control + r.cap_margin[g] - own
+    by_floor = samples_for((sd + r.floor_ratio[g] * sd_0) ** 2, sign * floor)
+    by_cap = samples_for((sd + r.cap_ratio[g] * sd_0) ** 2, sign * cap)
+    return max(by_floor, by_cap) if sign > 0.0 else min(by_floor, by_cap)
+
+
+@kernel
+def _time_of_margin(spec: Spec, work: Work, at: Standing, k: int) -> None:
+    """Any other requirement: what its tightest condition takes where outcomes vary most."""
+    noise = 0.0
+    for g in range(spec.phi.shape[0]):
+        noise = max(noise, work.noise[g, k])
+    at.keep_time[k] = samples_for(noise, at.kept_margin[k])
+    at.fail_time[k] = samples_for(noise, -at.margin[k])
+
+
+@kernel
+def samples_for(noise: float, gap: float) -> float:
+    """Samples that tell a mean from another that is so much lower; infinite where it is not."""
+    return 2.0 * noise / (gap * gap) if gap > 0.0 else math.inf
+
+
+@kernel
+def _time(spec: Spec, work: Work, at: Standing, i: int) -> float:
+    """What it takes to certify policy i, roughly."""
+    most = at.keep_time[i]
+    for k in range(at.score.size):
+        if k != i:
+            apart = work.score_sd[i] + work.score_sd[k]
+            lead = at.score[i] - at.score[k] + spec.indifference
+            most = max(most, min(samples_for(apart * apart, lead), at.fail_time[k]))
+    return most
+
+
+@kernel
+def _time_of_none(at: Standing) -> float:
+    """What it takes to show that every policy fails, roughly."""
+    total = 0.0
+    for k in range(at.score.size):
+        total += at.fail_time[k]
+    return total

@@ -1,0 +1,108 @@
+"""The stopping rule where several answers may be acceptable: all are weighed, the strongest counts.
+
+The evidence for an answer is that of its weakest alternative. Of an answer that cannot be the strongest it is
+enough to know that, so most are given up after one or two alternatives.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evenhand.compile import kernel
+from evenhand.model.region import PENALTY
+from evenhand.procedure.acceptable import by_estimates, is_acceptable
+from evenhand.procedure.alternatives import failing, joined
+from evenhand.procedure.evidence import certified
+from evenhand.procedure.spec import CERTIFIED, KAUFMANN_KOOLEN, Spec
+from evenhand.procedure.state import NONE, State, Work
+from evenhand.procedure.stopping import kaufmann_koolen
+from evenhand.theory import inner
+
+
+@kernel
+def strongest(
+    spec: Spec, state: State, work: Work, leader: int, value: float, needed: float, piece: int
+) -> tuple[int, float, float, int]:
+    """The acceptable answer with most evidence beyond what it needs, that evidence, its need, and the piece.
+
+    `value`, `needed` and `piece` are those of the leader.
+    """
+    answer, flat = leader, needed
+    if work.lead[0] == NONE and leader != NONE:
+        mine, need, weak = _weight(spec, state, work, NONE, leader, flat, value - needed)
+        if mine - need > value - needed:
+            answer, value, needed, piece = NONE, mine, need, weak
+    for i in range(spec.phi.shape[1]):
+        if i != leader and is_acceptable(spec, by_estimates(work), work.lead[0], i):
+            mine, need, weak = _weight(spec, state, work, i, leader, flat, value - needed)
+            if mine - need > value - needed:
+                answer, value, needed, piece = i, mine, need, weak
+    return answer, value, needed, piece
+
+
+@kernel
+def _weight(
+    spec: Spec, state: State, work: Work, i: int, first: int, flat: float, least: float
+) -> tuple[float, float, int]:
+    """Evidence and need of the weakest alternative to i, given up once it is no more than `least` beyond it.
+
+    Rival `first` goes first. `flat` is the need where it is the same for all alternatives.
+    """
+    policies = spec.phi.shape[1]
+    value, needed, piece = math.inf, flat, 0
+    if i != NONE and spec.region.kind != PENALTY:
+        value, needed, which = _own(spec, state, work, i, flat)
+        piece = policies + which
+    for turn in range(policies):
+        if not value - needed > least:
+            break
+        k = turn
+        if 0 < turn <= first:
+            k = turn - 1
+        elif turn == 0 and first != NONE:
+            k = first
+        if k != i:
+            mine, need = _rival(spec, state, work, i, k, flat, value - needed)
+            if mine - need < value - needed:
+                value, needed, piece = mine, need, k
+    return value, needed, piece
+
+
+@kernel
+def _own(spec: Spec, state: State, work: Work, i: int, flat: float) -> tuple[float, float, int]:
+    """Evidence that i keeps its own bounds, its need, and which bound is weakest."""
+    if spec.stopping == CERTIFIED:
+        met, which = certified.meets(spec, state, work, i)
+        return met, flat, which
+    _, lower, which = inner.leave(
+        spec.code, spec.kept, i, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+    )
+    if spec.stopping == KAUFMANN_KOOLEN:
+        return lower, kaufmann_koolen.piece_threshold(spec, state, i, NONE), which
+    return lower, flat, which
+
+
+@kernel
+def _rival(
+    spec: Spec, state: State, work: Work, i: int, k: int, flat: float, enough: float
+) -> tuple[float, float]:
+    """Evidence against "rival k is allowed, and better by more than the indifference", and its need."""
+    if spec.stopping == CERTIFIED:
+        if spec.region.kind == PENALTY:
+            return certified.ahead(spec, state, work, i, k, flat + enough), flat
+        found = failing(spec, state, work, k)
+        if i != NONE and found <= flat + enough:
+            found = joined(spec, certified.ahead(spec, state, work, i, k, flat + enough), found)
+        return found, flat
+    if i == NONE:
+        _, lower = inner.enter(
+            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
+    else:
+        _, lower = inner.beat(
+            spec.code, spec.region, spec.shares, spec.indifference, i, k, work.v, work.mean,
+            work.lam_i, work.lam_k, work.lam_0, work.scratch,
+        )  # fmt: skip
+    if spec.stopping == KAUFMANN_KOOLEN:
+        return lower, kaufmann_koolen.piece_threshold(spec, state, k, i)
+    return lower, flat

@@ -1,0 +1,89 @@
+"""`ts-ids` where every policy is to be classified: the unsettled policy with the fewest samples is next.
+
+Its estimates put it on one side of its requirement. With chance `leader` a draw from the posterior is asked
+too: where that says the other side, a cell is drawn that could tell; else one of the weakest condition, in
+proportion to the evidence it carries.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evenhand.compile import kernel
+from evenhand.model.region import inside
+from evenhand.procedure.alternatives import open_up
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.evidence import certified
+from evenhand.procedure.posterior import draw_policy
+from evenhand.procedure.randomness import DECISIONS, two_uniforms
+from evenhand.procedure.sampling.draw_cell import (
+    count,
+    from_masses,
+    guarded,
+    least_sampled,
+    least_sampled_cell,
+    surely,
+)
+from evenhand.procedure.sampling.ts_ids import from_broken_bounds, from_doubtful_failure
+from evenhand.procedure.screening import settled_by
+from evenhand.procedure.spec import CERTIFIED, PROPORTIONAL, Spec
+from evenhand.procedure.state import NONE, State, Work
+from evenhand.theory import inner
+
+
+@kernel
+def choose(
+    spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
+) -> tuple[int, int]:
+    """The next cell."""
+    refresh(spec, state, work, True)
+    k = _unsettled(spec, state, work, group)
+    if k == NONE:  # all are settled, and the look at them is not due yet
+        return least_sampled(spec, state, work, group)
+    coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
+    allowed = work.margin[k] >= 0.0
+    doubt = False
+    if coin < spec.leader:
+        draw_policy(spec, state, work, k, seed, replication, decision)
+        doubt = inside(spec.region, k, state.theta) != allowed
+    if doubt and allowed:
+        chosen, g = from_broken_bounds(spec, state, work, k, group, u)
+    elif doubt:
+        chosen, g = from_doubtful_failure(spec, state, work, k, group, u)
+    else:
+        chosen, g = _from_weakest(spec, state, work, k, group, u)
+    if chosen < 0:
+        chosen, g = surely(spec, work, k, group if group >= 0 else least_sampled_cell(state, k))
+    return guarded(spec, state, work, chosen, g)
+
+
+@kernel
+def _unsettled(spec: Spec, state: State, work: Work, group: int) -> int:
+    """Of the policies that are not settled, the one with the fewest samples (in the group that arrived)."""
+    found, fewest = NONE, math.inf
+    for k in range(spec.phi.shape[1]):
+        drawn = 0.0
+        for g in range(spec.phi.shape[0]):
+            if spec.mode != PROPORTIONAL or g == group:
+                drawn += count(state, k, g)
+        if drawn < fewest:
+            value, needed = settled_by(spec, state, work, k)
+            if value < needed:
+                found, fewest = k, drawn
+    return found
+
+
+@kernel
+def _from_weakest(spec: Spec, state: State, work: Work, k: int, group: int, u: float) -> tuple[int, int]:
+    """A cell of policy k's weakest condition, or of those that it fails."""
+    if work.margin[k] < 0.0:
+        open_up(spec, work, NONE, k)
+        return from_masses(spec, work, k, NONE, group, u)
+    if spec.stopping == CERTIFIED:
+        _, which = certified.meets(spec, state, work, k)
+    else:
+        _, _, which = inner.leave(
+            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
+        )
+    open_up(spec, work, k, spec.phi.shape[1] + which)
+    return from_masses(spec, work, k, NONE, group, u)
