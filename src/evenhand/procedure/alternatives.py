@@ -246,8 +246,8 @@ def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
 def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """Return the smallest certified evidence (ln e-value) and its alternative.
 
-    The alternative that was weakest last is evaluated first; for the others it is enough to know that they
-    are not weaker.
+    The alternative that was weakest last is evaluated first, then those whose evidence is stored; for the
+    others it is enough to know that they are not weaker.
     """
     if _is_known(work, OUTCOMES, leader):
         return work.weakest[OUTCOMES], work.stamp_weakest[OUTCOMES, 2]
@@ -259,6 +259,8 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
 @kernel
 def _least_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     policies = spec.phi.shape[1]
+    if spec.region.kind != PENALTY:
+        _renew_failing(spec, state, work, leader)
     first = NONE
     for k in range(policies):
         if k != leader and (first == NONE or work.against[k] < work.against[first]):
@@ -267,15 +269,65 @@ def _least_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[
     if first != NONE:
         value, piece = _evidence_against(spec, state, work, leader, first, math.inf), first
     for k in range(policies):
-        if k != leader and k != first:
+        if k != leader and k != first and not _is_open(spec, work, leader, k, value):
             mine = _evidence_against(spec, state, work, leader, k, value)
             if mine < value or (mine == value and k < piece):
                 value, piece = mine, k
+    k = _next_open(spec, work, leader, 0, value)
+    while k < policies:
+        mine = _evidence_against(spec, state, work, leader, k, value)
+        if mine < value or (mine == value and k < piece):
+            value, piece = mine, k
+        k = _next_open(spec, work, leader, k + 1, value)
     if leader != NONE and spec.region.kind != PENALTY:
         met, which = evidence_cache.meets(spec, state, work, leader)
         if met < value:
             value, piece = met, policies + which
     return value, piece
+
+
+@kernel
+def _renew_failing(spec: Spec, state: State, work: Work, leader: int) -> None:
+    """Compute the evidence that rivals fail where it is not known.
+
+    By a loop over these alone, as in `_least_evidence`: neighbouring threads of a GPU, each with another
+    policy, compute together.
+    """
+    k = _next_stale(spec, work, leader, 0)
+    while k < spec.phi.shape[1]:
+        failing(spec, state, work, k)
+        k = _next_stale(spec, work, leader, k + 1)
+
+
+@kernel
+def _next_stale(spec: Spec, work: Work, leader: int, start: int) -> int:
+    for k in range(start, spec.phi.shape[1]):
+        if k != leader and work.stamp_fails[k] != changes_of(spec, work.heard, k):
+            return k
+    return spec.phi.shape[1]
+
+
+@kernel
+def _is_open(spec: Spec, work: Work, leader: int, k: int, enough: float) -> bool:
+    """Return whether the evidence that the leader is ahead of k must be computed."""
+    if leader == NONE or (spec.region.kind != PENALTY and work.fails[k] > enough):
+        return False
+    return _is_ahead_stale(work, leader, k, enough)
+
+
+@kernel
+def _next_open(spec: Spec, work: Work, leader: int, start: int, enough: float) -> int:
+    for k in range(start, spec.phi.shape[1]):
+        if k != leader and _is_open(spec, work, leader, k, enough):
+            return k
+    return spec.phi.shape[1]
+
+
+@kernel
+def _is_ahead_stale(work: Work, leader: int, k: int, enough: float) -> bool:
+    if not _is_fresh(work.stamp_ahead, work.heard[k], k, work.heard[leader], leader):
+        return True
+    return work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
 
 
 @kernel
@@ -319,13 +371,10 @@ def ahead_of(spec: Spec, state: State, work: Work, leader: int, k: int, enough: 
 
     Above `enough` the value is only a lower bound.
     """
-    owner = work.heard[leader]
-    if not _is_fresh(work.stamp_ahead, work.heard[k], k, owner, leader) or (
-        work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
-    ):
+    if _is_ahead_stale(work, leader, k, enough):
         work.ahead[k] = evidence_cache.ahead(spec, state, work, leader, k, enough)
         work.up_to[k] = enough
-        _stamp(work.stamp_ahead, work.heard[k], k, owner, leader)
+        _stamp(work.stamp_ahead, work.heard[k], k, work.heard[leader], leader)
     return work.ahead[k]
 
 
