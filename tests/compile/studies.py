@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import Any
 
 from evenhand.procedure.spec import SAMPLING
@@ -131,22 +132,32 @@ def quick() -> dict[str, Study]:
     return found
 
 
-def every() -> dict[str, Study]:
-    """Every pair of members of two sets that meet in the kernels."""
-    chosen: list[dict[str, Any]] = []
-    for family, requirement in itertools.product(FAMILIES, REQUIREMENTS):
-        chosen.append({"family": family, "requirement": requirement})
-    for sampling in SAMPLING:
-        chosen += [{"sampling": sampling, "requirement": requirement} for requirement in REQUIREMENTS]
-        chosen += [{"sampling": sampling, "family": family} for family in FAMILIES]
-        chosen += [{"sampling": sampling, "mode": mode} for mode in MODES]
-    for stopping in STOPPING:
-        chosen += [{"stopping": stopping, "family": family} for family in FAMILIES]
-        chosen += [{"stopping": stopping, "requirement": requirement} for requirement in REQUIREMENTS]
-    for mode, pending in itertools.product(MODES, PENDING):
-        chosen.append({"mode": mode, "pending": pending})
-    chosen.append({"sampling": "exact-tracking", "tracking": "c"})
-    return {" ".join(f"{value}" for value in parts.values()): _possible(parts) for parts in chosen}
+@cache
+def covering() -> dict[str, Study]:
+    """Studies in which every pair of members of two sets occurs; each has a member of every set."""
+    sets: dict[str, list[Any]] = {
+        "sampling": list(SAMPLING), "requirement": list(REQUIREMENTS), "family": list(FAMILIES),
+        "pending": list(PENDING), "stopping": list(STOPPING), "mode": list(MODES),
+    }  # fmt: skip
+    missing = {
+        frozenset(((one, a), (other, b)))
+        for one, other in itertools.combinations(sets, 2)
+        for a, b in itertools.product(range(len(sets[one])), range(len(sets[other])))
+    }
+    found = {"exact-tracking, rule c": study(sampling="exact-tracking", tracking="c")}
+    while missing:
+        row = dict(min(missing, key=sorted))
+        for name in (name for name in sets if name not in row):
+            new = [len(missing & _pairs_with(row, name, at)) for at in range(len(sets[name]))]
+            row[name] = new.index(max(new))
+        missing -= {frozenset(pair) for pair in itertools.combinations(row.items(), 2)}
+        parts = {name: sets[name][row[name]] for name in sets}
+        found[" ".join(str(part) for part in parts.values())] = _possible(parts)
+    return found
+
+
+def _pairs_with(row: dict[str, int], name: str, at: int) -> set[frozenset[tuple[str, int]]]:
+    return {frozenset(((name, at), other)) for other in row.items()}
 
 
 def _possible(parts: dict[str, Any]) -> Study:

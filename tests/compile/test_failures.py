@@ -107,9 +107,9 @@ def test_a_service_that_cannot_compile_answers_503_and_lives(
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", broken)
     with Running(str(tmp_path / "journal.db"), tmp_path / "log") as service:
-        made = ask(service, "/api/experiments", {"id": "trial", "study": STUDY, "seed": 1})
+        made = ask(service, "/api/v1/experiments", {"id": "trial", "study": STUDY, "seed": 1})
         assert made[0] == 201, made
-        status, answer = ask(service, "/api/experiments/trial/ask", {"n": 1})
+        status, answer = ask(service, "/api/v1/experiments/trial/ask", {"n": 1})
         assert (status, "the compiler failed" in json.dumps(answer)) == (503, True), answer
         with urllib.request.urlopen(f"{service.url}/healthz", timeout=5) as alive:
             assert json.loads(alive.read())["status"] == "ok"

@@ -113,7 +113,13 @@ def test_every_kind_of_event_is_on_its_page_and_says_what_it_is() -> None:
 
 def test_every_route_is_on_its_page_and_says_what_it_does() -> None:
     page = reference.http()
-    for path in ("/api/experiments/{name}/ask", "/api/plan", "/api/simulate", "/healthz", "/metrics"):
+    for path in (
+        "/api/v1/experiments/{name}/ask",
+        "/api/v1/plan",
+        "/api/v1/simulate",
+        "/healthz",
+        "/metrics",
+    ):
         assert f" {path}`" in page
     for section in page.split("\n## ")[1:]:
         assert section.split("\n\n")[1].strip(), section

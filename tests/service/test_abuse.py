@@ -27,11 +27,12 @@ from evenhand.service import experiments
 from evenhand.service.app import Settings, create_app
 from evenhand.service.auth import WRONG_KEYS
 from evenhand.service.keys import Keys, KnownKeys
+from tests.service.peers import seen_from
 from tests.service.running import STUDY
 
 ROLES = ("operator", "analyst", "admin")
 GUESSES, CALLS = 250, 400  # wrong keys of each kind, and how often each is tried
-OPEN = ("/healthz", "/login", "/docs", "/static")  # what anybody may see
+OPEN = ("/healthz", "/readyz", "/login", "/docs", "/static")  # what anybody may see
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +54,16 @@ def app(journal: str, keys: dict[str, str]) -> Litestar:
 
 @pytest.fixture(scope="module")
 def client(app: Litestar) -> Iterator[TestClient[Any]]:
-    with TestClient(app, base_url="http://127.0.0.1") as found:
+    with TestClient(seen_from(app), base_url="http://127.0.0.1") as found:
         yield found
 
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[TestClient[Any]]:
     """A service without a key, on loopback."""
-    with TestClient(create_app(Settings(str(tmp_path / "bare.db"))), base_url="http://127.0.0.1") as found:
+    with TestClient(
+        seen_from(create_app(Settings(str(tmp_path / "bare.db")))), base_url="http://127.0.0.1"
+    ) as found:
         yield found
 
 
@@ -78,7 +81,7 @@ def guarded(app: Litestar, name: str = "main") -> Iterator[tuple[str, str]]:
 
 
 def create(client: TestClient[Any], study: dict[str, Any] = STUDY, name: str = "main", **headers: str) -> Any:
-    return client.post("/api/experiments", json={"id": name, "study": study, "seed": 7}, headers=headers)
+    return client.post("/api/v1/experiments", json={"id": name, "study": study, "seed": 7}, headers=headers)
 
 
 def test_every_route_refuses_every_wrong_key(
@@ -110,8 +113,8 @@ def test_a_role_may_not_do_what_is_above_it(
 ) -> None:
     create(client, name="roles", **bearer(keys["admin"]))
     needed = {
-        "/api/experiments/roles/amend": "admin", "/api/experiments/roles/close": "admin",
-        "/api/experiments/roles/events": "analyst", "/api/experiments/roles/export": "analyst",
+        "/api/v1/experiments/roles/amend": "admin", "/api/v1/experiments/roles/close": "admin",
+        "/api/v1/experiments/roles/events": "analyst", "/api/v1/experiments/roles/export": "analyst",
         "/experiments/roles/audit": "analyst", "/experiments/roles/report": "analyst",
     }  # fmt: skip
     found = {path: method for method, path in guarded(app, "roles")}
@@ -171,9 +174,9 @@ def median_times(known: KnownKeys, guesses: list[str], order: random.Random) -> 
 def test_many_wrong_keys_wait_and_good_ones_do_not(bare: TestClient[Any], tmp_path: Path) -> None:
     client, good = bare, Keys(str(tmp_path / "bare.db")).create("operator", "ward")
     guess = bearer(f"eh_00000000_{'a' * 43}")
-    codes = [client.get("/api/experiments", headers=guess).status_code for _ in range(WRONG_KEYS + 5)]
+    codes = [client.get("/api/v1/experiments", headers=guess).status_code for _ in range(WRONG_KEYS + 5)]
     assert codes == [401] * WRONG_KEYS + [429] * 5
-    assert client.get("/api/experiments", headers=bearer(good)).status_code == 200
+    assert client.get("/api/v1/experiments", headers=bearer(good)).status_code == 200
 
 
 def test_an_operator_finds_no_outcome_anywhere_before_the_end(
@@ -182,20 +185,22 @@ def test_an_operator_finds_no_outcome_anywhere_before_the_end(
     problem = STUDY["problem"] | {"family": {"name": "gaussian", "sd": 1.0}}
     create(client, STUDY | {"problem": problem}, "blind", **bearer(keys["admin"]))
     operator, outcome = bearer(keys["operator"]), 7.318284590452
-    tickets = client.post("/api/experiments/blind/ask", json={"n": 12}, headers=bearer(keys["admin"])).json()
+    tickets = client.post(
+        "/api/v1/experiments/blind/ask", json={"n": 12}, headers=bearer(keys["admin"])
+    ).json()
     for ticket in tickets[:-1]:
         body = {"ticket": ticket["ticket"], "outcome": outcome}
-        client.post("/api/experiments/blind/tell", json=body, headers=bearer(keys["admin"]))
+        client.post("/api/v1/experiments/blind/tell", json=body, headers=bearer(keys["admin"]))
     read = [
         client.get(path, headers=operator | {"Accept": "text/html"}).text
         for method, path in guarded(app, "blind")
         if method == "GET" and not path.endswith("/stream")
     ]
     other = {"ticket": tickets[0]["ticket"], "outcome": 1.0}
-    refused = client.post("/api/experiments/blind/tell", json=other, headers=operator)
+    refused = client.post("/api/v1/experiments/blind/tell", json=other, headers=operator)
     assert refused.status_code == 409
     amend = {**other, "reason": "?"}
-    read += [refused.text, client.post("/api/experiments/blind/amend", json=amend, headers=operator).text]
+    read += [refused.text, client.post("/api/v1/experiments/blind/amend", json=amend, headers=operator).text]
     for text in read:
         assert "7.31" not in text
         assert "evidence" not in text.lower() or "/api/" in text  # the description of the API names the word
@@ -208,10 +213,10 @@ def test_every_unblinded_look_is_an_event(
     analyst = bearer(keys["analyst"])
     looks = ("", "/events", "/export")
     for path in looks:
-        assert client.get(f"/api/experiments/looks{path}", headers=analyst).status_code == 200
+        assert client.get(f"/api/v1/experiments/looks{path}", headers=analyst).status_code == 200
     for path in ("", "/log", "/report"):
         assert client.get(f"/experiments/looks{path}", headers=analyst).status_code == 200
-    log = client.get("/api/experiments/looks/events", headers=analyst).json()
+    log = client.get("/api/v1/experiments/looks/events", headers=analyst).json()
     seen = {event["what"] for event in log if event["kind"] == "viewed"}
     assert seen == {"status", "events", "export", "dashboard", "report"}
 
@@ -222,17 +227,17 @@ def test_a_decided_experiment_looked_at_exported_and_reported_keeps_its_head(
     """Fault 57: nothing is blind any more, so no look is written down, and the published head stays."""
     admin, analyst = bearer(keys["admin"]), bearer(keys["analyst"])
     create(client, name="decided", **admin)
-    while asks := client.post("/api/experiments/decided/ask", json={"n": 20}, headers=admin).json():
+    while asks := client.post("/api/v1/experiments/decided/ask", json={"n": 20}, headers=admin).json():
         for ask in asks:
             told = {"ticket": ask["ticket"], "outcome": int(ask["policy"] == "bold")}
-            client.post("/api/experiments/decided/tell", json=told, headers=admin)
-    status = client.get("/api/experiments/decided", headers=analyst).json()
+            client.post("/api/v1/experiments/decided/tell", json=told, headers=admin)
+    status = client.get("/api/v1/experiments/decided", headers=analyst).json()
     assert status["decided"]
     for path in ("", "/events", "/export"):
-        assert client.get(f"/api/experiments/decided{path}", headers=analyst).status_code == 200
+        assert client.get(f"/api/v1/experiments/decided{path}", headers=analyst).status_code == 200
     for path in ("", "/log", "/report"):
         assert client.get(f"/experiments/decided{path}", headers=analyst).status_code == 200
-    assert client.get("/api/experiments/decided", headers=analyst).json()["head"] == status["head"]
+    assert client.get("/api/v1/experiments/decided", headers=analyst).json()["head"] == status["head"]
 
 
 def test_a_study_is_refused_above_the_limits_before_anything_is_made(bare: TestClient[Any]) -> None:
@@ -245,7 +250,7 @@ def test_a_study_is_refused_above_the_limits_before_anything_is_made(bare: TestC
         assert answer.status_code == 422
         assert word in answer.json()["error"]
     assert create(bare, STUDY | {"title": "x" * 1_000_001}).status_code == 413
-    assert bare.get("/api/experiments").json() == []
+    assert bare.get("/api/v1/experiments").json() == []
 
 
 def test_a_journal_takes_so_many_experiments_and_no_more(
@@ -265,7 +270,7 @@ def test_a_journal_takes_so_many_experiments_and_no_more(
     ],
 )  # fmt: skip
 def test_an_id_is_plain_or_refused(bare: TestClient[Any], odd: str) -> None:
-    for path in (f"/api/experiments/{odd}", f"/api/experiments/{odd}/events", f"/experiments/{odd}"):
+    for path in (f"/api/v1/experiments/{odd}", f"/api/v1/experiments/{odd}/events", f"/experiments/{odd}"):
         answer = bare.get(path, follow_redirects=False)
         assert answer.status_code in (400, 404, 405), path
         assert "Traceback" not in answer.text
@@ -281,17 +286,17 @@ def test_a_foreign_host_or_page_reaches_nothing(bare: TestClient[Any]) -> None:
     assert create(bare, name="forged", **foreign).status_code == 403
     plain = {"Content-Type": "text/plain"}
     body = b'{"id": "forged", "study": {}, "seed": 1}'
-    assert bare.post("/api/experiments", content=body, headers=plain).status_code == 415
-    assert [one["experiment"] for one in bare.get("/api/experiments").json()] == ["main"]
+    assert bare.post("/api/v1/experiments", content=body, headers=plain).status_code == 415
+    assert [one["experiment"] for one in bare.get("/api/v1/experiments").json()] == ["main"]
 
 
 def test_no_get_changes_anything_but_the_list_of_who_looked(bare: TestClient[Any]) -> None:
     create(bare)
-    before = bare.get("/api/experiments/main").json()["counts"]
+    before = bare.get("/api/v1/experiments/main").json()["counts"]
     for method, path in guarded(bare.app):
         if method == "GET" and not path.endswith("/stream"):
             bare.get(path)
-    after = bare.get("/api/experiments/main").json()
+    after = bare.get("/api/v1/experiments/main").json()
     assert after["counts"] | {"viewed": 0} == before | {"viewed": 0}
     assert after["state"] == "running"
 
@@ -327,7 +332,7 @@ def test_a_name_is_no_formula_in_a_spreadsheet_and_comes_back_as_it_was(first: s
 def test_an_odd_body_is_refused_in_one_sentence(bare: TestClient[Any], body: bytes, code: int) -> None:
     create(bare)
     headers = {"Content-Type": "application/json"}
-    answer = bare.post("/api/experiments/main/ask", content=body, headers=headers)
+    answer = bare.post("/api/v1/experiments/main/ask", content=body, headers=headers)
     assert answer.status_code == code, answer.text
     assert set(answer.json()) == {"error"}
-    assert bare.get("/api/experiments/main").json()["pending"] == 0
+    assert bare.get("/api/v1/experiments/main").json()["pending"] == 0

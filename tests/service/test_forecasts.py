@@ -22,6 +22,7 @@ from evenhand.service.forecasts import RENEWED_SECONDS, Forecasts, digest_of
 from evenhand.service.keys import Keys
 from evenhand.study import loads
 from evenhand.verdicts.forecast_statement import CHANCES, Forecast
+from tests.service.peers import seen_from
 
 STUDY = """
 [problem]
@@ -60,7 +61,7 @@ def client(folder: Path) -> Iterator[TestClient[Any]]:
     journal = str(folder / "journal.db")
     key = Keys(journal).create("analyst", "analyst")
     headers = {"Authorization": f"Bearer {key}", "Accept": "text/html"}
-    with TestClient(create_app(Settings(journal)), base_url="http://127.0.0.1") as found:
+    with TestClient(seen_from(create_app(Settings(journal))), base_url="http://127.0.0.1") as found:
         found.headers.update(headers)
         yield found
 
@@ -86,7 +87,7 @@ def test_every_place_shows_the_same_forecast_and_what_it_assumes(
 
     name = status["experiment"]
     deadline = time.monotonic() + PATIENCE
-    while (over_http := client.get(f"/api/experiments/{name}").json())["forecast"]["why_none"]:
+    while (over_http := client.get(f"/api/v1/experiments/{name}").json())["forecast"]["why_none"]:
         assert time.monotonic() < deadline
         assert over_http["forecast"]["why_none"] == "it is being made; look again in a moment"
         time.sleep(0.2)

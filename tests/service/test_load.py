@@ -63,7 +63,7 @@ def test_it_stops_quietly_beside_an_open_dashboard(tmp_path: Path) -> None:
 
 
 def test_bodies_without_end_are_refused_in_little_memory(tmp_path: Path) -> None:
-    post = b"POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    post = b"POST /api/v1/plan HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with Running(str(tmp_path / "journal.db"), tmp_path / "log") as service:
         trial = eh.connect(service.url).create(eh.Study.from_dict(ENDLESS), seed=7)
         times_of_asks(trial, 5)  # the first ones wait for the kernels

@@ -14,6 +14,7 @@ from evenhand import service
 from evenhand.reports.figures.style import TOKENS
 from evenhand.service.app import Settings, create_app
 from evenhand.service.keys import Keys
+from tests.service.peers import seen_from
 from tests.service.running import STUDY
 
 STATIC = Path(service.__file__).parent / "static"
@@ -37,14 +38,14 @@ def keys(journal: str) -> dict[str, dict[str, str]]:
 @pytest.fixture(scope="module")
 def client(journal: str, keys: dict[str, dict[str, str]]) -> Iterator[TestClient[Any]]:
     """A service with one experiment that has ten outcomes and one ticket out."""
-    with TestClient(create_app(Settings(journal)), base_url="http://127.0.0.1") as found:
+    with TestClient(seen_from(create_app(Settings(journal))), base_url="http://127.0.0.1") as found:
         admin = keys["admin"]
         body = {"id": "main", "study": STUDY, "seed": 7}
-        assert found.post("/api/experiments", json=body, headers=admin).status_code == 201
-        tickets = found.post("/api/experiments/main/ask", json={"n": 11}, headers=admin).json()
+        assert found.post("/api/v1/experiments", json=body, headers=admin).status_code == 201
+        tickets = found.post("/api/v1/experiments/main/ask", json={"n": 11}, headers=admin).json()
         for number, ticket in enumerate(tickets[:10]):
             told = {"ticket": ticket["ticket"], "outcome": number % 2}
-            assert found.post("/api/experiments/main/tell", json=told, headers=admin).status_code == 200
+            assert found.post("/api/v1/experiments/main/tell", json=told, headers=admin).status_code == 200
         yield found
 
 
@@ -142,7 +143,7 @@ def test_an_error_is_a_page_for_a_browser_and_json_for_a_program(
     page = client.get("/experiments/nobody", headers=keys["admin"])
     assert page.status_code == 404
     assert "<h1>" in page.text
-    told = client.get("/api/experiments/nobody", headers=keys["admin"])
+    told = client.get("/api/v1/experiments/nobody", headers=keys["admin"])
     assert told.json()["kind"] == "NotFound"
     assert set(told.json()) == {"error", "kind"}
 

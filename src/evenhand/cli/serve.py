@@ -48,9 +48,10 @@ def serve(journal: str, host: str, port: int, hosts: tuple[str, ...] = ()) -> No
     except ImportError:
         raise BadInput("the service needs its extra; install evenhand[service].") from None
     shown = "a PostgreSQL journal" if "://" in journal else journal  # an address may contain a password
-    if host not in LOOPBACK and not any_key(journal):
+    remote = [name for name in (host, *hosts) if name not in LOOPBACK]
+    if remote and not any_key(journal):
         raise BadInput(
-            f"without a key the service listens on loopback only; {host} is not. Create one with "
+            f"without a key the service answers on loopback only; {remote[0]} is not. Create one with "
             f"`evenhand keys --journal {shown if shown == journal else 'ADDRESS'} create --role admin "
             "--name YOU`."
         )

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.compile.values import BOOL, FLOAT, INT, WORD
 
@@ -120,11 +121,24 @@ def _read(hint: Any, where: str) -> Type:
         return Number(_NUMBERS[hint], "static" in marks)
     if is_record(hint):
         return Named(hint)
-    if typing.get_origin(hint) is np.ndarray:
-        return Table(_KINDS[np.dtype(typing.get_args(typing.get_args(hint)[1])[0])], axes)
+    scalar = _scalar_of(hint)
+    if scalar is not None:
+        return Table(_KINDS[np.dtype(scalar)], axes)
     if typing.get_origin(hint) is tuple:
         return Tuple(tuple(_read(item, where) for item in typing.get_args(hint)))
     raise TypeError(
         f"{where} must be int, float, bool, np.uint64, an array of these, a named tuple or a tuple; "
         f"it is {hint!r}."
     )
+
+
+def _scalar_of(hint: Any) -> Any:
+    """Return the type of the elements of NDArray[...]; None for another type.
+
+    From NumPy 2.5 on, on Python 3.12 and newer, NDArray is an alias that is not expanded.
+    """
+    if typing.get_origin(hint) is NDArray:
+        return typing.get_args(hint)[0]
+    if typing.get_origin(hint) is np.ndarray:
+        return typing.get_args(typing.get_args(hint)[1])[0]
+    return None

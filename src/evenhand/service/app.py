@@ -33,7 +33,7 @@ from evenhand.service.keys import Keys, KnownKeys
 from evenhand.service.openapi import description
 from evenhand.service.panels import Panels
 from evenhand.service.responses import checked_body, refuse_http, refuse_ours, refuse_unexpected, with_headers
-from evenhand.service.routes import router
+from evenhand.service.routes import routers
 from evenhand.service.server import warm
 from evenhand.service.view_log import Views
 from evenhand.service.worker_processes import Studio
@@ -79,7 +79,7 @@ def create_app(settings: Settings) -> Litestar:
     shared = {"registry": registry, "jobs": jobs, "studio": studio, "panels": panels}
     return Litestar(
         route_handlers=[
-            router, *pages.handlers(), login.log_in_page, login.log_in, login.log_out,
+            *routers, *pages.handlers(), login.log_in_page, login.log_in, login.log_out,
         ],
         state=State({
             "access": Access(KnownKeys(keys), settings.hosts),

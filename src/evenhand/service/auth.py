@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import Any
 
 from litestar import Request
@@ -19,6 +20,8 @@ from evenhand.service.keys import Key, KnownKeys
 
 NOBODY_ELSE = Key("loopback", "admin", "this machine")  # the identity of requests while no key exists
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
+# headers that proxies add
+FORWARDING = ("forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
 WRONG_KEYS, WINDOW = 20, 10.0  # this many wrong keys within this many seconds block an address
 ADDRESSES, SESSIONS = 10_000, 10_000  # maximum number of entries kept
 SESSION_SECONDS = 12 * 3600
@@ -47,6 +50,7 @@ class Access:
         self.check_host(connection)
         if not self._keys.exist():
             _refuse_foreign(connection)
+            _refuse_remote(connection)
             return NOBODY_ELSE
         scheme, _, text = connection.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and text:
@@ -74,9 +78,7 @@ class Access:
 
     def check_host(self, connection: Connection) -> None:
         """Refuse unknown Host headers, which prevents DNS rebinding."""
-        host = connection.headers.get("host", "")
-        name = host if host.endswith("]") else host.rsplit(":", 1)[0]
-        if name.lower() not in self._hosts:
+        if _host_of(connection) not in self._hosts:
             raise HTTPException("this service does not answer to that Host.", status_code=400)
 
     def _good(self, connection: Connection, text: str) -> Key:
@@ -111,6 +113,33 @@ def _refuse_foreign(connection: Connection) -> None:
     """Refuse requests from other sites' pages while no key exists."""
     if "origin" in connection.headers and not _is_own_page(connection):
         raise PermissionDeniedException("requests from other sites' pages are refused.")
+
+
+def _refuse_remote(connection: Connection) -> None:
+    """Refuse, while no key exists, every request that may come from another machine.
+
+    A proxy on this machine connects from loopback; it is known by its headers or by the Host it passes on.
+    """
+    peer = connection.client.host if connection.client else ""
+    forwarded = [name for name in FORWARDING if name in connection.headers]
+    if not _is_loopback(peer) or forwarded or _host_of(connection) not in LOOPBACK:
+        raise NotAuthorizedException(
+            "until a key exists the service answers this machine only, and no proxy. Create one with "
+            "`evenhand keys --journal JOURNAL create --role admin --name YOU`."
+        )
+
+
+def _is_loopback(peer: str) -> bool:
+    try:
+        return ip_address(peer).is_loopback
+    except ValueError:
+        return False
+
+
+def _host_of(connection: Connection) -> str:
+    """Return the name in the Host header, without the port."""
+    host: str = connection.headers.get("host", "").lower()
+    return host if host.endswith("]") else host.rsplit(":", 1)[0]
 
 
 def _is_own_page(connection: Connection) -> bool:

@@ -52,7 +52,7 @@ class Service:
     def experiments(self) -> list[Status]:
         """Return the experiments, newest first, without outcomes."""
         found: list[Status] = []
-        while page := self._connection.get(f"/api/experiments?start={len(found)}"):
+        while page := self._connection.get(f"/api/v1/experiments?start={len(found)}"):
             found += [Status.from_dict(table) for table in page]
         return found
 
@@ -73,7 +73,7 @@ class Service:
 
         study = replace(study_of(problem, procedure, title), truth=None)
         body = {"id": name, "study": study.to_dict(), "seed": seed, "lease": lease, "by": by}
-        if not self._connection.post("/api/experiments", body, key)["created"]:
+        if not self._connection.post("/api/v1/experiments", body, key)["created"]:
             raise NameTaken(
                 f"the service holds an experiment {name!r} already; give the new one another name."
             )
@@ -214,7 +214,7 @@ class RemoteExperiment:
     def _enrolment(self) -> Status:
         """Return the status without outcomes; the service records no view event for it."""
         self._path()
-        found = self._connection.get(f"/api/experiments?only={self._name}")
+        found = self._connection.get(f"/api/v1/experiments?only={self._name}")
         if not found:
             raise NotFound(f"the service holds no experiment {self._name!r}.")
         return Status.from_dict(found[0])
@@ -266,7 +266,7 @@ class RemoteExperiment:
     def _path(self) -> str:
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self._name):
             raise NotFound(f"the service holds no experiment {self._name[:80]!r}.")
-        return f"/api/experiments/{self._name}"
+        return f"/api/v1/experiments/{self._name}"
 
     def _post(self, verb: str, body: dict[str, Any], key: str | None) -> Any:
         if self._is_closed:

@@ -48,6 +48,11 @@ class Registry:
         """Return all ids, newest first."""
         return self.journal.experiments()[::-1]
 
+    def check(self) -> None:
+        """Raise an error unless the journal can be read and written."""
+        self.journal.check_writable()
+        self.journal.experiments()
+
     def get(self, name: str) -> Experiment:
         """Return the experiment with this id, opened on first use."""
         if not _ID.fullmatch(name):

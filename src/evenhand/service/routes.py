@@ -1,4 +1,4 @@
-"""The routes under /api: experiments, plans and simulations. JSON only."""
+"""The routes under /api/v1 (alias: /api): experiments, plans and simulations. JSON only."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _post(path: str | list[str], status_code: int = 200, **more: Any) -> Callabl
     return cast(Callable[[F], F], route)
 
 
-@_get("/api/experiments", guards=[role("operator")])
+@_get("/experiments", guards=[role("operator")])
 def list_experiments(
     registry: NamedDependency[Registry], limit: Limit = 100, start: Start = 0, only: Only = None
 ) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def list_experiments(
     return [blinded(registry.get(name).status()) for name in names[start : start + limit]]
 
 
-@_post("/api/experiments", guards=[role("admin")], status_code=201)
+@_post("/experiments", guards=[role("admin")], status_code=201)
 def create(
     data: JSONBody[Create],
     request: Asked,
@@ -108,13 +108,13 @@ def create(
     return {"id": data.id, "head": trial.protocol.hash.hex(), "created": made}
 
 
-@_get("/api/experiments/{name:str}", guards=[role("operator")])
+@_get("/experiments/{name:str}", guards=[role("operator")])
 def status(name: Id, request: Asked, registry: NamedDependency[Registry]) -> dict[str, Any]:
     """Return the status; an operator sees enrolment, not outcomes, until the experiment ends."""
     return seen_by(request, registry.get(name), "status")
 
 
-@_post("/api/experiments/{name:str}/ask", guards=[role("operator")])
+@_post("/experiments/{name:str}/ask", guards=[role("operator")])
 def ask(
     name: Id,
     data: JSONBody[AskForm],
@@ -131,7 +131,7 @@ def ask(
     return [one._asdict() for one in asks]
 
 
-@_post("/api/experiments/{name:str}/tell", guards=[role("operator")])
+@_post("/experiments/{name:str}/tell", guards=[role("operator")])
 def tell(
     name: Id,
     data: JSONBody[TellForm],
@@ -150,7 +150,7 @@ def tell(
         raise _blinded_conflict(request, refusal, "this one was refused and written down") from None
 
 
-@_post("/api/experiments/{name:str}/tell-all", guards=[role("operator")], request_max_body_size=BATCH_BYTES)
+@_post("/experiments/{name:str}/tell-all", guards=[role("operator")], request_max_body_size=BATCH_BYTES)
 def tell_all(
     name: Id,
     data: JSONBody[TellAllForm],
@@ -175,7 +175,7 @@ def _blinded_conflict(request: Asked, refusal: Conflict, then: str) -> Conflict:
     return Conflict(f"{row[0] if row else ''}the ticket has another outcome already; {then}.")
 
 
-@_post("/api/experiments/{name:str}/drop", guards=[role("operator")])
+@_post("/experiments/{name:str}/drop", guards=[role("operator")])
 def drop(
     name: Id,
     data: JSONBody[DropForm],
@@ -188,7 +188,7 @@ def drop(
     return {"ticket": data.ticket, "dropped": True}
 
 
-@_post("/api/experiments/{name:str}/amend", guards=[role("admin")])
+@_post("/experiments/{name:str}/amend", guards=[role("admin")])
 def amend(
     name: Id,
     data: JSONBody[AmendForm],
@@ -201,7 +201,7 @@ def amend(
     return trial.amend(data.ticket, data.outcome, reason=data.reason, by=by, key=idempotency_key)._asdict()
 
 
-@_post("/api/experiments/{name:str}/import", guards=[role("admin")], request_max_body_size=BATCH_BYTES)
+@_post("/experiments/{name:str}/import", guards=[role("admin")], request_max_body_size=BATCH_BYTES)
 def import_data(
     name: Id,
     data: JSONBody[ImportForm],
@@ -212,7 +212,7 @@ def import_data(
     return {"imported": registry.get(name).import_data(data.rows, source=data.source, key=idempotency_key)}
 
 
-@_post("/api/experiments/{name:str}/pause", guards=[role("admin")])
+@_post("/experiments/{name:str}/pause", guards=[role("admin")])
 def pause(
     name: Id,
     data: JSONBody[PauseForm],
@@ -225,7 +225,7 @@ def pause(
     return {"paused": True}
 
 
-@_post("/api/experiments/{name:str}/resume", guards=[role("admin")])
+@_post("/experiments/{name:str}/resume", guards=[role("admin")])
 def resume(
     name: Id,
     data: JSONBody[ResumeForm],
@@ -238,7 +238,7 @@ def resume(
     return {"paused": False}
 
 
-@_post(["/api/experiments/{name:str}/finish", "/api/experiments/{name:str}/close"], guards=[role("admin")])
+@_post(["/experiments/{name:str}/finish", "/experiments/{name:str}/close"], guards=[role("admin")])
 def finish(
     name: Id,
     data: JSONBody[FinishForm],
@@ -255,7 +255,7 @@ def finish(
     }
 
 
-@_get("/api/experiments/{name:str}/events", guards=[role("analyst")])
+@_get("/experiments/{name:str}/events", guards=[role("analyst")])
 def events(
     name: Id, request: Asked, registry: NamedDependency[Registry], after: Start = 0
 ) -> list[dict[str, Any]]:
@@ -266,7 +266,7 @@ def events(
     return [LogEntry.of(row.record).to_dict() for row in registry.journal.read(name, after, until)]
 
 
-@_get("/api/experiments/{name:str}/export", guards=[role("analyst")], media_type="application/x-ndjson")
+@_get("/experiments/{name:str}/export", guards=[role("analyst")], media_type="application/x-ndjson")
 def export(
     name: Id, request: Asked, registry: NamedDependency[Registry], studio: NamedDependency[Studio]
 ) -> Stream:
@@ -293,7 +293,7 @@ def _read_once(path: str) -> Iterator[bytes]:
         os.unlink(path)
 
 
-@_post("/api/plan", guards=[role("operator")])
+@_post("/plan", guards=[role("operator")])
 def plan(
     data: JSONBody[PlanForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
@@ -307,11 +307,11 @@ def plan(
     return found
 
 
-@_post("/api/simulate", guards=[role("operator")], status_code=202)
+@_post("/simulate", guards=[role("operator")], status_code=202)
 def simulate(
     data: JSONBody[SimulateForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Start a simulation; get its progress and result at /api/simulate/{id}."""
+    """Start a simulation; get its progress and result at /api/v1/simulate/{id}."""
     from evenhand.simulation.simulate import simulate as simulated
 
     jobs.refuse_other_request(idempotency_key, "simulate", data)
@@ -329,17 +329,23 @@ def simulate(
     return {"id": jobs.start(data.replications, work, idempotency_key)}
 
 
-@_get("/api/simulate/{job:str}", guards=[role("operator")])
+@_get("/simulate/{job:str}", guards=[role("operator")])
 def simulation(job: Id, jobs: NamedDependency[Jobs]) -> dict[str, Any]:
     """Return a simulation's progress, and its result when it is done."""
     return jobs.look(job)
 
 
 @_get("/healthz", security=[{}])
-def healthz(registry: NamedDependency[Registry]) -> dict[str, str]:
-    """Return whether the service runs and can read its journal."""
-    registry.names()
+def healthz() -> dict[str, str]:
+    """Return that the service runs; it does not depend on the journal."""
     return {"status": "ok"}
+
+
+@_get("/readyz", security=[{}])
+def readyz(registry: NamedDependency[Registry]) -> dict[str, str]:
+    """Return whether the journal can be read and written; 503 where it cannot."""
+    registry.check()
+    return {"status": "ready"}
 
 
 @_get("/metrics", guards=[role("operator")], media_type=MediaType.TEXT)
@@ -348,8 +354,12 @@ def prometheus() -> Response[bytes]:
     return Response(responses.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-_handlers: list[Any] = [
+_api: list[Any] = [
     list_experiments, create, status, ask, tell, tell_all, drop, amend, import_data, pause, resume, finish,
-    events, export, plan, simulate, simulation, healthz, prometheus,
+    events, export, plan, simulate, simulation,
 ]  # fmt: skip
-router = Router("/", route_handlers=_handlers)
+routers = (
+    Router("/api/v1", route_handlers=_api),
+    Router("/api", route_handlers=_api, include_in_schema=False),  # the addresses of version 0.1
+    Router("/", route_handlers=[healthz, readyz, prometheus]),
+)

@@ -74,7 +74,7 @@ const Planner = (() => {
   }
 
   async function plan(form) {
-    const asked = study(form), found = await post("/api/plan", { study: asked });
+    const asked = study(form), found = await post("/api/v1/plan", { study: asked });
     bound = found.samples_at_least;
     const words = found.answer === null ? blame(found) : `${found.answer} would be chosen.`;
     const forms = [0.1, 0.05, 0.01].map((delta) => [`${100 * delta}%`, count(found.time_high * risk(delta))]);
@@ -93,11 +93,11 @@ const Planner = (() => {
     const bar = document.getElementById("simulation-progress"), said = document.getElementById("simulation-words");
     const asked = study(form);
     asked.procedure.max_samples = number(form.elements.most.value, "The latest end");
-    const job = await post("/api/simulate", { study: asked, replications: number(form.elements.replications.value, "The runs") });
+    const job = await post("/api/v1/simulate", { study: asked, replications: number(form.elements.replications.value, "The runs") });
     bar.hidden = false;
     try {
       for (;;) {
-        const seen = await (await fetch(`/api/simulate/${job.id}`)).json();
+        const seen = await (await fetch(`/api/v1/simulate/${job.id}`)).json();
         bar.value = seen.done / seen.total;
         said.textContent = `${seen.done} of ${seen.total} runs`;
         if (seen.state === "failed") throw new Error(seen.error);
@@ -126,7 +126,7 @@ const Planner = (() => {
 
   async function start(form) {
     const id = form.elements.id.value.trim(), seed = crypto.getRandomValues(new Uint32Array(1))[0];
-    await post("/api/experiments", { id, study: study(form), seed });
+    await post("/api/v1/experiments", { id, study: study(form), seed });
     location.href = `/experiments/${id}`;
   }
 
