@@ -102,18 +102,11 @@ def is_record(thing: object) -> bool:
     return isinstance(thing, type) and issubclass(thing, tuple) and hasattr(thing, "_fields")
 
 
-def _unaliased(hint: Any) -> Any:
-    """Return what a generic alias stands for: `NDArray` is one from NumPy 2.5 on."""
-    origin = typing.get_origin(hint)
-    return origin.__value__[typing.get_args(hint)] if hasattr(origin, "__value__") else hint
-
-
 def _read(hint: Any, where: str) -> Type:
     marks: tuple[Any, ...] = ()
     if typing.get_origin(hint) is Annotated:
         hint, *rest = typing.get_args(hint)
         marks = tuple(rest)
-    hint = _unaliased(hint)
     axes = next((mark.lengths for mark in marks if isinstance(mark, Axes)), None)
     if hint in (None, types.NoneType):
         return Nothing()
