@@ -21,7 +21,7 @@ from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, OUTCOMES, SAMPLES, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
 from evenhand.theory import inner
-from evenhand.theory.beat_bulk import beat_all, beat_some
+from evenhand.theory.beat_bulk import beat_all, beat_one, beat_some, own_line
 from evenhand.theory.bernoulli_bulk import BLOCK
 from evenhand.theory.regions import relative
 
@@ -85,17 +85,18 @@ def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
         for k in range(policies):
             remember(work, k)
         return _least(work, leader)
+    level, slope = own_line(spec.shares, spec.indifference, leader, work.v, work.mean)
     lowest, first = math.inf, NONE
     for k in range(policies):
         if work.floor[k] < lowest and k != leader:
             lowest, first = work.floor[k], k
     value, piece = math.inf, 0
     if first != NONE:
-        value, piece = _solved(spec, work, leader, first), first
+        value, piece = _solved(spec, work, leader, first, level, slope), first
     enough = highest(work, value)
     for k in range(policies):
         if work.floor[k] <= enough and k != leader and k != first:
-            mine = _solved(spec, work, leader, k)
+            mine = _solved(spec, work, leader, k, level, slope)
             if mine < value or (mine == value and k < piece):
                 value, piece = mine, k
                 enough = highest(work, value)
@@ -108,6 +109,7 @@ def _weakest_of_many(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     if work.sunk[OWNER] != leader:
         refer_to(work, leader)
         bound_blocks(spec, work, leader)
+    level, slope = own_line(spec.shares, spec.indifference, leader, work.v, work.mean)
     lowest, first = math.inf, NONE
     for block in range(work.lowest.size):
         if work.lowest[block] < lowest:
@@ -117,16 +119,16 @@ def _weakest_of_many(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
                     lowest, first = work.floor[k], k
     value, piece = math.inf, 0
     if first != NONE:
-        value, piece = _solved(spec, work, leader, first), first
+        value, piece = _solved(spec, work, leader, first, level, slope), first
     for block in range(work.lowest.size):
         if work.lowest[block] <= highest(work, value):
-            value, piece = _weakest_of_block(spec, work, leader, block, value, piece)
+            value, piece = _weakest_of_block(spec, work, leader, block, value, piece, level, slope)
     return value, piece
 
 
 @kernel
 def _weakest_of_block(
-    spec: Spec, work: Work, leader: int, block: int, value: float, piece: int
+    spec: Spec, work: Work, leader: int, block: int, value: float, piece: int, level: float, slope: float
 ) -> tuple[float, int]:
     """Return the weaker of this alternative and the rivals in a block, and update its bound."""
     start, stop = span_of(work, block)
@@ -141,7 +143,7 @@ def _weakest_of_block(
         if k == leader:
             continue
         if k != piece and work.floor[k] <= enough:
-            mine = _solved(spec, work, leader, k)
+            mine = _solved(spec, work, leader, k, level, slope)
             if mine < value or (mine == value and k < piece):
                 value, piece = mine, k
                 enough = highest(work, value)
@@ -165,11 +167,17 @@ def _solve_block(spec: Spec, work: Work, leader: int, start: int, stop: int) -> 
 
 
 @kernel
-def _solved(spec: Spec, work: Work, leader: int, k: int) -> float:
-    """Return the likelihood ratio of rival k, solving it again only if its data have changed."""
+def _solved(spec: Spec, work: Work, leader: int, k: int, level: float, slope: float) -> float:
+    """Return the likelihood ratio of rival k, solving it again only if its data have changed.
+
+    Level and slope are those of the leader's `own_line`.
+    """
     owner = work.touched[leader]
     if not _is_fresh(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader):
-        _solve_one(spec, work, leader, k)
+        beat_one(
+            spec.code, spec.region, spec.shares, spec.indifference, leader, k, level, slope, work.v,
+            work.mean, work.glr, work.lam_i, work.lam_k, work.lam_0, work.scratch,
+        )  # fmt: skip
         _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
     remember(work, k)
     return work.glr[k]
@@ -261,10 +269,10 @@ def _least_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[
     policies = spec.phi.shape[1]
     if spec.region.kind != PENALTY:
         _renew_failing(spec, state, work, leader)
-    first = NONE
+    first, lowest = NONE, math.inf
     for k in range(policies):
-        if k != leader and (first == NONE or work.against[k] < work.against[first]):
-            first = k
+        if k != leader and (first == NONE or work.against[k] < lowest):
+            first, lowest = k, work.against[k]
     value, piece = math.inf, 0
     if first != NONE:
         value, piece = _evidence_against(spec, state, work, leader, first, math.inf), first

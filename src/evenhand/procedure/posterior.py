@@ -198,10 +198,10 @@ def _bound_all(spec: Spec, state: State, work: Work) -> int:
             _bound_by_line(spec, work, g)
         else:
             _bound_by_draw(spec, state, work, g)
-    first = 0
+    first, most = 0, work.most[0]
     for k in range(1, policies):
-        if work.most[k] > work.most[first]:
-            first = k
+        if work.most[k] > most:
+            first, most = k, work.most[k]
     return first
 
 

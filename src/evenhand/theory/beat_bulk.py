@@ -53,13 +53,10 @@ def beat_some(
     The bound of a rival does not depend, to the last bit, on the other rivals in its block: bounds that are
     stored and bounds that are computed again must be equal.
     """
-    level, slope = _own_line(q, eps, i, v, mu)
+    level, slope = own_line(q, eps, i, v, mu)
     vectorised = r.kind == BOX and slope < math.inf
     if vectorised and code == GAUSSIAN and q.size <= FEW:
-        if stop == start + 1:
-            lower[start] = _lift_one(r.lo, q, v, mu, level, slope, start, work)
-        else:
-            _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
+        _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
     elif vectorised and code == BERNOULLI:
         meet_abreast(r.lo, q, eps, i, v, mu, start, stop, lower, work)
     elif r.kind == RELATIVE and code != EXPONENTIAL and is_plain(r, q, v, i):
@@ -75,7 +72,21 @@ def beat_some(
 
 
 @kernel
-def _own_line(q: Array, eps: float, i: int, v: Array, mu: Array) -> tuple[float, float]:
+def beat_one(
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, level: float, slope: float, v: Array,
+    mu: Array, lower: Array, lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
+) -> None:  # fmt: skip
+    """Do what `beat_some` does for rival k alone; level and slope are those of `own_line`."""
+    if r.kind == BOX and slope < math.inf and code == GAUSSIAN and q.size <= FEW:
+        lower[k] = _lift_one(r.lo, q, v, mu, level, slope, k, work)
+        if not _are_done(r.hi, v, lower, k, k + 1):
+            _, lower[k] = inner.beat(code, r, q, eps, i, k, v, mu, lam_i, lam_k, lam_0, work)
+    else:
+        beat_some(code, r, q, eps, i, k, k + 1, v, mu, lower, lam_i, lam_k, lam_0, work)
+
+
+@kernel
+def own_line(q: Array, eps: float, i: int, v: Array, mu: Array) -> tuple[float, float]:
     """Return level and slope of q.lam_i(eta) + eps; the slope is infinite if a cell is free."""
     level, slope = eps, 0.0
     for g in range(q.size):
