@@ -1,6 +1,6 @@
-"""The four parts of a replication as one GPU thread runs them.
+"""The three parts of a replication as one GPU thread runs them.
 
-All four take the same arguments. Rows have one entry, and means are the table of this replication.
+All three take the same arguments. Rows have one entry, and means are the table of this replication.
 """
 
 from __future__ import annotations
@@ -22,22 +22,14 @@ def begin_alone(
 
 
 @kernel
-def request_alone(
-    spec: Spec, source: Source, seed: int, replication: int, truth: int, body: Body,
-    checkpoints: Checkpoints, rows: Rows, trace: Trace,
-) -> int:  # fmt: skip
-    """Request a batch of samples; return 0."""
-    engine.request(spec, source, source.means[0], seed, replication, body)
-    return 0
-
-
-@kernel
-def settle_alone(
+def take_turn_alone(
     spec: Spec, source: Source, seed: int, replication: int, truth: int, body: Body,
     checkpoints: Checkpoints, rows: Rows, trace: Trace,
 ) -> bool:  # fmt: skip
-    """Settle the samples that are due; return whether the replication continues."""
-    engine.settle_due(spec, source, truth, body, checkpoints, rows, 0, trace)
+    """Run a batch of samples; return whether the replication continues."""
+    engine.take_turn(
+        spec, source, source.means[0], seed, replication, truth, body, checkpoints, rows, 0, trace
+    )
     return engine.is_running(spec, body.state)
 
 

@@ -1,9 +1,9 @@
 """The loop of one GPU thread, as CUDA source: replications until none is left.
 
 A thread starts the next replication as soon as its last one ends, and does not wait for the others of its
-warp: the longest of 32 runs takes more than twice the mean. The threads of a block wait for each other before
-each half of a turn, so that they run the same code at the same time: the instruction caches hold a small part
-of the program only.
+warp: the longest of 32 runs takes more than twice the mean. The threads of a block, all threads of a
+multiprocessor, begin each batch of samples together: they run about the same code at the same time, and the
+instruction caches hold a small part of the program only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def thread_loop(
     counter that starts at 0, the means of each replication, the initial contents of the thread's buffers, and
     the rows.
     """
-    begin, request, settle, finish = (f"{root.name}({', '.join(['m', *root.passed])})" for root in roots)
+    begin, turn, finish = (f"{root.name}({', '.join(['m', *root.passed])})" for root in roots)
     beginnings = [f"const {STORED[buffer_kind(name)]} *start_{name}" for name in start]
     rows = [f"{STORED[_KINDS.get(name, INT)]} *out_{name}" for name in Rows._fields]
     parameters = [*_PARAMETERS, *beginnings, *rows]
@@ -52,8 +52,7 @@ def thread_loop(
         copies="\n".join(_copy(name, array.size) for name, array in start.items()),
         means=_means(places["source.means"]) if drawn else "",
         begin=begin,
-        request=request,
-        settle=settle,
+        turn=turn,
         finish=finish,
         written="\n".join(
             _written(name, places[f"rows.{name}"]) for name in Rows._fields if name not in SUMS
@@ -95,13 +94,11 @@ _LOOP = """
 FUNCTION whole next(whole *counter) {{ return (whole)atomicAdd((word *)counter, 1ULL); }}
 FUNCTION void add(whole *sum, whole part) {{ atomicAdd((word *)sum, (word)part); }}
 #define ANY_IN_BLOCK(condition) __syncthreads_or(condition)
-#define WAIT_FOR_BLOCK __syncthreads()
 #define LAUNCHED __global__ void __launch_bounds__(BLOCK, BLOCKS)
 #else
 FUNCTION whole next(whole *counter) {{ return (*counter)++; }}
 FUNCTION void add(whole *sum, whole part) {{ *sum += part; }}
 #define ANY_IN_BLOCK(condition) (condition)
-#define WAIT_FOR_BLOCK
 #define LAUNCHED void
 #endif
 
@@ -117,9 +114,7 @@ extern "C" LAUNCHED {name}({parameters}) {{
             {means}
             truth = {begin};
         }}
-        if (active) {request};
-        WAIT_FOR_BLOCK;
-        if (active) over = !{settle};
+        if (active) over = !{turn};
         if (active && over) {{
             {finish};
 {written}

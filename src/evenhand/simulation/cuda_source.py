@@ -14,11 +14,11 @@ from evenhand.compile.arrays import buffer_kind
 from evenhand.compile.calling import Caller
 from evenhand.compile.cuda_program import Source, printed, specialised
 from evenhand.simulation.buffers import new_body, new_rows, new_trace
-from evenhand.simulation.cuda_kernels import begin_alone, finish_alone, request_alone, settle_alone
+from evenhand.simulation.cuda_kernels import begin_alone, finish_alone, take_turn_alone
 from evenhand.simulation.cuda_loop import Place, thread_loop
 from evenhand.simulation.shards import Job
 
-KERNELS: tuple[Any, ...] = (begin_alone, request_alone, settle_alone, finish_alone)
+KERNELS: tuple[Any, ...] = (begin_alone, take_turn_alone, finish_alone)
 SHARED, OWN = "S", "B"
 # arrays shared by all threads are compiled in; those that a replication writes belong to a thread
 PLACES = (

@@ -106,28 +106,12 @@ def take_turn(
     trace: Trace,
 ) -> None:
     """Request a batch of samples, and settle those that are due."""
-    request(spec, source, mean, seed, replication, body)
-    settle_due(spec, source, truth, body, checkpoints, rows, row, trace)
-
-
-@kernel
-def request(spec: Spec, source: Source, mean: Array, seed: int, replication: int, body: Body) -> None:
-    """Request a batch of samples."""
-    state, work = body.state, body.work
+    state, work, desk = body.state, body.work, body.desk
     for _ in range(_batch(spec, state)):
         came = _arrived(spec, state, seed, replication)
         known = came if spec.mode == PROPORTIONAL else -1
         k, g = next_cell(spec, state, work, seed, replication, known)
         _hand_out(spec, source, mean, seed, replication, body, k, came if spec.mode == AGNOSTIC else g)
-
-
-@kernel
-def settle_due(
-    spec: Spec, source: Source, truth: int, body: Body, checkpoints: Checkpoints, rows: Rows, row: int,
-    trace: Trace,
-) -> None:  # fmt: skip
-    """Settle the samples that are due, until the replication ends."""
-    state, work, desk = body.state, body.work, body.desk
     slot = _next_due(desk, state.clock[ASKED])
     while slot >= 0:
         if _settle(spec, source, body, slot):
