@@ -17,8 +17,10 @@ from evenhand.model.problem import Problem
 from evenhand.procedure.outcome_order import FAMILIES, Order, new_order, note_order
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
 from evenhand.procedure.state import EMPTY, SHORT, STARTED, TOLD, State, Work, new_state, new_work, record
+from evenhand.verdicts.items import ItemRows, Items
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "none", "."))
 LARGEST = 1e100  # the squares of larger outcomes overflow
@@ -46,10 +48,11 @@ class Data:
     missing: int  # rows left out because a value was missing
     counts: bool  # came as counts per cell, not as single outcomes
     order: Order  # of single outcomes, where the family's evidence depends on it
+    items: Items | None = None  # who answered which item, where the data name items
 
 
 class Tally:
-    """Adds rows to the counts, chunk by chunk, in memory that does not grow with their number."""
+    """Adds rows to the counts, chunk by chunk; memory grows with their number only where they name items."""
 
     def __init__(self, problem: Problem, missing: str = "fail") -> None:
         if not is_one_of(missing, ("drop", "fail")):
@@ -64,14 +67,20 @@ class Tally:
         self.state: State = new_state(self.spec)
         self.work: Work = new_work(self.spec)
         self.order: Order = new_order(self.state.n.shape)
+        self.items: ItemRows | None = None
         self.rows = 0
         self.absent = _BadRows()
         self.outside = _BadRows()
 
     def add(
-        self, where: Sequence[str], policies: Sequence[Any], groups: Sequence[Any], outcomes: Sequence[Any]
+        self,
+        where: Sequence[str],
+        policies: Sequence[Any],
+        groups: Sequence[Any],
+        outcomes: Sequence[Any],
+        items: Sequence[Any] | None = None,
     ) -> None:
-        """Add single outcomes, with the place of each."""
+        """Add single outcomes, with the place of each and, where known, the item that it belongs to."""
         self.rows += len(where)
         k = np.array(
             [self._index(self.policies, name, "policy", where, i) for i, name in enumerate(policies)],
@@ -83,15 +92,25 @@ class Tally:
         )
         x = self._numbers(outcomes, where)
         absent = (k < 0) | (g < 0) | np.isnan(x)
+        if items is not None:
+            absent |= np.array([_is_missing(name) for name in items], dtype=bool)
         self.absent.note(where, absent, outcomes)
         outside = ~absent & ~(self.problem.family.admits(x) & (np.abs(x) <= LARGEST))
         if outside.any():
             self.outside.note(where, outside, outcomes)
         keep = ~absent & ~outside
-        unit = self.problem.family.to_unit(x[keep])
-        record_all(self.spec, self.state, self.work, k[keep], g[keep], np.ascontiguousarray(unit))
+        unit = np.ascontiguousarray(self.problem.family.to_unit(x[keep]))
+        if items is None:
+            self._record(k[keep], g[keep], unit)
+            return
+        self.items = self.items or ItemRows(self.problem)
+        self.items.add(k[keep], g[keep], unit, self.items.number(items, ~keep)[keep])
+
+    def _record(self, policies: Ints, groups: Ints, unit: Array) -> None:
+        """Add outcomes in unit scale to the counts."""
+        record_all(self.spec, self.state, self.work, policies, groups, unit)
         if self.problem.family.name in FAMILIES:
-            note_order(self.order, k[keep], g[keep], np.ascontiguousarray(x[keep]))
+            note_order(self.order, policies, groups, unit)
 
     def add_counts(self, where: str, policy: Any, group: Any, n: Any, mean: Any, successes: Any) -> None:
         """Add the count and the mean (or the number of successes) of a cell; every cell may come once."""
@@ -139,7 +158,10 @@ class Tally:
                 f"the {family.name} family learns its scale from single outcomes, which counts do not hold. "
                 "Give rows of policy, group, outcome, in the order they came."
             )
-        return Data(self.state, self.rows, self.absent.count, counts, self.order)
+        items = None if self.items is None else self.items.finish()
+        if items is not None:
+            self._record(*items.in_order())
+        return Data(self.state, self.rows, self.absent.count, counts, self.order, items)
 
     def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
         """Return the number of a name; -1 where it is missing."""

@@ -32,19 +32,30 @@ from evenhand.procedure.spec import (
 from evenhand.procedure.state import NONE, State
 from evenhand.result import Result
 from evenhand.study import Study
-from evenhand.verdicts.apply_rule import copied, judge_cells, weigh
+from evenhand.verdicts.apply_rule import Cells, Weight, copied, judge_cells, weigh
 from evenhand.verdicts.counts import ready
-from evenhand.verdicts.fixed_sample import judge_fixed
+from evenhand.verdicts.fixed_sample import judge_fixed, weigh_fixed
 from evenhand.verdicts.forecast import forecast, nothing_more
 from evenhand.verdicts.forecast_statement import NOT_ASKED, RUNS, SEED, Forecast
+from evenhand.verdicts.items import Items
 from evenhand.verdicts.read_data import read
 from evenhand.verdicts.rows import coverage, result_rows
 from evenhand.verdicts.sentences import piece_in_words, sentences
+from evenhand.verdicts.shared_items import (
+    PAIRED,
+    Comparisons,
+    judge_items,
+    needs_pairs,
+    refuse_sorted_items,
+    refuse_what_cannot_be_paired,
+)
 from evenhand.verdicts.what_if import Alternative, alternatives, delta_needed, fixed_delta_needed
 
 Array = NDArray[np.float64]
 
 WITHOUT_PROOF = "by kaufmann-koolen, which proves nothing where the variance is unknown"
+ORDER_FREE, IN_ORDER = "order-free rule", "rule that uses the order of the outcomes"
+NOT_PAIRED = "further samples on shared items are not forecast"
 CLAIMS = {
     "certified": "certified",
     "kaufmann-koolen": "certified",
@@ -86,6 +97,10 @@ class Verdict(Result):
     alternatives: tuple[Alternative, ...] = ()
     rows: int = 0
     missing: int = 0
+    method: str = ORDER_FREE  # the evidence that was used
+    items: int | None = None  # number of items, where the data name them
+    shared_items: int | None = None  # number of items that at least two policies answered
+    repeated: int = 0  # rows that repeat an outcome of the same policy on the same item
 
     @property
     def answer(self) -> str | None:
@@ -159,6 +174,9 @@ class Verdict(Result):
             "fixed_sample": self.fixed,
             "exact": self.exact,
             "coverage": self.coverage,
+            "method": self.method,
+            "items": self.items,
+            "shared_items": self.shared_items,
             "samples": self.samples,
             "rows": self.rows,
             "missing": self.missing,
@@ -187,7 +205,8 @@ def judge(
     data : path, frame or dict
         A CSV or Parquet file, a pandas, polars or arrow frame, or outcomes by policy and group. Rows are
         single outcomes (policy, group, outcome) or counts (policy, group, n, and mean or successes).
-        True and False are outcomes.
+        True and False are outcomes. With a column `item`, policies are compared on the items that both
+        answered; who answers an item must have been decided before any outcome on it was seen.
     delta : float, optional
         The risk of a wrong answer; that of the procedure unless given.
     procedure : Procedure, optional
@@ -234,9 +253,37 @@ def judge(
     found = read(problem, data, missing, columns)
     if depends_on_order(problem, chosen) and not fixed:
         refuse_sorted(problem, found.order)
-    state = ready(spec, found.state)
-    verdict = judge_state(problem, chosen, state, fixed=fixed, replications=replications, seed=seed)
+    state, items = ready(spec, found.state), found.items
+    if items is not None and needs_pairs(problem, items):
+        refuse_what_cannot_be_paired(problem, chosen, fixed)
+        verdict = judge_pairs(problem, chosen, spec, state, items)
+    else:
+        verdict = judge_state(problem, chosen, state, fixed=fixed, replications=replications, seed=seed)
+        verdict = replace(verdict, method=IN_ORDER if depends_on_order(problem, chosen) else ORDER_FREE)
+    if items is not None:
+        verdict = replace(verdict, items=items.group.size, shared_items=items.shared, repeated=items.repeated)
     return replace(verdict, rows=found.rows, missing=found.missing)
+
+
+def judge_pairs(problem: Problem, procedure: Procedure, spec: Spec, state: State, items: Items) -> Verdict:
+    """Judge outcomes on items that several policies answered, by pairs."""
+    refuse_sorted_items(problem, items)
+    state = copied(state)
+    compare = Comparisons(spec, state, items)
+    cells, weight = judge_items(problem, spec, state, items, compare)
+    samples = int(state.n.sum())
+    ahead = nothing_more(problem, samples) if weight.decided else Forecast(samples, why_none=NOT_PAIRED)
+
+    def decide(other: Problem, with_bound: Spec) -> Weight:
+        return judge_items(other, with_bound, state, items, compare)[1]
+
+    found = _verdict(problem, procedure, spec, state, cells, weight, ahead)
+    return replace(
+        found,
+        method=PAIRED,
+        delta_needed=delta_needed(spec, weight),
+        alternatives=alternatives(problem, procedure, state, cells, decide),
+    )
 
 
 def judge_state(
@@ -262,6 +309,31 @@ def judge_state(
     )
     if ahead is None:
         ahead = _forecast(problem, spec, state, weight.decided, fixed, replications, seed)
+    found = _verdict(problem, procedure, spec, state, cells, weight, ahead)
+
+    def decide(other: Problem, with_bound: Spec) -> Weight:
+        return weigh_fixed(other, with_bound, copied(state)) if fixed else weigh(with_bound, copied(state))
+
+    return replace(
+        found,
+        fixed=fixed,
+        delta_needed=fixed_delta_needed(problem, spec, state, weight)
+        if fixed
+        else delta_needed(spec, weight),
+        alternatives=alternatives(problem, procedure, state, cells, decide),
+    )
+
+
+def _verdict(
+    problem: Problem,
+    procedure: Procedure,
+    spec: Spec,
+    state: State,
+    cells: Cells,
+    weight: Weight,
+    ahead: Forecast,
+) -> Verdict:
+    """Return the verdict with the rows of all cells and policies."""
     of_cells, of_policies = result_rows(problem, spec, state, cells, weight)
     return Verdict(
         problem=problem,
@@ -274,12 +346,7 @@ def judge_state(
         needed=weight.needed,
         weakest=piece_in_words(problem, weight.leader, weight.piece),
         coverage=coverage(spec),
-        fixed=fixed,
         forecast=ahead,
-        delta_needed=fixed_delta_needed(problem, spec, state, weight)
-        if fixed
-        else delta_needed(spec, weight),
-        alternatives=alternatives(problem, procedure, state, cells, fixed),
     )
 
 

@@ -1,6 +1,7 @@
 """Read data from a CSV or Parquet file, a data frame or a dict: single outcomes, or counts per cell.
 
     policy, group, outcome                    a row per outcome
+    policy, group, item, outcome              the same; outcomes on the same item are dependent
     policy, group, n, mean                    a row per cell; or
     policy, group, n, successes
     {"policy": {"group": [0, 1, 1, ...]}}     a dict by policy, then by group
@@ -25,7 +26,7 @@ from evenhand.model.problem import Problem
 from evenhand.verdicts.counts import Data, Tally
 
 CHUNK = 16_384  # rows held in memory at once
-COLUMNS = ("policy", "group", "outcome", "n", "mean", "successes")
+COLUMNS = ("policy", "group", "outcome", "item", "n", "mean", "successes")
 
 
 def read(
@@ -165,7 +166,7 @@ def _add_frame(tally: Tally, frame: Any, chosen: Mapping[str, str], first: int) 
 
 def _add(tally: Tally, where: Sequence[str], columns: Mapping[str, Sequence[Any]], counts: bool) -> None:
     if not counts:
-        tally.add(where, columns["policy"], columns["group"], columns["outcome"])
+        tally.add(where, columns["policy"], columns["group"], columns["outcome"], columns.get("item"))
         return
     for i in range(len(where)):
         row = {name: values[i] for name, values in columns.items()}
@@ -196,7 +197,9 @@ def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[
         )
     if "mean" in place and "successes" in place and not kinds[0]:
         raise BadInput(f"{what} gives 'mean' and 'successes' at once; leave one of them out.")
-    used = ("policy", "group", "outcome") if kinds[0] else ("policy", "group", "n", "mean", "successes")
+    used = (
+        ("policy", "group", "outcome", "item") if kinds[0] else ("policy", "group", "n", "mean", "successes")
+    )
     return {name: place[name] for name in used if name in place}
 
 

@@ -22,6 +22,11 @@ FIXED = (
     "whatever that size; it does not hold for data watched as they came."
 )
 
+PAIRS_ASSUME = (
+    "This holds if it was decided who answers an item before any outcome on it was seen, and the rows name "
+    "the items in the order in which they were drawn."
+)
+
 
 def piece_in_words(problem: Problem, leader: int, piece: int) -> str:
     """Return the comparison with this code (`procedure.alternatives`) in words."""
@@ -57,7 +62,7 @@ def sentences(verdict: Verdict) -> list[str]:
         said.append(
             f"{verdict.missing:,} of {verdict.rows:,} rows were left out because a value was missing."
         )
-    said.append(_order(verdict))
+    said += [_order(verdict), *_items(verdict)]
     return [sentence for sentence in said if sentence]
 
 
@@ -70,6 +75,20 @@ def _order(verdict: Verdict) -> str:
         f"The evidence of {verdict.problem.family.name} outcomes depends on their order within each cell: it "
         "holds if the rows are in the order in which they were observed."
     )
+
+
+def _items(verdict: Verdict) -> list[str]:
+    """Return how items were used and what that assumes; nothing where the data name no items."""
+    if verdict.items is None:
+        return []
+    repeated = f"{verdict.repeated:,} rows repeat an outcome of a policy on an item and count once."
+    said = [repeated] if verdict.repeated else []
+    if not verdict.shared_items:
+        return [*said, f"No item was answered by two policies; the {verdict.method} was used."]
+    shared = f"{verdict.shared_items:,} of {verdict.items:,} items were answered by more than one policy"
+    if verdict.problem.goal == "screen":
+        return [*said, f"{shared}; every policy is judged by its own outcomes, by the {verdict.method}."]
+    return [*said, f"{shared}; policies are compared by {verdict.method}.", PAIRS_ASSUME]
 
 
 def headline(verdict: Verdict) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from evenhand.model.problem import Problem
 from evenhand.model.requirements import Caps, Constraint, Floors, Gap, Ratio
 from evenhand.procedure.spec import CERTIFIED, STYLISED, Procedure, Spec, compile_spec
 from evenhand.procedure.state import NONE, State
-from evenhand.verdicts.apply_rule import Cells, Weight, copied, weigh
+from evenhand.verdicts.apply_rule import Cells, Weight
 from evenhand.verdicts.fixed_sample import weigh_fixed
 
 OTHER_BOUNDS = 9  # number of other floors (caps, gaps, ratios) that are tried
@@ -56,14 +57,18 @@ def _risk(delta: float, weight: Weight) -> float | None:
 
 
 def alternatives(
-    problem: Problem, procedure: Procedure, state: State, cells: Cells, fixed: bool
+    problem: Problem,
+    procedure: Procedure,
+    state: State,
+    cells: Cells,
+    decide: Callable[[Problem, Spec], Weight],
 ) -> tuple[Alternative, ...]:
     """Return the decision under this and other bounds, for requirements that are one number."""
     found = []
     for bound, constraint in _other_bounds(problem, cells, state):
         other = replace(problem, constraint=constraint)
         spec = compile_spec(other, procedure, recorded=True)
-        weight = weigh_fixed(other, spec, copied(state)) if fixed else weigh(spec, copied(state))
+        weight = decide(other, spec)
         named = weight.decided and weight.leader != NONE
         found.append(Alternative(bound, problem.policies[weight.leader] if named else None, weight.decided))
     return tuple(found)

@@ -1,0 +1,181 @@
+"""The certified rule on items that several policies answered: comparisons by linear bets on pairs.
+
+Outcomes of different policies on one item are dependent, so the e-values of two policies must not be
+multiplied. "i is ahead of k" is shown by linear bets on the differences on their shared items
+(`procedure.evidence.linear_bets`); a comparison of policies without a shared item, and every condition on one
+policy alone, keep their evidence. It holds if who answers an item is decided before any outcome on it is
+seen, and the items come in the order in which they were drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import BadInput, NotComputed
+from evenhand.model.problem import Problem
+from evenhand.model.region import BOX, PENALTY, RELATIVE
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.evidence import certified
+from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.evidence.linear_bets import SINGLE, SPREAD, new_block, record_pair
+from evenhand.procedure.evidence.linear_minimum import Null, least, scratch
+from evenhand.procedure.intervals import FAILED, MET, UNDECIDED
+from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING
+from evenhand.procedure.outcome_order import new_order, note_order, refuse_sorted
+from evenhand.procedure.spec import Procedure, Spec
+from evenhand.procedure.state import NONE, State, Work, new_work
+from evenhand.verdicts.apply_rule import LEAST, UNSOLVED, Cells, Weight, judge_cells, leader_with_data
+from evenhand.verdicts.bounded_cells import BoundedCells, sums_of
+from evenhand.verdicts.items import Items
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FAMILIES = ("bernoulli", "binomial", "bounded")
+PAIRED = "paired linear bets on shared items"
+
+
+def needs_pairs(problem: Problem, items: Items | None) -> bool:
+    """Return whether the verdict compares policies that share items."""
+    return items is not None and problem.goal != "screen" and items.shared > 0
+
+
+def refuse_what_cannot_be_paired(problem: Problem, procedure: Procedure, fixed: bool) -> None:
+    """Refuse shared items where the evidence of the rule would not be valid, in one sentence."""
+    why = ""
+    if problem.family.name not in FAMILIES:
+        why = f"outcomes must be {', '.join(FAMILIES[:-1])} or {FAMILIES[-1]}; they are {problem.family.name}"
+    elif problem.standard.region.kind in (PENALTY, RELATIVE):
+        why = f"the requirement must hold for each policy alone; it is {problem.constraint.describe()!r}"
+    elif problem.guardrails:
+        why = "the problem must have no guard-rails"
+    elif procedure.stopping_name != "certified":
+        why = f"the stopping rule must be certified; it is {procedure.stopping_name}"
+    elif fixed:
+        why = "the data must be judged without the option for a fixed sample"
+    if why:
+        raise BadInput(
+            f"several policies answered the same items, and to compare them {why}; without pairs the "
+            "evidence would not be valid."
+        )
+
+
+def refuse_sorted_items(problem: Problem, items: Items) -> None:
+    """Refuse items in an order in which the outcomes of some cell are sorted: bets use the order."""
+    order = new_order((len(problem.groups), len(problem.policies)))
+    note_order(order, *items.in_order())
+    refuse_sorted(
+        problem, order, "linear bets", "give the items in the order in which they were drawn, or in a random "
+        "order if this is the only look at them",
+    )  # fmt: skip
+
+
+class Comparisons:
+    """The evidence that one policy is ahead of another, computed when it is first needed."""
+
+    def __init__(self, spec: Spec, state: State, items: Items) -> None:
+        self.spec, self.state, self.items = spec, state, items
+        self.work: Work = new_work(spec)
+        refresh(spec, state, self.work, False)
+        self.known: dict[tuple[int, int], float] = {}
+        self.scratch = scratch(spec.shares.size)
+
+    def ahead(self, i: int, k: int) -> float:
+        """Return the ln e-value against {q.mu_k >= q.mu_i + indifference}."""
+        if (i, k) not in self.known:
+            by_pairs = self.items.are_shared(i, k)
+            self.known[i, k] = self._by_pairs(i, k) if by_pairs else self._without_pairs(i, k)
+        return self.known[i, k]
+
+    def _by_pairs(self, i: int, k: int) -> float:
+        one, other = self.items.answers[i], self.items.answers[k]
+        block, groups = new_block(self.spec.shares), self.spec.shares.size
+        record_pair(block, self.items.group, one.items, one.outcomes, other.items, other.outcomes, False)
+        mixed = block.n[groups : 2 * groups] + block.n[2 * groups :] > 0
+        low = np.concatenate([np.where(mixed, 0.0, -1.0), np.zeros(groups)])
+        high = np.concatenate([np.ones(groups), np.where(mixed, 1.0, 0.0)])
+        null = Null(self.spec.shares, -self.spec.indifference, low, high)
+        multipliers = SINGLE if groups == 1 and not mixed.any() else SPREAD
+        return float(least(block, null, multipliers, math.inf, self.scratch))
+
+    def _without_pairs(self, i: int, k: int) -> float:
+        """Return the order-free evidence: two policies without a shared item are independent."""
+        if np.any(self.state.n[:, [i, k]] == 0.0):
+            return NOTHING
+        found = float(certified.ahead(self.spec, self.state, self.work, i, k, math.inf))
+        if found == NOT_COMPUTED:
+            raise NotComputed(UNSOLVED)
+        return found
+
+
+class Conditions(NamedTuple):
+    """Per policy: the evidence that it fails its requirement, and that it meets it, with the weakest atom."""
+
+    fails: list[float]
+    meets: list[tuple[float, int]]
+
+
+def judge_items(
+    problem: Problem, spec: Spec, state: State, items: Items, compare: Comparisons
+) -> tuple[Cells, Weight]:
+    """Return the verdict of every cell and of the whole."""
+    if problem.family.name == "bounded" and spec.region.kind == BOX:
+        bounded = BoundedCells(spec, state.n, state.s, sums_of(state.n.shape, *items.in_order()))
+        cells, conditions = bounded.cells(), Conditions(*bounded.conditions())
+    else:
+        cells, conditions = judge_cells(spec, state), _conditions(spec, state)
+    return cells, _weight(spec, state, compare, conditions)
+
+
+def _conditions(spec: Spec, state: State) -> Conditions:
+    """Return the evidence on every policy's own requirement from its counts."""
+    work, policies = new_work(spec), range(spec.phi.shape[1])
+    refresh(spec, state, work, False)
+    known = [spec.region.kind == BOX or bool(np.all(state.n[:, k] > 0)) for k in policies]
+    fails = [float(certified.fails(spec, state, work, k)) if known[k] else NOTHING for k in policies]
+    meets = [certified.meets(spec, state, work, k) if known[k] else (NOTHING, 0) for k in policies]
+    if NOT_COMPUTED in fails or any(value == NOT_COMPUTED for value, _ in meets):
+        raise NotComputed(UNSOLVED)
+    return Conditions(fails, [(float(value), int(which)) for value, which in meets])
+
+
+def _weight(spec: Spec, state: State, compare: Comparisons, conditions: Conditions) -> Weight:
+    """Return the decision; where the leader is not certified, every policy that meets its bounds is tried."""
+    needed, policies = float(threshold(spec)), spec.phi.shape[1]
+    work = new_work(spec)
+    refresh(spec, state, work, False)
+    leader = leader_with_data(work, np.all(state.n > 0, axis=0).tolist())
+    value, piece = _evidence_for(leader, compare, conditions, policies)
+    for i in np.argsort(-work.score).tolist():
+        if value >= needed:
+            break
+        if i != leader and conditions.meets[i][0] >= needed:
+            mine, weakest = _evidence_for(i, compare, conditions, policies)
+            if mine >= needed:
+                leader, value, piece = i, mine, weakest
+    verdicts = [
+        FAILED if fails >= needed else MET if meets >= needed else UNDECIDED
+        for fails, (meets, _) in zip(*conditions, strict=True)
+    ]
+    return Weight(leader, value >= needed, value, needed, piece, np.array(verdicts))
+
+
+def _evidence_for(i: int, compare: Comparisons, conditions: Conditions, policies: int) -> tuple[float, int]:
+    """Return the evidence of the weakest alternative to the answer i, or to "none", and its code."""
+    value, piece = math.inf, 0
+    if i != NONE:
+        value, which = conditions.meets[i]
+        piece = policies + which
+    for k in range(policies):
+        if k == i:
+            continue
+        against = conditions.fails[k]
+        if i != NONE:
+            against = float(np.logaddexp(compare.ahead(i, k), against))
+        if max(against, LEAST) < value:
+            value, piece = max(against, LEAST), k
+    return value, piece
