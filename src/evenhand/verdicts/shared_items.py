@@ -19,10 +19,10 @@ from evenhand.errors import BadInput, NotComputed
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, PENALTY, RELATIVE
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.evidence import certified
+from evenhand.procedure.evidence import certified, linear_minimum
 from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.evidence.linear_bets import SINGLE, SPREAD, new_block, record_pair
-from evenhand.procedure.evidence.linear_minimum import Null, least, scratch
+from evenhand.procedure.evidence.linear_minimum import Null, scratch
 from evenhand.procedure.intervals import FAILED, MET, UNDECIDED
 from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING
 from evenhand.procedure.outcome_order import new_order, note_order, refuse_sorted
@@ -100,7 +100,7 @@ class Comparisons:
         high = np.concatenate([np.ones(groups), np.where(mixed, 1.0, 0.0)])
         null = Null(self.spec.shares, -self.spec.indifference, low, high)
         multipliers = SINGLE if groups == 1 and not mixed.any() else SPREAD
-        return float(least(block, null, multipliers, math.inf, self.scratch))
+        return float(linear_minimum.least(block, null, multipliers, math.inf, self.scratch))
 
     def _without_pairs(self, i: int, k: int) -> float:
         """Return the order-free evidence: two policies without a shared item are independent."""
@@ -149,12 +149,12 @@ def _weight(spec: Spec, state: State, compare: Comparisons, conditions: Conditio
     work = new_work(spec)
     refresh(spec, state, work, False)
     leader = leader_with_data(work, np.all(state.n > 0, axis=0).tolist())
-    value, piece = _evidence_for(leader, compare, conditions, policies)
+    value, piece = _evidence_for(leader, compare, conditions, policies, -math.inf)
     for i in np.argsort(-work.score).tolist():
         if value >= needed:
             break
         if i != leader and conditions.meets[i][0] >= needed:
-            mine, weakest = _evidence_for(i, compare, conditions, policies)
+            mine, weakest = _evidence_for(i, compare, conditions, policies, needed)
             if mine >= needed:
                 leader, value, piece = i, mine, weakest
     verdicts = [
@@ -164,14 +164,19 @@ def _weight(spec: Spec, state: State, compare: Comparisons, conditions: Conditio
     return Weight(leader, value >= needed, value, needed, piece, np.array(verdicts))
 
 
-def _evidence_for(i: int, compare: Comparisons, conditions: Conditions, policies: int) -> tuple[float, int]:
-    """Return the evidence of the weakest alternative to the answer i, or to "none", and its code."""
+def _evidence_for(
+    i: int, compare: Comparisons, conditions: Conditions, policies: int, least: float
+) -> tuple[float, int]:
+    """Return the evidence of the weakest alternative to the answer i, or to "none", and its code.
+
+    Below `least` the first alternative that is found counts.
+    """
     value, piece = math.inf, 0
     if i != NONE:
         value, which = conditions.meets[i]
         piece = policies + which
     for k in range(policies):
-        if k == i:
+        if k == i or value < least:
             continue
         against = conditions.fails[k]
         if i != NONE:
