@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.procedure.evidence.by_family import threshold
-from evenhand.procedure.evidence.cell_bets import add_outcomes, bounded_evidence, new_sums
+from evenhand.procedure.evidence.cell_bets import (
+    PoolBets,
+    add_outcomes,
+    bounded_evidence,
+    new_sums,
+    pool_evidence,
+    pool_range,
+)
 from evenhand.procedure.intervals import FAILED, HALVINGS, MET, UNDECIDED
 from evenhand.procedure.log_space import NOTHING
 from evenhand.procedure.spec import Spec
@@ -38,6 +45,10 @@ class BoundedCells:
     def evidence(self, g: int, k: int, c: float, sign: float) -> float:
         """Return the ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
         return bounded_evidence(self.sums[g, k], float(self.n[g, k]), c, sign)
+
+    def edge(self, g: int, k: int, sign: float) -> float:
+        """Return the least (sign 1) or the largest possible mean of a cell."""
+        return 0.0 if sign > 0 else 1.0
 
     def conditions(self) -> tuple[list[float], list[tuple[float, int]]]:
         """Return, per policy, the evidence that it fails, and that it meets its weakest bound, and which."""
@@ -85,7 +96,7 @@ class BoundedCells:
 
     def _end(self, g: int, k: int, level: float, sign: float) -> float:
         """Return the last excluded mean below (sign 1) or above (-1) the estimate; else the domain's end."""
-        outside = 0.0 if sign > 0 else 1.0
+        outside = self.edge(g, k, sign)
         if self.n[g, k] == 0:
             return outside
         inside = float(self.s[g, k] / self.n[g, k])
@@ -101,3 +112,19 @@ class BoundedCells:
             else:
                 inside = middle
         return outside
+
+
+class PoolCells(BoundedCells):
+    """The same for the means of pools, drawn without replacement."""
+
+    def __init__(self, spec: Spec, bets: PoolBets) -> None:
+        super().__init__(spec, bets.n, bets.s, bets.w)
+        self.bets = bets
+
+    def evidence(self, g: int, k: int, c: float, sign: float) -> float:
+        """Return the ln e-value of one cell against {mean < c} (sign 1) or {mean >= c} (sign -1)."""
+        return pool_evidence(self.bets, g, k, c, sign)
+
+    def edge(self, g: int, k: int, sign: float) -> float:
+        """Return the least (sign 1) or the largest possible mean of a cell, given what was drawn."""
+        return pool_range(self.bets, g, k)[0 if sign > 0 else 1]

@@ -34,15 +34,18 @@ from evenhand.result import Result
 from evenhand.study import Study
 from evenhand.verdicts.apply_rule import Cells, Weight, copied, judge_cells, weigh
 from evenhand.verdicts.counts import ready
+from evenhand.verdicts.exhausted_pool import exact_verdict
 from evenhand.verdicts.fixed_sample import judge_fixed, weigh_fixed
 from evenhand.verdicts.forecast import forecast, nothing_more
 from evenhand.verdicts.forecast_statement import NOT_ASKED, RUNS, SEED, Forecast
 from evenhand.verdicts.items import Items
+from evenhand.verdicts.pools import checked_pool, is_exhausted, refuse_what_has_no_pool
 from evenhand.verdicts.read_data import read
 from evenhand.verdicts.rows import coverage, result_rows
 from evenhand.verdicts.sentences import piece_in_words, sentences
 from evenhand.verdicts.shared_items import (
     PAIRED,
+    POOLED,
     Comparisons,
     judge_items,
     needs_pairs,
@@ -101,6 +104,7 @@ class Verdict(Result):
     items: int | None = None  # number of items, where the data name them
     shared_items: int | None = None  # number of items that at least two policies answered
     repeated: int = 0  # rows that repeat an outcome of the same policy on the same item
+    pool: Mapping[str, int] | None = None  # items of each group, where the verdict is about a pool
 
     @property
     def answer(self) -> str | None:
@@ -177,6 +181,7 @@ class Verdict(Result):
             "method": self.method,
             "items": self.items,
             "shared_items": self.shared_items,
+            "pool": None if self.pool is None else dict(self.pool),
             "samples": self.samples,
             "rows": self.rows,
             "missing": self.missing,
@@ -192,6 +197,7 @@ def judge(
     *,
     missing: str = "fail",
     columns: dict[str, str] | None = None,
+    pool: Mapping[str, int] | str | None = None,
     fixed: bool = False,
     replications: int = RUNS,
     seed: int = SEED,
@@ -215,6 +221,10 @@ def judge(
         Refuse rows that miss a value, or leave them out and count them.
     columns : dict, optional
         The names of columns in the data, by ours: {"group": "age class"}.
+    pool : dict or "data", optional
+        The number of items of each group, {"young": 800, "old": 400}, or "data" for all items that the data
+        name: the verdict is then about the means of this pool, from which items were drawn at random, each at
+        most once. Without it the verdict is about the population from which the items come.
     fixed : bool
         Whether the size of every cell was fixed before any outcome was seen, and this is the only look.
     replications : int
@@ -254,9 +264,12 @@ def judge(
     if depends_on_order(problem, chosen) and not fixed:
         refuse_sorted(problem, found.order)
     state, items = ready(spec, found.state), found.items
-    if items is not None and needs_pairs(problem, items):
-        refuse_what_cannot_be_paired(problem, chosen, fixed)
-        verdict = judge_pairs(problem, chosen, spec, state, items)
+    sizes = None if pool is None else checked_pool(problem, pool, items)
+    if sizes is not None:
+        refuse_what_has_no_pool(problem, spec)
+    if items is not None and (sizes is not None or needs_pairs(problem, items)):
+        refuse_what_cannot_be_paired(problem, chosen, fixed, sizes is not None)
+        verdict = judge_pairs(problem, chosen, spec, state, items, sizes)
     else:
         verdict = judge_state(problem, chosen, state, fixed=fixed, replications=replications, seed=seed)
         verdict = replace(verdict, method=IN_ORDER if depends_on_order(problem, chosen) else ORDER_FREE)
@@ -265,25 +278,39 @@ def judge(
     return replace(verdict, rows=found.rows, missing=found.missing)
 
 
-def judge_pairs(problem: Problem, procedure: Procedure, spec: Spec, state: State, items: Items) -> Verdict:
-    """Judge outcomes on items that several policies answered, by pairs."""
-    refuse_sorted_items(problem, items)
+def judge_pairs(
+    problem: Problem,
+    procedure: Procedure,
+    spec: Spec,
+    state: State,
+    items: Items,
+    pool: Array | None,
+) -> Verdict:
+    """Judge outcomes on items that several policies answered, by pairs; `pool`: items of each group."""
+    complete = pool is not None and is_exhausted(pool, state.n)
+    if not complete:
+        refuse_sorted_items(problem, items)
     state = copied(state)
-    compare = Comparisons(spec, state, items)
-    cells, weight = judge_items(problem, spec, state, items, compare)
+    compare = Comparisons(spec, state, items, pool)
+    cells, weight = judge_items(problem, spec, state, compare)
     samples = int(state.n.sum())
     ahead = nothing_more(problem, samples) if weight.decided else Forecast(samples, why_none=NOT_PAIRED)
 
     def decide(other: Problem, with_bound: Spec) -> Weight:
-        return judge_items(other, with_bound, state, items, compare)[1]
+        return judge_items(other, with_bound, state, compare)[1]
 
-    found = _verdict(problem, procedure, spec, state, cells, weight, ahead)
-    return replace(
-        found,
-        method=PAIRED,
+    found = replace(
+        _verdict(problem, procedure, spec, state, cells, weight, ahead),
+        method=PAIRED if pool is None else POOLED,
         delta_needed=delta_needed(spec, weight),
         alternatives=alternatives(problem, procedure, state, cells, decide),
     )
+    if pool is not None:
+        found = replace(found, pool=dict(zip(problem.group_names, map(int, pool), strict=True)))
+    if complete:
+        sums = problem.family.low * state.n.T + problem.family.width * state.s.T
+        found = exact_verdict(found, sums, np.array(state.n.T))
+    return found
 
 
 def judge_state(

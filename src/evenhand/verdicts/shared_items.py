@@ -10,6 +10,7 @@ seen, and the items come in the order in which they were drawn.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from evenhand.model.region import BOX, PENALTY, RELATIVE
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified, linear_minimum
 from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.evidence.cell_bets import PoolBets
 from evenhand.procedure.evidence.linear_bets import SINGLE, SPREAD, new_block, record_pair
 from evenhand.procedure.evidence.linear_minimum import Null, scratch
 from evenhand.procedure.intervals import FAILED, MET, UNDECIDED
@@ -29,14 +31,16 @@ from evenhand.procedure.outcome_order import new_order, note_order, refuse_sorte
 from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import NONE, State, Work, new_work
 from evenhand.verdicts.apply_rule import LEAST, UNSOLVED, Cells, Weight, judge_cells, leader_with_data
-from evenhand.verdicts.bounded_cells import BoundedCells, sums_of
+from evenhand.verdicts.bounded_cells import BoundedCells, PoolCells, sums_of
 from evenhand.verdicts.items import Items
+from evenhand.verdicts.pools import ahead_in_pool, pool_bets
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 FAMILIES = ("bernoulli", "binomial", "bounded")
 PAIRED = "paired linear bets on shared items"
+POOLED = "paired linear bets without replacement"
 
 
 def needs_pairs(problem: Problem, items: Items | None) -> bool:
@@ -44,9 +48,12 @@ def needs_pairs(problem: Problem, items: Items | None) -> bool:
     return items is not None and problem.goal != "screen" and items.shared > 0
 
 
-def refuse_what_cannot_be_paired(problem: Problem, procedure: Procedure, fixed: bool) -> None:
-    """Refuse shared items where the evidence of the rule would not be valid, in one sentence."""
+def refuse_what_cannot_be_paired(
+    problem: Problem, procedure: Procedure, fixed: bool, pooled: bool = False
+) -> None:
+    """Refuse shared items, or a pool, where the evidence would not be valid, in one sentence."""
     why = ""
+    task = "to judge a pool" if pooled else "several policies answered the same items, and to compare them"
     if problem.family.name not in FAMILIES:
         why = f"outcomes must be {', '.join(FAMILIES[:-1])} or {FAMILIES[-1]}; they are {problem.family.name}"
     elif problem.standard.region.kind in (PENALTY, RELATIVE):
@@ -58,10 +65,7 @@ def refuse_what_cannot_be_paired(problem: Problem, procedure: Procedure, fixed: 
     elif fixed:
         why = "the data must be judged without the option for a fixed sample"
     if why:
-        raise BadInput(
-            f"several policies answered the same items, and to compare them {why}; without pairs the "
-            "evidence would not be valid."
-        )
+        raise BadInput(f"{task} {why}; the evidence would not be valid otherwise.")
 
 
 def refuse_sorted_items(problem: Problem, items: Items) -> None:
@@ -77,19 +81,33 @@ def refuse_sorted_items(problem: Problem, items: Items) -> None:
 class Comparisons:
     """The evidence that one policy is ahead of another, computed when it is first needed."""
 
-    def __init__(self, spec: Spec, state: State, items: Items) -> None:
-        self.spec, self.state, self.items = spec, state, items
+    def __init__(self, spec: Spec, state: State, items: Items, pool: Array | None = None) -> None:
+        self.spec, self.state, self.items, self.pool = spec, state, items, pool
         self.work: Work = new_work(spec)
         refresh(spec, state, self.work, False)
         self.known: dict[tuple[int, int], float] = {}
         self.scratch = scratch(spec.shares.size)
 
+    @cached_property
+    def pool_bets(self) -> PoolBets:
+        """Return the bets on every cell of the pool."""
+        return pool_bets(np.array(self.pool), self.items)
+
+    @cached_property
+    def bounded_sums(self) -> Array:
+        """Return the sums of the bets at a bound for every cell."""
+        return sums_of(self.state.n.shape, *self.items.in_order())
+
     def ahead(self, i: int, k: int) -> float:
         """Return the ln e-value against {q.mu_k >= q.mu_i + indifference}."""
         if (i, k) not in self.known:
-            by_pairs = self.items.are_shared(i, k)
-            self.known[i, k] = self._by_pairs(i, k) if by_pairs else self._without_pairs(i, k)
+            self.known[i, k] = self._computed(i, k)
         return self.known[i, k]
+
+    def _computed(self, i: int, k: int) -> float:
+        if self.pool is not None:
+            return ahead_in_pool(self.spec, self.pool, self.items, i, k)
+        return self._by_pairs(i, k) if self.items.are_shared(i, k) else self._without_pairs(i, k)
 
     def _by_pairs(self, i: int, k: int) -> float:
         one, other = self.items.answers[i], self.items.answers[k]
@@ -119,12 +137,13 @@ class Conditions(NamedTuple):
     meets: list[tuple[float, int]]
 
 
-def judge_items(
-    problem: Problem, spec: Spec, state: State, items: Items, compare: Comparisons
-) -> tuple[Cells, Weight]:
-    """Return the verdict of every cell and of the whole."""
-    if problem.family.name == "bounded" and spec.region.kind == BOX:
-        bounded = BoundedCells(spec, state.n, state.s, sums_of(state.n.shape, *items.in_order()))
+def judge_items(problem: Problem, spec: Spec, state: State, compare: Comparisons) -> tuple[Cells, Weight]:
+    """Return the verdict of every cell and of the whole; `spec` may have another bound than `compare`."""
+    if compare.pool is not None:
+        pooled = PoolCells(spec, compare.pool_bets)
+        cells, conditions = pooled.cells(), Conditions(*pooled.conditions())
+    elif problem.family.name == "bounded" and spec.region.kind == BOX:
+        bounded = BoundedCells(spec, state.n, state.s, compare.bounded_sums)
         cells, conditions = bounded.cells(), Conditions(*bounded.conditions())
     else:
         cells, conditions = judge_cells(spec, state), _conditions(spec, state)

@@ -31,7 +31,7 @@ CLOSE = 1e-10  # convergence: difference of bound and value
 RIDGE = 1e-3  # relative curvature added far from the minimum
 ROUNDING = 4e-15  # relative rounding error of W and B
 NEGLIGIBLE = -40.0  # terms whose log is this far below the largest are left out
-MIDDLE = 2  # the multiplier 1 among the weights
+EMPTY = 1e-12  # a null that is missed by no more than this is not empty
 
 
 class Null(NamedTuple):
@@ -221,7 +221,7 @@ def _start(block: Block, null: Null, model: Model, c: float) -> float:
         model.scale[v] = max(information * wide * wide, 1e-6)
         top += max(model.a[v], 0.0)
         gap -= model.a[v] * model.step[v]
-    if top < c:
+    if top < c - EMPTY:
         return math.inf
     if gap <= 0.0:
         return 0.0
