@@ -11,10 +11,7 @@ from scipy.special import logsumexp
 import evenhand as eh
 from evenhand.cli.main import main
 from evenhand.errors import BadInput
-from evenhand.procedure.spec import compile_spec
-from evenhand.procedure.state import new_state
-from evenhand.verdicts.read_data import read
-from evenhand.verdicts.shared_items import PAIRED, Comparisons, refuse_what_cannot_be_paired
+from evenhand.verdicts.shared_items import PAIRED, refuse_what_cannot_be_paired
 
 NAMES = ["large", "tuned", "small"]
 MEANS = {"large": 0.93, "tuned": 0.90, "small": 0.80}
@@ -167,6 +164,7 @@ def test_items_sorted_by_outcome_are_refused():
             "bernoulli, binomial or bounded; they are gaussian",
         ),
         (problem(constraint=eh.Penalty(0.8, 2.0)), eh.Procedure(), False, "must hold for each policy alone"),
+        (problem(constraint=eh.Floors(relative_to="small")), eh.Procedure(), False, "for each policy alone"),
         (problem(), eh.Procedure(), True, "without the option for a fixed sample"),
         (problem(), eh.Procedure(stopping="stylised"), False, "must be certified; it is stylised"),
     ],
@@ -208,12 +206,23 @@ def test_0_and_1_as_bounded_outcomes_give_the_intervals_of_binary_ones():
 
 
 def test_an_indifference_asks_for_less():
-    items = read(problem(), shared(500)).items
-    found = []
-    for eps in (0.0, 0.02):
-        spec = compile_spec(problem(), eh.Procedure(indifference=eps))
-        found.append(Comparisons(spec, new_state(spec), items).ahead(0, 1))
-    assert found[1] > found[0] + 1
+    frame = shared(500)
+    exact, close = judged(frame), judged(frame, procedure=eh.Procedure(indifference=0.02))
+    assert close.evidence > exact.evidence + 1
+
+
+def test_screening_uses_every_policy_alone():
+    found = judged(shared(1_500), problem(goal="screen"))
+    assert found.method == "order-free rule"
+    assert (found.allowed, found.failed) == (("large", "tuned"), ("small",))
+    assert any("every policy is judged by its own outcomes" in sentence for sentence in found.words())
+
+
+def test_allowed_failed_and_open_are_those_of_the_same_outcomes_without_items():
+    frame = shared(700)
+    paired, apart = judged(frame), judged(frame.drop(columns="item"))
+    assert paired.classes == apart.classes
+    assert paired.failed == ("small",)
 
 
 def test_no_answer_is_decided_too():

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.model.problem import Problem
-from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.rows import CellRow, PolicyRow, RelativeBound
 from evenhand.procedure.intervals import WORDS
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State
@@ -44,10 +44,35 @@ def cell_rows(
             floor=user(region.lo[g, k]),
             cap=user(region.hi[g, k]),
             pending=None if pending is None else round(float(pending[g, k]), 6),
+            **_relative_bounds(problem, spec, state, g, k),
         )
         for k in range(len(problem.policies))
         for g in range(len(problem.groups))
     )
+
+
+def _relative_bounds(problem: Problem, spec: Spec, state: State, g: int, k: int) -> dict[str, RelativeBound]:
+    """Return the floor and the cap of a cell that are relative to the control."""
+    r, family, found = spec.region, problem.family, {}
+    if r.control < 0 or k == r.control:
+        return {}
+    n = float(state.n[g, r.control])
+    for name, ratio, margin, sign in (
+        ("relative_floor", float(r.floor_ratio[g]), float(r.floor_margin[g]), -1.0),
+        ("relative_cap", float(r.cap_ratio[g]), float(r.cap_margin[g]), 1.0),
+    ):
+        if math.isfinite(margin):
+            # with a ratio the margin is 0, whatever the origin of the unit scale makes of it
+            own = float(f"{family.width * margin:.12g}") if ratio == 1.0 else 0.0
+            mean = family.low + family.width * float(state.s[g, r.control]) / n if n > 0 else None
+            value = None if mean is None else ratio * mean + sign * own
+            found[name] = RelativeBound(problem.policies[r.control], ratio, own, value)
+    return found
+
+
+def spent_on(problem: Problem, state: State) -> float | None:
+    """Return what the samples have cost; None where the problem has no costs."""
+    return None if problem.costs is None else float((problem.sampling_costs.T * state.n).sum())
 
 
 def policy_rows(

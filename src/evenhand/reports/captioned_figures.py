@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from evenhand.model.rows import CellRow, PolicyRow
+from evenhand.model.sentences import requirement_words
 from evenhand.reports.figures.allocation import allocation
 from evenhand.reports.figures.calibration import calibration
 from evenhand.reports.figures.duration import duration
@@ -59,14 +60,21 @@ def floors_picture(
     bounded = [name for name in ("floor", "cap") if any(getattr(e, name) is not None for e in ordered)]
     known = all(e.known for e in ordered)
     columns = ["policy", "group", *([] if known else ["n"]), "mean", *([] if known else ["low", "high"])]
-    columns += [*bounded, "verdict"]
-    rows: list[list[Field]] = [[getattr(e, name) for name in columns] for e in ordered]
+    relative = any(bound is not None for e in ordered for bound in e.relative)
+    columns += [*bounded, *(["requirement"] if relative else []), "verdict"]
+    rows: list[list[Field]] = [
+        [requirement_words(e) if name == "requirement" else getattr(e, name) for name in columns]
+        for e in ordered
+    ]
     said = [
         f"{sum(e.verdict == verdict for e in ordered)} {verdict}"
         for verdict in ("met", "failed", "undecided")
     ]
+    control = next((bound.control for e in ordered for bound in e.relative if bound is not None), None)
+    band = "" if control is None else f" A band shows the interval of {control} in the group."
+    says = f"Of {len(ordered)} cells: {', '.join(said)}.{band}"
     return Picture(
-        "floors", what, f"Of {len(ordered)} cells: {', '.join(said)}.", partial(floors, ordered, standings),
+        "floors", what, says, partial(floors, ordered, standings),
         table("Mean and verdict of every cell" if known else "Estimate, interval and verdict of every cell",
               ["samples" if name == "n" else name for name in columns], rows),
     )  # fmt: skip

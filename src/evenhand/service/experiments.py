@@ -124,5 +124,5 @@ def blinded(status: Status) -> dict[str, Any]:
     table = status.to_dict()
     seen = {key: table[key] for key in BLIND}
     if status.is_over:
-        seen |= {"answer": status.answer, "decided": status.decided}
+        seen |= {name: table[name] for name in ("answer", "decided", "allowed", "failed", "open")}
     return seen

@@ -17,6 +17,7 @@ from evenhand.live.journal import Journal, open_journal
 from evenhand.live.projection import View
 from evenhand.live.tickets import Out, ticket_code
 from evenhand.model.rows import CellRow
+from evenhand.model.sentences import requirement_words
 from evenhand.procedure.state import EMPTY
 from evenhand.reports import captioned_figures, page_parts
 from evenhand.reports.figures.save import svg
@@ -42,7 +43,7 @@ def draw(address: str, view: View, now: float, forecast: Forecast | None, blind:
         seen = blinded(status)
         words = f"{seen['samples']:,} outcomes told, {seen['pending']:,} tickets out."
         if seen.get("decided"):
-            words = f"{seen['answer'] or 'No policy'} is the answer. {words}"
+            words = f"{_end_in_words(view, seen)} {words}"
         return Drawn(view.head.seq, seen, words, out=out)
     verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
     estimates, standings = verdict.cells, verdict.policies
@@ -65,6 +66,13 @@ def draw(address: str, view: View, now: float, forecast: Forecast | None, blind:
         late=_late(view, ledger, now),
         out=out,
     )
+
+
+def _end_in_words(view: View, seen: dict[str, Any]) -> str:
+    """Return the decision in a few words, for a user who may not see outcomes before the end."""
+    if view.stop is not None and view.stop.allowed is not None:
+        return f"{len(view.stop.allowed)} of {len(view.protocol.problem.policies)} policies are allowed."
+    return f"{seen['answer'] or 'No policy'} is the answer."
 
 
 _ledgers: dict[tuple[str, bytes], Ledger] = {}  # logs read so far by this worker process
@@ -101,7 +109,11 @@ def _light(drawing: str) -> str:
 
 def _cell(estimate: CellRow) -> dict[str, Any]:
     bound = estimate.floor if estimate.floor is not None else estimate.cap
-    return estimate.to_dict() | {"bound": bound}
+    relative = any(one is not None for one in estimate.relative)
+    return estimate.to_dict() | {
+        "bound": bound,
+        "requirement": requirement_words(estimate) if relative else "",
+    }
 
 
 def _cell_name(view: View, out: Out) -> str:

@@ -129,7 +129,7 @@ def take_turn(
 @kernel
 def _batch(spec: Spec, state: State) -> int:
     """Return the number of samples before the next check; initial samples come one by one."""
-    if spec.mode == ACTIVE and state.clock[STARTED] < spec.initial * spec.phi.size:
+    if spec.mode == ACTIVE and state.clock[STARTED] < spec.initial_total:
         return 1
     return spec.batch
 
@@ -269,7 +269,7 @@ def finish(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
 
 @kernel
 def _screened(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
-    """Write down how the replication classified the policies, at the end and at its checkpoints."""
+    """Record how the replication classified the policies, at the end and at its checkpoints."""
     state, desk = body.state, body.desk
     right = state.clock[EMPTY] == 0
     if right:
@@ -284,7 +284,7 @@ def _screened(spec: Spec, body: Body, truth: int, rows: Rows, row: int) -> None:
 
 @kernel
 def _is_right(spec: Spec, desk: Desk, truth: int, answer: int) -> bool:
-    """Is this answer the best, or acceptable beside it? Screening: are all right by desk.mean?"""
+    """Return whether the answer is acceptable; in screening, whether every class by desk.mean is right."""
     if spec.screens:
         return is_classified(spec.region, desk.mean, desk.truth)
     if not spec.several or answer < 0:

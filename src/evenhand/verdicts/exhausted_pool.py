@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.model.region import ROUNDING
+from evenhand.model.region import ROUNDING, bounds_at
 from evenhand.procedure.intervals import FAILED, MET
 from evenhand.procedure.spec import Spec, compile_spec
 from evenhand.procedure.state import NONE, new_state
@@ -31,10 +31,10 @@ def exact_verdict(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
     unit = np.ascontiguousarray(problem.family.to_unit(means).T)
     state.n[:], state.s[:] = counts.T, counts.T * unit
     feasible = problem.feasible(means)
-    answer = int(np.argmax(np.where(feasible, problem.scores(means), -np.inf))) if feasible.any() else NONE
-    meets = (unit >= spec.region.lo - _rounding(spec, unit, spec.region.lo)) & (
-        unit <= spec.region.hi + _rounding(spec, unit, spec.region.hi)
-    )
+    chooses = feasible.any() and not spec.screens
+    answer = int(np.argmax(np.where(feasible, problem.scores(means), -np.inf))) if chooses else NONE
+    lo, hi = bounds_at(spec.region, unit)
+    meets = (unit >= lo - _rounding(spec, unit, lo)) & (unit <= hi + _rounding(spec, unit, hi))
     cells = Cells(unit, unit, np.where(meets, MET, FAILED))
     weight = Weight(answer, True, verdict.evidence, verdict.needed, 0, np.where(feasible, MET, FAILED))
     of_cells, of_policies = result_rows(problem, spec, state, cells, weight)

@@ -25,7 +25,7 @@ from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.evidence.cell_bets import PoolBets
 from evenhand.procedure.evidence.linear_bets import SINGLE, SPREAD, new_block, record_pair
 from evenhand.procedure.evidence.linear_minimum import Null, scratch
-from evenhand.procedure.intervals import FAILED, MET, UNDECIDED
+from evenhand.procedure.intervals import FAILED, MET, UNDECIDED, own_bounds
 from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING
 from evenhand.procedure.outcome_order import new_order, note_order, refuse_sorted
 from evenhand.procedure.spec import Procedure, Spec
@@ -45,7 +45,8 @@ POOLED = "paired linear bets without replacement"
 
 def needs_pairs(problem: Problem, items: Items | None) -> bool:
     """Return whether the verdict compares policies that share items."""
-    return items is not None and problem.goal != "screen" and items.shared > 0
+    compares = problem.goal != "screen" or problem.standard.region.kind == RELATIVE
+    return items is not None and compares and items.shared > 0
 
 
 def refuse_what_cannot_be_paired(
@@ -139,19 +140,33 @@ class Conditions(NamedTuple):
 
 def judge_items(problem: Problem, spec: Spec, state: State, compare: Comparisons) -> tuple[Cells, Weight]:
     """Return the verdict of every cell and of the whole; `spec` may have another bound than `compare`."""
+    bets = _cells_by_bets(problem, spec, state, compare)
+    cells = judge_cells(spec, state) if bets is None else bets.cells()
+    conditions = own = _conditions(spec, state, bets)
+    if not np.array_equal(spec.kept.lo, spec.region.lo) or not np.array_equal(spec.kept.hi, spec.region.hi):
+        bare = own_bounds(spec)  # verdicts are about the requirement itself, without the tolerance
+        own = _conditions(bare, state, _cells_by_bets(problem, bare, state, compare))
+    weight = _weight(spec, state, compare, conditions)
+    verdicts = [
+        FAILED if fails >= weight.needed else MET if meets >= weight.needed else UNDECIDED
+        for fails, (meets, _) in zip(*own, strict=True)
+    ]
+    return cells, weight._replace(policies=np.array(verdicts))
+
+
+def _cells_by_bets(problem: Problem, spec: Spec, state: State, compare: Comparisons) -> BoundedCells | None:
+    """Return the evidence of cells by bets, where it is more than that of the counts; otherwise None."""
     if compare.pool is not None:
-        pooled = PoolCells(spec, compare.pool_bets)
-        cells, conditions = pooled.cells(), Conditions(*pooled.conditions())
-    elif problem.family.name == "bounded" and spec.region.kind == BOX:
-        bounded = BoundedCells(spec, state.n, state.s, compare.bounded_sums)
-        cells, conditions = bounded.cells(), Conditions(*bounded.conditions())
-    else:
-        cells, conditions = judge_cells(spec, state), _conditions(spec, state)
-    return cells, _weight(spec, state, compare, conditions)
+        return PoolCells(spec, compare.pool_bets)
+    if problem.family.name == "bounded" and spec.region.kind == BOX:
+        return BoundedCells(spec, state.n, state.s, compare.bounded_sums)
+    return None
 
 
-def _conditions(spec: Spec, state: State) -> Conditions:
-    """Return the evidence on every policy's own requirement from its counts."""
+def _conditions(spec: Spec, state: State, bets: BoundedCells | None) -> Conditions:
+    """Return the evidence on every policy's own requirement, by bets or from its counts."""
+    if bets is not None:
+        return Conditions(*bets.conditions())
     work, policies = new_work(spec), range(spec.phi.shape[1])
     refresh(spec, state, work, False)
     known = [spec.region.kind == BOX or bool(np.all(state.n[:, k] > 0)) for k in policies]
@@ -163,7 +178,10 @@ def _conditions(spec: Spec, state: State) -> Conditions:
 
 
 def _weight(spec: Spec, state: State, compare: Comparisons, conditions: Conditions) -> Weight:
-    """Return the decision; where the leader is not certified, every policy that meets its bounds is tried."""
+    """Return the decision, without the verdicts of policies.
+
+    Where the leader is not certified, every policy that is shown to meet its bounds is tried.
+    """
     needed, policies = float(threshold(spec)), spec.phi.shape[1]
     work = new_work(spec)
     refresh(spec, state, work, False)
@@ -176,11 +194,7 @@ def _weight(spec: Spec, state: State, compare: Comparisons, conditions: Conditio
             mine, weakest = _evidence_for(i, compare, conditions, policies, needed)
             if mine >= needed:
                 leader, value, piece = i, mine, weakest
-    verdicts = [
-        FAILED if fails >= needed else MET if meets >= needed else UNDECIDED
-        for fails, (meets, _) in zip(*conditions, strict=True)
-    ]
-    return Weight(leader, value >= needed, value, needed, piece, np.array(verdicts))
+    return Weight(leader, value >= needed, value, needed, piece, np.zeros(policies, dtype=np.int64))
 
 
 def _evidence_for(
