@@ -25,6 +25,8 @@ import numpy as np
 from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.problem import JOINED, Problem
 from evenhand.verdicts.counts import Data, Tally, is_missing
+from evenhand.verdicts.readers import is_log, read_samples
+from evenhand.verdicts.readers.samples import columns_of
 
 CHUNK = 16_384  # rows held in memory at once
 COLUMNS = ("policy", "group", "outcome", "item", "n", "mean", "successes")
@@ -43,8 +45,10 @@ def read(
     if not isinstance(source, (str, Path)):
         return _read_frame(tally, source, names)
     path = Path(source)
-    if not path.is_file():
+    if not path.exists():
         raise BadInput(f"there is no file {path}; give a CSV or Parquet file of policy, group, outcome.")
+    if is_log(path):
+        return _read_log(tally, path, names)
     if path.suffix.lower() in (".parquet", ".pq"):
         return _read_parquet(tally, path, names)
     return _read_csv(tally, path, names)
@@ -94,6 +98,19 @@ def _chunks(
         if not lines:
             return
         yield _Lines(lines), columns
+
+
+def _read_log(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
+    """Read the log of an evaluation tool, or a folder of logs."""
+    titles, table = columns_of(tally.problem, read_samples(path), names)
+    place = _places(titles, names, path.name)
+    chosen = {name: table[titles[i]] for name, i in place.items()}
+    length = len(next(iter(chosen.values())))
+    for start in range(0, length, CHUNK):
+        part = {name: values[start : start + CHUNK] for name, values in chosen.items()}
+        where = _Samples(range(start + 1, min(start + CHUNK, length) + 1))
+        _add(tally, where, part, "outcome" not in place)
+    return tally.finish("outcome" not in place)
 
 
 def _read_parquet(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
@@ -287,6 +304,10 @@ class _Rows(_Places):
 
 class _Lines(_Places):
     word = "line"
+
+
+class _Samples(_Places):
+    word = "sample"
 
 
 class _Items(_Places):
