@@ -91,6 +91,17 @@ def _judged(
         assert "at most 0.1 below a" in " ".join(said.split())
 
 
+@pytest.mark.parametrize("kind", ["relative", "screen"])
+def test_a_dossier_covers_the_question(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study, page = tmp_path / "study.toml", tmp_path / "dossier.html"
+    study.write_text(dumps(STUDIES[kind]), encoding="utf-8")
+    words = ["report", str(study), "--dossier", "-o", str(page), "--replications", "4", "--seed", "1"]
+    called(capsys, *words, "--max-samples", "200")
+    text = page.read_text(encoding="utf-8")
+    assert "misses its bound in y by a hair" in text
+    assert STUDIES[kind].problem.constraint.describe() in text
+
+
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Any]]:
     journal = str(tmp_path_factory.mktemp("wider") / "journal.db")

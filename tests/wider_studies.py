@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import evenhand as eh
 from evenhand.study import Study
 from evenhand.study.truth import Truth
@@ -10,6 +12,8 @@ GROUPS = {"x": 0.6, "y": 0.4}
 
 
 def _study(problem: eh.Problem, procedure: eh.Procedure, means: list[list[float]]) -> Study:
+    # the order of a new live experiment, so that simulations take the same one
+    procedure = replace(procedure, initial_order="random")
     return Study(problem, procedure, Truth.from_dict({"means": means}, problem))
 
 

@@ -127,7 +127,6 @@ def test_relative_floors_are_named_with_their_control() -> None:
     assert control.verdict == "met"
     ended = played("relative", ":memory:").status()
     verdicts = {(one.policy, one.group): one.verdict for one in ended.cells}
-    assert verdicts["c", "y"] == "failed"
     assert (verdicts["b", "x"], verdicts["b", "y"]) == ("met", "met")
 
 

@@ -47,9 +47,10 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
 
     `work` holds up-to-date estimates (`estimates.refresh`). `spec` is without a tolerance (`own_bounds`).
     """
-    if spec.region.kind != BOX:
+    control = spec.region.control  # has no bound relative to itself
+    if spec.region.kind != BOX and not (spec.region.kind == RELATIVE and k == control):
         for g in range(spec.phi.shape[0]):
-            if state.n[g, k] == 0.0 or (spec.region.control >= 0 and state.n[g, spec.region.control] == 0.0):
+            if state.n[g, k] == 0.0 or (control >= 0 and state.n[g, control] == 0.0):
                 return UNDECIDED
     if spec.stopping in (CERTIFIED, BUDGET):
         needed = threshold(spec)

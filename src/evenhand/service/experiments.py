@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evenhand.errors import BadInput, IntegrityFailed, NameTaken
@@ -13,9 +13,9 @@ from evenhand.live.control import refuse_used_key
 from evenhand.live.events import Created, decode
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import Journal, open_journal
-from evenhand.live.protocol import new_protocol
+from evenhand.live.protocol import Protocol, new_protocol
 from evenhand.live.status import Status
-from evenhand.study import Study, dumps
+from evenhand.study import Study, dumps, loads
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_EXPERIMENTS = 10_000
@@ -81,7 +81,11 @@ class Registry:
                     raise
         there = self.get(name)
         found = there.protocol
-        if (asked.seed, asked.lease, asked.study) != (found.seed, found.lease, dumps(found.study)):
+        if (asked.seed, asked.lease, _as_begun(asked, study, found)) != (
+            found.seed,
+            found.lease,
+            dumps(found.study),
+        ):
             raise NameTaken(f"there is an experiment {name!r} with another protocol; take another id.")
         return there, made or self._was_made_by(key, name)
 
@@ -114,6 +118,18 @@ class Registry:
         idle = [name for name, slot in self._slots.items() if slot.trial is not None and slot.used < before]
         for name in idle[: max(len(self._slots) - MOST_OPEN, 0)]:
             del self._slots[name]
+
+
+def _as_begun(asked: Created, study: Study, found: Protocol) -> str:
+    """Return the study asked for, with the order of initial samples of the experiment unless it gives one.
+
+    Experiments of earlier releases have none, and new ones a random one.
+    """
+    if study.procedure.initial_order is not None:
+        return asked.study
+    settled = loads(asked.study)
+    order = found.procedure.initial_order
+    return dumps(replace(settled, procedure=replace(settled.procedure, initial_order=order)))
 
 
 BLIND = ("experiment", "title", "state", "samples", "pending", "late", "events", "head", "counts", "health")

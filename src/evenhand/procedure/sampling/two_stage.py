@@ -124,5 +124,7 @@ def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
 def _against(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
     """Return the evidence that k is not a better answer than the leader; up to `enough`."""
     if spec.stopping == CERTIFIED:
-        return max(ahead_of(spec, state, work, leader, k, enough), failing(spec, state, work, k))
+        ahead = ahead_of(spec, state, work, leader, k, enough)  # both use the same scratch
+        fails = failing(spec, state, work, k)
+        return max(ahead, fails)
     return work.glr[k]

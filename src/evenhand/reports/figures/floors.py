@@ -210,8 +210,10 @@ def _legend(canvas: Canvas, bounded: bool, sampled: bool, control: str | None = 
         canvas.text(x + 10, y, "bound", colour=GREY, size=SMALL)
         x += text_width("bound", SMALL) + 32
     if control is not None:
-        canvas.box(x - 6, y - 6, 16, 12, GREY, alpha=0.22)
-        room = canvas.width - x - (90 if canvas.width >= 560 else 16)
-        canvas.text(x + 16, y, f"interval of {control}", colour=GREY, size=SMALL, room=room)
+        wide = canvas.width >= 560
+        at, line = (x, y) if wide else (12.0, y + 20.0)  # a narrow figure has no room beside the others
+        canvas.box(at - 6, line - 6, 16, 12, GREY, alpha=0.22)
+        room = canvas.width - at - (90 if wide else 30)
+        canvas.text(at + 16, line, f"interval of {control}", colour=GREY, size=SMALL, room=room)
     if sampled and canvas.width >= 560:
         canvas.text(canvas.width - 8, y, "samples", colour=GREY, size=SMALL, anchor="right")

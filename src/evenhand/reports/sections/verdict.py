@@ -51,7 +51,11 @@ def emphasised(sentence: str, verdict: Verdict) -> Words:
 
 def notes(verdict: Verdict) -> tuple[Words, ...]:
     """Return what the intervals mean, and what would change the verdict."""
-    intervals = f"{_intervals(verdict)} A bound is met exactly when the interval clears it."
+    control = verdict.problem.control
+    clears = "A bound is met exactly when the interval clears it."
+    if control is not None:
+        clears = f"A bound relative to {control} is tested on the outcomes of both policies together."
+    intervals = f"{_intervals(verdict)} {clears}"
     return tuple((said,) for said in (intervals, verdict.forecast.basis(), looser(verdict)) if said)
 
 
