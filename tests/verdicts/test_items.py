@@ -247,3 +247,16 @@ def test_the_command_pairs_items(tmp_path, capsys):
     assert main(arguments) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["answer"], found["method"], found["shared_items"]) == ("large", PAIRED, 1_500)
+
+
+def test_a_live_experiment_refuses_to_import_shared_items(tmp_path, capsys):
+    (tmp_path / "study.toml").write_text(STUDY)
+    journal = str(tmp_path / "trial.db")
+    assert main(["new", journal, str(tmp_path / "study.toml"), "--seed", "1"]) == 0
+    frame = shared(5)
+    frame.to_csv(tmp_path / "shared.csv", index=False)
+    assert main(["import", journal, str(tmp_path / "shared.csv")]) == 2
+    assert "item 'item 0' was answered by 'large' and by 'tuned'" in capsys.readouterr().err
+    frame.assign(item=range(len(frame))).to_csv(tmp_path / "different.csv", index=False)
+    assert main(["import", journal, str(tmp_path / "different.csv")]) == 0
+    assert "15 outcomes recorded" in capsys.readouterr().out

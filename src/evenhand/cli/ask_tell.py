@@ -219,9 +219,11 @@ def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str
     """Yield the rows of a file and append the line number of each to `lines`."""
     from evenhand.live.outcomes import parsed_number
     from evenhand.model.problem import JOINED
-    from evenhand.study.data_files import columns, group_columns
+    from evenhand.study.data_files import columns, group_columns, has_column
 
     wanted = ("policy", *group_columns(problem), "outcome")
+    if problem.goal != "screen" and has_column(path, "item"):
+        _refuse_shared_items(path)
     for line, (policy, *parts, text) in columns(path, wanted):
         group = JOINED.join(part.strip() for part in parts) if problem.by else parts[0]
         try:
@@ -230,6 +232,20 @@ def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str
             raise BadInput(f"{path}, line {line}: {error}") from None
         lines.append(line)
         yield policy, group, outcome
+
+
+def _refuse_shared_items(path: Path) -> None:
+    """Refuse outcomes of different policies on one item: an experiment takes them for independent."""
+    from evenhand.study.data_files import columns
+
+    answered: dict[str, str] = {}
+    for line, (policy, item) in columns(path, ("policy", "item")):
+        first = answered.setdefault(item, policy)
+        if first != policy:
+            raise BadInput(
+                f"{path}, line {line}: an experiment needs outcomes on different items; item {item!r} was "
+                f"answered by {first!r} and by {policy!r}. `evenhand judge` compares policies on shared items."
+            )
 
 
 def _content_key(path: Path) -> str:

@@ -53,7 +53,7 @@ Array = NDArray[np.float64]
 
 WITHOUT_PROOF = "by kaufmann-koolen, which proves nothing where the variance is unknown"
 ORDER_FREE, IN_ORDER = "order-free rule", "rule that uses the order of the outcomes"
-NOT_PAIRED = "further samples on shared items are not forecast"
+NOT_PAIRED = "how outcomes on one item depend on each other is not simulated"
 CLAIMS = {
     "certified": "certified",
     "kaufmann-koolen": "certified",
