@@ -244,7 +244,7 @@ def _refuse_shared_items(path: Path) -> None:
         if first != policy:
             raise BadInput(
                 f"{path}, line {line}: an experiment needs outcomes on different items; item {item!r} was "
-                f"answered by {first!r} and by {policy!r}. `evenhand judge` compares policies on shared items."
+                f"answered by {first!r} and by {policy!r}. `evenhand judge` compares them on shared items."
             )
 
 
