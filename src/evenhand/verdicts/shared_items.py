@@ -186,19 +186,20 @@ def _weight(spec: Spec, state: State, compare: Comparisons, conditions: Conditio
     work = new_work(spec)
     refresh(spec, state, work, False)
     leader = leader_with_data(work, np.all(state.n > 0, axis=0).tolist())
-    value, piece = _evidence_for(leader, compare, conditions, policies, -math.inf)
-    for i in np.argsort(-work.score).tolist():
+    order = np.argsort(-work.score).tolist()  # strong rivals first: one that is not refuted is enough
+    value, piece = _evidence_for(leader, compare, conditions, order, -math.inf)
+    for i in order:
         if value >= needed:
             break
         if i != leader and conditions.meets[i][0] >= needed:
-            mine, weakest = _evidence_for(i, compare, conditions, policies, needed)
+            mine, weakest = _evidence_for(i, compare, conditions, order, needed)
             if mine >= needed:
                 leader, value, piece = i, mine, weakest
     return Weight(leader, value >= needed, value, needed, piece, np.zeros(policies, dtype=np.int64))
 
 
 def _evidence_for(
-    i: int, compare: Comparisons, conditions: Conditions, policies: int, least: float
+    i: int, compare: Comparisons, conditions: Conditions, order: list[int], least: float
 ) -> tuple[float, int]:
     """Return the evidence of the weakest alternative to the answer i, or to "none", and its code.
 
@@ -207,8 +208,8 @@ def _evidence_for(
     value, piece = math.inf, 0
     if i != NONE:
         value, which = conditions.meets[i]
-        piece = policies + which
-    for k in range(policies):
+        piece = len(order) + which
+    for k in order:
         if k == i or value < least:
             continue
         against = conditions.fails[k]

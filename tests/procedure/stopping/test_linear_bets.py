@@ -148,7 +148,7 @@ def mixed_block(rng, groups, items, shared, lift=0.06):
     return block
 
 
-@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("shared", [0.0, 0.5, 0.9])
 def test_the_bound_is_below_the_minimum_and_close_to_it(groups, shared):
     block = mixed_block(np.random.default_rng(groups), groups, 600, shared)
@@ -176,7 +176,7 @@ def test_no_null_point_has_less_evidence_than_the_bound():
     block = mixed_block(rng, 3, 900, 0.7, lift=0.2)
     found = evidence(block, Null(block.q, 0.0, np.zeros(6), np.ones(6)))
     assert found > 3
-    for _ in range(2_000):
+    for _ in range(300):
         means, other = rng.random(3), rng.random(3)
         excess = block.q @ (means - other)
         if excess <= 0:
