@@ -236,9 +236,11 @@ def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str
     """Yield the rows of a file and append the line number of each to `lines`."""
     from evenhand.live.input_checks import parsed_number, parsed_sample
     from evenhand.model.problem import JOINED
-    from evenhand.study.data_files import columns, group_columns
+    from evenhand.study.data_files import columns, group_columns, has_column
 
     names, places = [rail.name for rail in problem.guardrails], group_columns(problem)
+    if problem.goal != "screen" and has_column(path, "item"):
+        _refuse_shared_items(path)
     for line, (policy, *parts) in columns(path, ("policy", *places, "outcome", *names)):
         group = JOINED.join(part.strip() for part in parts[: len(places)]) if problem.by else parts[0]
         text, *fields = parts[len(places) :]
@@ -252,6 +254,20 @@ def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str
             raise BadInput(f"{path}, line {line}: {error}") from None
         lines.append(line)
         yield policy, group, outcome
+
+
+def _refuse_shared_items(path: Path) -> None:
+    """Refuse outcomes of different policies on one item: an experiment takes them for independent."""
+    from evenhand.study.data_files import columns
+
+    answered: dict[str, str] = {}
+    for line, (policy, item) in columns(path, ("policy", "item")):
+        first = answered.setdefault(item, policy)
+        if first != policy:
+            raise BadInput(
+                f"{path}, line {line}: an experiment needs outcomes on different items; item {item!r} was "
+                f"answered by {first!r} and by {policy!r}. `evenhand judge` compares them on shared items."
+            )
 
 
 def _content_key(path: Path) -> str:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
               help="Rows with a missing value: refuse the data, or drop and count the rows.")  # fmt: skip
 @click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN",
               help="Name of a column in the data, such as group=subpopulation; may be repeated.")  # fmt: skip
+@click.option("--pool", "pools", multiple=True, metavar="GROUP=N",
+              help="Number of items of a group in the pool from which items were drawn, each at most once; "
+              "give it for every group. `--pool data`: all items in DATA. The verdict is then about the "
+              "pool, not about the population from which its items come.")  # fmt: skip
 @click.option("--fixed-sample", is_flag=True,
               help="Use p-values instead of e-values. Valid only if the size of every cell was fixed before "
               "any outcome was seen and the data are analysed once. The probability of a wrong answer is at "
@@ -42,12 +46,12 @@ if TYPE_CHECKING:
 @json_option
 def judge_command(
     study: str, data: str, delta: float | None, floor: float | None, missing: str, columns: tuple[str, ...],
-    fixed_sample: bool, replications: int, seed: int, page: str | None, as_json: bool,
+    pools: tuple[str, ...], fixed_sample: bool, replications: int, seed: int, page: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Decide from existing data which policy meets the requirement and is best.
 
     DATA is CSV or Parquet. Its columns are policy, group and outcome; or policy, group, n and mean or
-    successes.
+    successes. With a column item, policies are compared on the items that both answered.
 
     The verdict of every cell and policy is met, failed or undecided. Verdicts, intervals and the decision all
     come from the study's stopping rule, so they are consistent. Exit code 0 means decided, 3 undecided. "None
@@ -62,7 +66,7 @@ def judge_command(
     with option_advice():
         verdict = judge(
             loaded.problem, data, delta, loaded.procedure, missing=missing, columns=_columns(columns),
-            fixed=fixed_sample, replications=replications, seed=seed,
+            pool=_pool(pools), fixed=fixed_sample, replications=replications, seed=seed,
         )  # fmt: skip
     if page is not None:
         from evenhand.reports.document import report
@@ -90,6 +94,20 @@ def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
         if not sign or not column:
             raise BadInput(f"--column must be NAME=COLUMN, such as group=subpopulation; got {pair!r}.")
         found[name] = column
+    return found
+
+
+def _pool(given: tuple[str, ...]) -> dict[str, int] | str | None:
+    if not given:
+        return None
+    if given == ("data",):
+        return "data"
+    found = {}
+    for pair in given:
+        group, sign, size = pair.rpartition("=")
+        if not sign or not size.isdigit():
+            raise BadInput(f"--pool must be GROUP=N, such as adults=800, or data; got {pair!r}.")
+        found[group] = int(size)
     return found
 
 

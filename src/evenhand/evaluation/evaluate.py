@@ -16,7 +16,7 @@ from typing import Any
 
 from evenhand.errors import BadInput, nearest, shown
 from evenhand.evaluation.callers import Caller, Cost, Score, named_candidates, scorer
-from evenhand.evaluation.pool import Pool, exact_verdict, open_pool
+from evenhand.evaluation.pool import Pool, open_pool
 from evenhand.model.argument_checks import callable_or_none, flag, instance_of, optional, whole_number
 from evenhand.model.families import Bernoulli, Bounded, Family
 from evenhand.model.problem import Problem
@@ -25,6 +25,7 @@ from evenhand.procedure.decide import check, is_due, next_cell
 from evenhand.procedure.spec import Procedure, compile_spec, refuse_guardrails
 from evenhand.procedure.state import RUNNING, STOPPED, TOLD, State, ask, new_state, new_work, record
 from evenhand.result import Result
+from evenhand.verdicts.exhausted_pool import exact_verdict
 from evenhand.verdicts.judge import Verdict, judge_state
 
 Progress = Callable[[Cost], None]

@@ -1,13 +1,10 @@
-"""The pool of items to evaluate on, by group: a data frame, or a sequence of mappings.
-
-Where every candidate has answered every item, the means of the pool are known and the verdict is exact.
-"""
+"""The pool of items to evaluate on, by group: a data frame, or a sequence of mappings."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,13 +12,6 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.argument_checks import callable_or_none
-from evenhand.model.region import ROUNDING, bounds_at
-from evenhand.procedure.intervals import FAILED, MET
-from evenhand.procedure.spec import Spec, compile_spec
-from evenhand.procedure.state import NONE, new_state
-from evenhand.verdicts.apply_rule import CellVerdicts, RuleResult, result_rows
-from evenhand.verdicts.forecast import nothing_more
-from evenhand.verdicts.judge import Verdict
 
 
 @dataclass(frozen=True)
@@ -118,40 +108,3 @@ def _label(value: Any, number: int) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise BadInput(f"every item needs a group; item {number} has none.")
     return str(value)
-
-
-Array = NDArray[np.float64]
-
-
-def exact_verdict(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
-    """Return the verdict at the means of the whole pool, from sums and counts (K x L)."""
-    problem = verdict.problem
-    spec = compile_spec(problem, verdict.procedure)
-    state = new_state(spec)
-    means = sums / counts
-    unit = np.ascontiguousarray(problem.family.to_unit(means).T)
-    state.n[:], state.s[:] = counts.T, counts.T * unit
-    feasible = problem.feasible(means)
-    chooses = feasible.any() and not spec.screens
-    answer = int(np.argmax(np.where(feasible, problem.scores(means), -np.inf))) if chooses else NONE
-    lo, hi = bounds_at(spec.region, unit)
-    meets = (unit >= lo - _rounding(spec, unit, lo)) & (unit <= hi + _rounding(spec, unit, hi))
-    cells = CellVerdicts(unit, unit, np.where(meets, MET, FAILED))
-    weight = RuleResult(answer, True, verdict.evidence, verdict.needed, 0, np.where(feasible, MET, FAILED))
-    of_cells, of_policies = result_rows(problem, spec, state, cells, weight)
-    return replace(
-        verdict,
-        cells=of_cells,
-        policies=of_policies,
-        decided=True,
-        leader=None if answer == NONE else problem.policies[answer],
-        exact=True,
-        delta_needed=None,
-        forecast=nothing_more(problem, verdict.samples),
-        alternatives=(),
-    )
-
-
-def _rounding(spec: Spec, unit: Array, bound: Array) -> Array:
-    """Return how far a mean may miss its bound through rounding."""
-    return np.asarray(ROUNDING * (np.abs(unit) + np.abs(bound)) + spec.region.resolution)

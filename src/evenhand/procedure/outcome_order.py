@@ -81,16 +81,21 @@ def note_order(order: Order, policies: Ints, groups: Ints, outcomes: Array) -> N
         order.counts[(RISES if up == 1 else FALLS) + n % 2, g, k] += 1
 
 
-def refuse_sorted(problem: Problem, order: Order) -> None:
+IN_ORDER = "give the rows in the order in which they were observed"
+
+
+def refuse_sorted(
+    problem: Problem, order: Order, evidence_of: str | None = None, advice: str = IN_ORDER
+) -> None:
     """Refuse data in which the outcomes of some cell are sorted by size, or nearly so."""
+    evidence_of = evidence_of or f"{problem.family.name} outcomes"
     level = math.log(FALSE_ALARM / (TESTS * order.last.size))
     for k, policy in enumerate(problem.policies):
         for g, group in enumerate(problem.group_names):
             if log_chance(order, g, k) <= level:
                 raise BadInput(
                     f"the outcomes of {policy!r} in {group!r} come sorted by size, or nearly so, and the "
-                    f"evidence of {problem.family.name} outcomes depends on their order; give the rows in "
-                    "the order in which they were observed."
+                    f"evidence of {evidence_of} depends on their order; {advice}."
                 )
 
 

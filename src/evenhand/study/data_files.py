@@ -93,6 +93,15 @@ def group_columns(problem: Problem) -> tuple[str, ...]:
     return problem.by or ("group",)
 
 
+def has_column(path: Path, name: str) -> bool:
+    """Return whether the header of a file names this column; False where the file cannot be read."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return name in next(csv.reader(file), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False  # reading the rows says why
+
+
 def columns(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yield (line number, fields of the wanted columns); faster than `lines`, for long files."""
     try:

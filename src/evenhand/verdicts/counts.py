@@ -29,8 +29,10 @@ from evenhand.procedure.state import (
     record,
     record_guardrails,
 )
+from evenhand.verdicts.items import ItemRows, Items
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "none", "."))
 LARGEST = 1e100  # the squares of larger outcomes overflow
@@ -64,10 +66,11 @@ class Data:
     counts: bool  # came as counts per cell, not as single outcomes
     order: Order  # of single outcomes, where the family's evidence depends on it
     rail_orders: tuple[Order, ...] = ()  # the same for every guard-rail
+    items: Items | None = None  # who answered which item, where the data name items
 
 
 class Tally:
-    """Adds rows to the counts, chunk by chunk, in memory that does not grow with their number."""
+    """Adds rows to the counts, chunk by chunk; memory grows with their number only where they name items."""
 
     def __init__(self, problem: Problem, missing: str = "fail") -> None:
         if not is_one_of(missing, ("drop", "fail")):
@@ -84,6 +87,7 @@ class Tally:
         self.order: Order = new_order(self.state.n.shape)
         self.rails = tuple(rail.name for rail in problem.guardrails)
         self.rail_orders = tuple(new_order(self.state.n.shape) for _ in self.rails)
+        self.items: ItemRows | None = None
         self.rows = 0
         self.absent = _BadRows()
         self.outside = _BadRows()
@@ -96,7 +100,10 @@ class Tally:
         outcomes: Sequence[Any],
         columns: Mapping[str, Sequence[Any]],
     ) -> None:
-        """Add single outcomes, with the place of each; `columns` has those of the guard-rails by name."""
+        """Add single outcomes, with the place of each.
+
+        `columns` has the outcomes of the guard-rails by name and, where known, the items.
+        """
         self.rows += len(where)
         k = np.array(
             [self._index(self.policies, name, "policy", where, i) for i, name in enumerate(policies)],
@@ -106,18 +113,28 @@ class Tally:
             [self._index(self.groups, name, "group", where, i) for i, name in enumerate(groups)],
             dtype=np.int64,
         )
-        x = self._numbers(outcomes, where)
+        x, items = self._numbers(outcomes, where), columns.get("item")
         absent = (k < 0) | (g < 0) | np.isnan(x)
+        if items is not None:
+            absent |= np.array([is_missing(name) for name in items], dtype=bool)
         self.absent.note(where, absent, outcomes)
         outside = ~absent & ~(self.problem.family.admits(x) & (np.abs(x) <= LARGEST))
         if outside.any():
             self.outside.note(where, outside, outcomes)
         keep = ~absent & ~outside
-        unit = self.problem.family.to_unit(x[keep])
+        unit = np.ascontiguousarray(self.problem.family.to_unit(x[keep]))
         rails = self._rails(where, columns, keep, k, g)
-        record_all(self.spec, self.state, self.work, k[keep], g[keep], np.ascontiguousarray(unit), rails)
+        if items is not None:
+            self.items = self.items or ItemRows(self.problem)
+            self.items.add(k[keep], g[keep], unit, self.items.number(items, ~keep)[keep])
+        if items is None or self.rails:  # other outcomes on items are recorded in the order of the items
+            self._record(k[keep], g[keep], unit, rails)
+
+    def _record(self, policies: Ints, groups: Ints, unit: Array, rails: Array) -> None:
+        """Add outcomes in unit scale to the counts."""
+        record_all(self.spec, self.state, self.work, policies, groups, unit, rails)
         if self.problem.family.name in FAMILIES:
-            note_order(self.order, k[keep], g[keep], np.ascontiguousarray(x[keep]))
+            note_order(self.order, policies, groups, unit)
 
     def _rails(
         self,
@@ -223,7 +240,11 @@ class Tally:
                 f"the {ordered} family learns its scale from single outcomes, which counts do not hold. "
                 "Give rows of policy, group, outcome, in the order they came."
             )
-        return Data(self.state, self.rows, self.absent.count, counts, self.order, self.rail_orders)
+        items = None if self.items is None else self.items.finish()
+        if items is not None and not self.rails:
+            policies, groups, outcomes = items.in_order()
+            self._record(policies, groups, outcomes, np.empty((outcomes.size, 0)))
+        return Data(self.state, self.rows, self.absent.count, counts, self.order, self.rail_orders, items)
 
     def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
         """Return the number of a name; -1 where it is missing."""

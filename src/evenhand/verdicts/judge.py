@@ -29,18 +29,40 @@ from evenhand.procedure.spec import Procedure, Spec, compile_spec, is_unproven
 from evenhand.procedure.state import NONE, State
 from evenhand.result import Result
 from evenhand.study import Study
-from evenhand.verdicts.apply_rule import apply_stopping_rule, copied, coverage, judge_cells, result_rows
+from evenhand.verdicts.apply_rule import (
+    CellVerdicts,
+    RuleResult,
+    apply_stopping_rule,
+    copied,
+    coverage,
+    judge_cells,
+    result_rows,
+)
 from evenhand.verdicts.counts import ready
-from evenhand.verdicts.fixed_sample import judge_fixed
+from evenhand.verdicts.exhausted_pool import exact_verdict
+from evenhand.verdicts.fixed_sample import apply_fixed_rule, judge_fixed
 from evenhand.verdicts.forecast import forecast, nothing_more
 from evenhand.verdicts.forecast_statement import NOT_ASKED, RUNS, SEED, Forecast
+from evenhand.verdicts.items import Items
+from evenhand.verdicts.pools import checked_pool, is_exhausted, refuse_what_has_no_pool
 from evenhand.verdicts.read_data import read
+from evenhand.verdicts.shared_items import (
+    PAIRED,
+    POOLED,
+    Comparisons,
+    judge_items,
+    needs_pairs,
+    refuse_sorted_items,
+    refuse_what_cannot_be_paired,
+)
 from evenhand.verdicts.verdict_sentences import alternative_in_words, sentences
 from evenhand.verdicts.what_if import Alternative, alternatives, delta_needed, fixed_delta_needed
 
 Array = NDArray[np.float64]
 
 WITHOUT_PROOF = "by kaufmann-koolen, which proves nothing where the variance is unknown"
+ORDER_FREE, IN_ORDER = "order-free rule", "rule that uses the order of the outcomes"
+NOT_PAIRED = "how outcomes on one item depend on each other is not simulated"
 CLAIMS = {
     "certified": "certified",
     "kaufmann-koolen": "certified",
@@ -82,6 +104,11 @@ class Verdict(Result):
     alternatives: tuple[Alternative, ...] = ()
     rows: int = 0
     missing: int = 0
+    method: str = ORDER_FREE  # the evidence that was used
+    items: int | None = None  # number of items, where the data name them
+    shared_items: int | None = None  # number of items that at least two policies answered
+    repeated: int = 0  # rows that repeat an outcome of the same policy on the same item
+    pool: Mapping[str, int] | None = None  # items of each group, where the verdict is about a pool
     spent: float | None = None  # what the samples have cost; None without costs
     guardrails: tuple[GuardrailRows, ...] = ()
 
@@ -189,6 +216,10 @@ class Verdict(Result):
             "fixed_sample": self.fixed,
             "exact": self.exact,
             "coverage": self.coverage,
+            "method": self.method,
+            "items": self.items,
+            "shared_items": self.shared_items,
+            "pool": None if self.pool is None else dict(self.pool),
             "samples": self.samples,
             "spent": self.spent,
             "rows": self.rows,
@@ -206,6 +237,7 @@ def judge(
     *,
     missing: str = "fail",
     columns: dict[str, str] | None = None,
+    pool: Mapping[str, int] | str | None = None,
     fixed: bool = False,
     replications: int = RUNS,
     seed: int = SEED,
@@ -219,7 +251,8 @@ def judge(
     data : path, frame or dict
         A CSV or Parquet file, a pandas, polars or arrow frame, or outcomes by policy and group. Rows are
         single outcomes (policy, group, outcome) or counts (policy, group, n, and mean or successes).
-        True and False are outcomes.
+        True and False are outcomes. With a column `item`, policies are compared on the items that both
+        answered; who answers an item must have been decided before any outcome on it was seen.
     delta : float, optional
         The risk of a wrong answer; that of the procedure unless given.
     procedure : Procedure, optional
@@ -228,6 +261,10 @@ def judge(
         Refuse rows that miss a value, or leave them out and count them.
     columns : dict, optional
         The names of columns in the data, by ours: {"group": "age class"}.
+    pool : dict or "data", optional
+        The number of items of each group, {"young": 800, "old": 400}, or "data" for all items that the data
+        name: the verdict is then about the means of this pool, from which items were drawn at random, each at
+        most once. Without it the verdict is about the population from which the items come.
     fixed : bool
         Whether the size of every cell was fixed before any outcome was seen, and this is the only look.
     replications : int
@@ -270,9 +307,54 @@ def judge(
         alone = Problem(problem.policies, problem.groups, rail.family, rail.constraint, goal=problem.goal)
         if depends_on_order(alone, chosen):
             refuse_sorted(alone, order)
-    state = ready(spec, found.state)
-    verdict = judge_state(problem, chosen, state, fixed=fixed, replications=replications, seed=seed)
+    state, items = ready(spec, found.state), found.items
+    sizes = None if pool is None else checked_pool(problem, pool, items)
+    if sizes is not None:
+        refuse_what_has_no_pool(problem, spec)
+    if items is not None and (sizes is not None or needs_pairs(problem, items)):
+        refuse_what_cannot_be_paired(problem, chosen, fixed, sizes is not None)
+        verdict = judge_pairs(problem, chosen, spec, state, items, sizes)
+    else:
+        verdict = judge_state(problem, chosen, state, fixed=fixed, replications=replications, seed=seed)
+        verdict = replace(verdict, method=IN_ORDER if depends_on_order(problem, chosen) else ORDER_FREE)
+    if items is not None:
+        verdict = replace(verdict, items=items.group.size, shared_items=items.shared, repeated=items.repeated)
     return replace(verdict, rows=found.rows, missing=found.missing)
+
+
+def judge_pairs(
+    problem: Problem,
+    procedure: Procedure,
+    spec: Spec,
+    state: State,
+    items: Items,
+    pool: Array | None,
+) -> Verdict:
+    """Judge outcomes on items that several policies answered, by pairs; `pool`: items of each group."""
+    complete = pool is not None and is_exhausted(pool, state.n)
+    if not complete:
+        refuse_sorted_items(problem, items)
+    state = copied(state)
+    compare = Comparisons(spec, state, items, pool)
+    cells, rule_result = judge_items(problem, spec, state, compare)
+    samples = int(state.n.sum())
+    ahead = nothing_more(problem, samples) if rule_result.decided else Forecast(samples, why_none=NOT_PAIRED)
+
+    def decide(other: Problem, with_bound: Spec) -> RuleResult:
+        return judge_items(other, with_bound, state, compare)[1]
+
+    found = replace(
+        _verdict(problem, procedure, spec, state, cells, rule_result, ahead),
+        method=PAIRED if pool is None else POOLED,
+        delta_needed=delta_needed(spec, rule_result),
+        alternatives=alternatives(problem, procedure, state, cells, decide),
+    )
+    if pool is not None:
+        found = replace(found, pool=dict(zip(problem.group_names, map(int, pool), strict=True)))
+    if complete:
+        sums = problem.family.low * state.n.T + problem.family.width * state.s.T
+        found = exact_verdict(found, sums, np.array(state.n.T))
+    return found
 
 
 def judge_state(
@@ -300,6 +382,35 @@ def judge_state(
     )
     if ahead is None:
         ahead = _forecast(problem, spec, state, rule_result.decided, fixed, replications, seed)
+    found = _verdict(problem, procedure, spec, state, cells, rule_result, ahead)
+
+    def decide(other: Problem, with_bound: Spec) -> RuleResult:
+        return (
+            apply_fixed_rule(other, with_bound, copied(state))
+            if fixed
+            else apply_stopping_rule(with_bound, copied(state))
+        )
+
+    return replace(
+        found,
+        fixed=fixed,
+        delta_needed=fixed_delta_needed(problem, spec, state, rule_result)
+        if fixed
+        else delta_needed(spec, rule_result),
+        alternatives=alternatives(problem, procedure, state, cells, decide),
+    )
+
+
+def _verdict(
+    problem: Problem,
+    procedure: Procedure,
+    spec: Spec,
+    state: State,
+    cells: CellVerdicts,
+    rule_result: RuleResult,
+    ahead: Forecast,
+) -> Verdict:
+    """Return the verdict with the rows of all cells and policies."""
     of_cells, of_policies = result_rows(problem, spec, state, cells, rule_result)
     return Verdict(
         problem=problem,
@@ -312,12 +423,7 @@ def judge_state(
         needed=rule_result.needed,
         weakest=alternative_in_words(problem, rule_result.leader, rule_result.alternative),
         coverage=coverage(spec),
-        fixed=fixed,
         forecast=ahead,
-        delta_needed=fixed_delta_needed(problem, spec, state, rule_result)
-        if fixed
-        else delta_needed(spec, rule_result),
-        alternatives=alternatives(problem, procedure, state, cells, fixed),
         spent=spent_on(problem, state),
         guardrails=guardrail_rows(problem, spec, state),
     )

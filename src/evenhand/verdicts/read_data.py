@@ -1,6 +1,7 @@
 """Read data from a CSV or Parquet file, a data frame or a dict: single outcomes, or counts per cell.
 
     policy, group, outcome                    a row per outcome
+    policy, group, item, outcome              the same; outcomes on the same item are dependent
     policy, group, n, mean                    a row per cell; or
     policy, group, n, successes
     policy, group, outcome, NAME              with guard-rails: a column for each, named like it
@@ -28,10 +29,12 @@ from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.guardrails import OUTCOME
 from evenhand.model.problem import JOINED, Problem
 from evenhand.verdicts.counts import Data, Tally, is_missing, size_column
+from evenhand.verdicts.readers import is_log, read_samples
+from evenhand.verdicts.readers.samples import columns_of
 
 CHUNK = 16_384  # rows held in memory at once
 PART = re.compile(r"group( \d+)?")
-COLUMNS = ("policy", "group", "outcome", "n", "mean", "successes")
+COLUMNS = ("policy", "group", "outcome", "item", "n", "mean", "successes")
 
 
 def read(
@@ -47,8 +50,10 @@ def read(
     if not isinstance(source, (str, Path)):
         return _read_frame(tally, source, names)
     path = Path(source)
-    if not path.is_file():
+    if not path.exists():
         raise BadInput(f"there is no file {path}; give a CSV or Parquet file of policy, group, outcome.")
+    if is_log(path):
+        return _read_log(tally, path, names)
     if path.suffix.lower() in (".parquet", ".pq"):
         return _read_parquet(tally, path, names)
     return _read_csv(tally, path, names)
@@ -98,6 +103,19 @@ def _chunks(
         if not lines:
             return
         yield _Lines(lines), columns
+
+
+def _read_log(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
+    """Read the log of an evaluation tool, or a folder of logs."""
+    titles, table = columns_of(tally.problem, read_samples(path), names)
+    place = _places(titles, names, path.name, tally.rails)
+    chosen = {name: table[titles[i]] for name, i in place.items()}
+    length = len(next(iter(chosen.values())))
+    for start in range(0, length, CHUNK):
+        part = {name: values[start : start + CHUNK] for name, values in chosen.items()}
+        where = _Samples(range(start + 1, min(start + CHUNK, length) + 1))
+        _add(tally, where, part, "outcome" not in place)
+    return tally.finish("outcome" not in place)
 
 
 def _read_parquet(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
@@ -243,7 +261,7 @@ def _places(
         )
     if "mean" in place and "successes" in place and not kinds[0]:
         raise BadInput(f"{what} gives 'mean' and 'successes' at once; leave one of them out.")
-    used = ("policy", *groups, *(("outcome",) if kinds[0] else ("n", "mean", "successes")))
+    used = ("policy", *groups, *(("outcome", "item") if kinds[0] else ("n", "mean", "successes")))
     sizes = () if kinds[0] else tuple(size_column(name) for name in rails)
     return {name: place[name] for name in (*used, *rails, *sizes) if name in place}
 
@@ -313,6 +331,10 @@ class _Rows(_Places):
 
 class _Lines(_Places):
     word = "line"
+
+
+class _Samples(_Places):
+    word = "sample"
 
 
 class _Items(_Places):

@@ -31,6 +31,16 @@ FIXED = (
     "whatever that size; it does not hold for data watched as they came."
 )
 
+PAIRS_ASSUME = (
+    "This holds if it was decided who answers an item before any outcome on it was seen, and the rows name "
+    "the items in the order in which they were drawn."
+)
+
+POOL_ASSUMES = (
+    "This holds if the items were drawn from the pool at random, in the order in which the rows name them, "
+    "and it was decided who answers an item before any outcome on it was seen."
+)
+
 
 def alternative_in_words(problem: Problem, leader: int, alternative: int) -> str:
     """Return the comparison with this code (`procedure.alternatives`) in words."""
@@ -74,7 +84,7 @@ def sentences(verdict: Verdict) -> list[str]:
             f"{verdict.missing:,} of {verdict.rows:,} rows were left out because a value was missing."
         )
     said += [missing_sentence(rows) for rows in verdict.guardrails if rows.missing]
-    said.append(_order(verdict))
+    said += [_order(verdict), *_items(verdict)]
     return [sentence for sentence in said if sentence]
 
 
@@ -87,6 +97,44 @@ def _order(verdict: Verdict) -> str:
         f"The evidence of {verdict.problem.family.name} outcomes depends on their order within each cell: it "
         "holds if the rows are in the order in which they were observed."
     )
+
+
+def _items(verdict: Verdict) -> list[str]:
+    """Return how items were used and what that assumes; nothing where the data name no items."""
+    if verdict.items is None:
+        return []
+    repeated = f"{verdict.repeated:,} rows repeat an outcome of a policy on an item and count once."
+    said = [repeated] if verdict.repeated else []
+    if not verdict.shared_items and verdict.pool is None:
+        return [*said, f"No item was answered by two policies; the {verdict.method} was used."]
+    if verdict.pool is not None:
+        return said + _pool(verdict)
+    shared = f"{verdict.shared_items:,} of {verdict.items:,} items were answered by more than one policy"
+    if verdict.problem.goal == "screen":
+        return [*said, f"{shared}; every policy is judged by its own outcomes, by the {verdict.method}."]
+    return [*said, f"{shared}; policies are compared by {verdict.method}.", PAIRS_ASSUME]
+
+
+def _pool(verdict: Verdict) -> list[str]:
+    """Return what a verdict about a pool states and assumes."""
+    size = sum((verdict.pool or {}).values())
+    about = (
+        f"The verdict is about the pool of {size:,} items, of which {verdict.items:,} were answered; without "
+        "the pool it would be about the population from which the items come."
+    )
+    if verdict.exact:
+        return [about]
+    said = [about]
+    said.append(f"Policies are compared by {verdict.method}. {POOL_ASSUMES}")
+    if any(_answered(verdict, name) < (verdict.items or 0) for name in verdict.problem.policies):
+        said.append(
+            "Some items were not answered by every policy: this verdict holds for one look at the data."
+        )
+    return said
+
+
+def _answered(verdict: Verdict, policy: str) -> int:
+    return sum(cell.n for cell in verdict.cells if cell.policy == policy)
 
 
 def headline(verdict: Verdict) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from evenhand.model.problem import Problem
 from evenhand.model.requirements import Caps, Constraint, Floors, Gap, Ratio
 from evenhand.procedure.spec import CERTIFIED, STYLISED, Procedure, Spec, compile_spec
 from evenhand.procedure.state import NONE, State
-from evenhand.verdicts.apply_rule import CellVerdicts, RuleResult, apply_stopping_rule, copied
+from evenhand.verdicts.apply_rule import CellVerdicts, RuleResult
 from evenhand.verdicts.fixed_sample import apply_fixed_rule
 
 OTHER_BOUNDS = 9  # number of other floors (caps, gaps, ratios) that are tried
@@ -56,18 +57,18 @@ def _risk(delta: float, rule_result: RuleResult) -> float | None:
 
 
 def alternatives(
-    problem: Problem, procedure: Procedure, state: State, cells: CellVerdicts, fixed: bool
+    problem: Problem,
+    procedure: Procedure,
+    state: State,
+    cells: CellVerdicts,
+    decide: Callable[[Problem, Spec], RuleResult],
 ) -> tuple[Alternative, ...]:
     """Return the decision under this and other bounds, for requirements that are one number."""
     found = []
     for bound, constraint in _other_bounds(problem, cells, state):
         other = replace(problem, constraint=constraint)
         spec = compile_spec(other, procedure, recorded=True)
-        rule_result = (
-            apply_fixed_rule(other, spec, copied(state))
-            if fixed
-            else apply_stopping_rule(spec, copied(state))
-        )
+        rule_result = decide(other, spec)
         named = rule_result.decided and rule_result.leader != NONE
         found.append(
             Alternative(bound, problem.policies[rule_result.leader] if named else None, rule_result.decided)
