@@ -109,7 +109,7 @@ def test_evaluating_everything_gives_the_pools_own_means_and_says_so() -> None:
 
 
 def test_an_exact_verdict_finds_who_falls_short() -> None:
-    from evenhand.evaluation.pool import exact_verdict
+    from evenhand.verdicts.exhausted_pool import exact_verdict
 
     problem = eh.Problem(["one", "two"], {"a": 0.75, "b": 0.25}, eh.Bernoulli(), eh.Floors(0.8))
     frame = pl.DataFrame({"policy": ["one"], "group": ["a"], "n": [1], "successes": [1]})
