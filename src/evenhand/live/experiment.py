@@ -48,7 +48,47 @@ T = TypeVar("T")
 
 
 class Experiment(Result):
-    """A live experiment: ask for cells, tell outcomes, until the procedure has decided."""
+    """A live experiment: ask for cells, tell outcomes, until the procedure has decided.
+
+    Use `Experiment.create` for a new one and `Experiment.open` for one that exists; both take a path, a
+    ``postgresql://`` address, or ``:memory:``. The object is a context manager: it is closed at the end of
+    the block, and the experiment goes on when it is opened again.
+
+    Parameters
+    ----------
+    journal : Journal
+        The journal that holds the experiment.
+    name : str
+        The name of the experiment in the journal.
+    clock : Clock, optional
+        The clock of this process; the system's by default.
+    patience : float, optional
+        The seconds for which a write is tried again if the database cannot be reached.
+
+    Raises
+    ------
+    BadInput
+        If an argument or an outcome does not fit the problem.
+    NotFound
+        If the journal has no such experiment, or the experiment no such ticket.
+    Closed
+        If a ticket is asked for after the end, or this object was closed.
+    IntegrityFailed
+        If the log does not have the content that was written.
+    StorageFailed
+        If the journal cannot be read or written.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> with eh.Experiment.create(":memory:", problem, seed=7) as trial:
+    ...     for _ in range(6):
+    ...         ask = trial.ask()
+    ...         receipt = trial.tell(ask, outcome=ask.policy == "a")
+    ...     print(trial.status().samples)
+    6
+    """
 
     def __init__(
         self, journal: Journal, name: str, *, clock: Clock | None = None, patience: float = PATIENCE
