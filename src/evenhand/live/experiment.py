@@ -12,6 +12,7 @@ with the same key, it returns its first answer; a different call with that key i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -124,14 +125,9 @@ class Experiment(Result):
         study = study_of(problem, procedure, title)
         clock = clock or SYSTEM_CLOCK
         event = new_protocol(name, study, seed, lease, utc(clock.now()), optional_text(by, "by"))
-        journal = open_journal(address, create=True) if isinstance(address, str) else address
-        try:
+        with _journal_of(address, create=True) as journal:
             create_once(journal, event, key, patience)
             made = cls(journal, name, clock=clock, patience=patience)
-        except BaseException:
-            if journal is not address:
-                journal.close()
-            raise
         made._owns_journal = journal is not address
         return made
 
@@ -147,13 +143,8 @@ class Experiment(Result):
         patience: float = PATIENCE,
     ) -> Experiment:
         """Open an existing experiment; `write=False` reads it while another process writes."""
-        journal = open_journal(address, write=write, wait=wait) if isinstance(address, str) else address
-        try:
+        with _journal_of(address, write=write, wait=wait) as journal:
             found = cls(journal, only_experiment(journal, name), clock=clock, patience=patience)
-        except BaseException:
-            if journal is not address:
-                journal.close()
-            raise
         found._owns_journal = journal is not address
         return found
 
@@ -370,3 +361,15 @@ class Experiment(Result):
         self._refuse_if_closed()
         request = request_key(key, self._journal.shared, operation, details)
         return self._writer.submit(work, request)
+
+
+@contextmanager
+def _journal_of(address: str | Journal, **options: Any) -> Iterator[Journal]:
+    """Yield the journal of an address; close one that was opened here if the block raises."""
+    journal = open_journal(address, **options) if isinstance(address, str) else address
+    try:
+        yield journal
+    except BaseException:
+        if journal is not address:
+            journal.close()
+        raise
