@@ -58,7 +58,7 @@ def test_costs_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_screening_says_who_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, problem='goal = "screen"')
     assert main(["simulate", path, *RUNS]) == 0
-    assert "Every policy was classified right in 100.0% of 20 runs" in capsys.readouterr().out
+    assert "Every policy was classified correctly in 100.0% of 20 runs" in capsys.readouterr().out
     assert main(["simulate", path, *RUNS, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["answers"] == {"Standard": 1.0, "Short": 1.0, "Video": 0.0, "none": 0.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import evenhand as eh
 from evenhand.live import events as ev
@@ -54,6 +55,11 @@ def even(ask: Ask) -> int:
     return coin(ask, dict.fromkeys("abc", 0.5))
 
 
+def declared(procedure: eh.Procedure) -> eh.Procedure:
+    """The procedure with its initial samples in the order of the problem, unless it says otherwise."""
+    return procedure if procedure.initial_order else replace(procedure, initial_order="declared")
+
+
 def create(address: str | Journal = ":memory:", **options: object) -> Experiment:
     chosen: dict[str, object] = {
         "seed": 7,
@@ -61,6 +67,7 @@ def create(address: str | Journal = ":memory:", **options: object) -> Experiment
         "procedure": eh.Procedure(delta=0.05),
     } | options
     study = chosen.pop("study", None) or problem()
+    chosen["procedure"] = declared(chosen["procedure"])  # type: ignore[arg-type]
     return Experiment.create(address, study, **chosen)  # type: ignore[arg-type]
 
 

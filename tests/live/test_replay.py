@@ -41,6 +41,8 @@ def replay(told: Study, seed: int, most: int) -> None:
 
     It must ask for the same cells and stop at the same sample.
     """
+    if told.procedure.initial_order is None:  # a live experiment would take a random order
+        told = replace(told, procedure=replace(told.procedure, initial_order="declared"))
     rows, trace = follow(told, seed, 0, most)
     names, batch = list(GROUPS), told.procedure.batch
     trial = Experiment.create(":memory:", told, seed=seed, clock=SetClock())
@@ -78,6 +80,11 @@ def test_a_live_experiment_replays_the_simulation(mode: str, family: str) -> Non
 def test_every_sampling_rule_replays_its_simulation(rule: str) -> None:
     stopping = eh.Budget(150) if rule in ("sequential-halving", "two-stage", "ocba-co") else "certified"
     replay(study("active", "bernoulli", Procedure(rule, stopping=stopping, max_samples=150)), 5, 150)
+
+
+@pytest.mark.parametrize("mode", ["active", "proportional"])
+def test_a_random_order_of_initial_samples_replays_too(mode: str) -> None:
+    replay(study(mode, "bernoulli", Procedure(max_samples=100, initial_order="random")), 4, 100)
 
 
 def test_batches_replay_too() -> None:

@@ -13,7 +13,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys as Press
-from selenium.webdriver.support.ui import WebDriverWait
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 import evenhand as eh
 from evenhand.service.keys import Keys
@@ -90,6 +90,54 @@ def start_from_planner(browser: webdriver.Chrome, url: str) -> None:
     browser.find_element(By.NAME, "title").send_keys("Two ads, two regions")
     browser.find_element(By.ID, "start").click()
     wait(browser, lambda: browser.current_url.endswith("/experiments/ads"))
+
+
+def type_in(browser: webdriver.Chrome, **fields: str) -> None:
+    """Fill in fields of the planner, or choose an option of a list."""
+    for name, value in fields.items():
+        field = browser.find_element(By.NAME, name)
+        if field.tag_name == "select":
+            Select(field).select_by_value(value)
+        else:
+            field.clear()
+            field.send_keys(value)
+
+
+def test_a_test_against_a_control_from_planner_to_decision(
+    browser: webdriver.Chrome, service: Running
+) -> None:
+    look(browser, 1280, False)
+    browser.get(f"{service.url}/planner")
+    type_in(
+        browser, table="policy, north, south\nplain, 0.5, 0.5\nbold, 0.95, 0.9\nloud, 0.95, 0.1",
+        shares="0.5, 0.5", delta="0.1", requirement="relative", bound="0.1", control="plain",
+        indifference="0.05", costs="1, 2, 3",
+    )  # fmt: skip
+    browser.find_element(By.CSS_SELECTOR, "#planner button[type=submit]").click()
+    wait(browser, lambda: "bold would be chosen" in text_of(browser, "#plan-result"))
+    assert "cost at least" in text_of(browser, "#plan-result")
+    type_in(browser, id="control")
+    browser.find_element(By.ID, "start").click()
+    wait(browser, lambda: browser.current_url.endswith("/experiments/control"))
+    trial = eh.connect(service.url).open("control")
+    means = {"plain": (0.5, 0.5), "bold": (0.95, 0.9), "loud": (0.95, 0.1)}
+    number = 0
+    while asks := trial.ask(10):
+        rows = []
+        for ask in asks:
+            number += 1
+            mean = means[ask.policy][ask.group == "south"]
+            rows.append((ask, float((number * 0.6180339887498949) % 1.0 < mean), None))
+        trial.tell_all(rows)
+    wait(browser, lambda: text_of(browser, "#state") == "decided")
+    said = text_of(browser, "#sentence")
+    assert "bold is the answer: it is within 0.05 of the best overall mean" in said
+    assert "The samples have cost" in said
+    assert "allowed: plain, bold" in text_of(browser, "#classes")
+    assert "interval of plain" in text_of(browser, "figure.floors")
+    assert "at most 0.1 below plain" in text_of(browser, "#numbers")
+    keep_pictures(browser, "control")
+    no_complaint(browser)
 
 
 def run_client(url: str, worker: str) -> None:

@@ -219,9 +219,12 @@ def import_command(journal: str, name: str | None, data: str, key: str | None, a
 def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str, str, float]]:
     """Yield the rows of a file and append the line number of each to `lines`."""
     from evenhand.live.input_checks import parsed_number
-    from evenhand.study.data_files import columns
+    from evenhand.model.problem import JOINED
+    from evenhand.study.data_files import columns, group_columns
 
-    for line, (policy, group, text) in columns(path, ("policy", "group", "outcome")):
+    wanted = ("policy", *group_columns(problem), "outcome")
+    for line, (policy, *parts, text) in columns(path, wanted):
+        group = JOINED.join(part.strip() for part in parts) if problem.by else parts[0]
         try:
             outcome = parsed_number(text, problem.family)
         except BadInput as error:

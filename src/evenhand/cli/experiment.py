@@ -148,22 +148,26 @@ def status_command(journal: str, name: str | None, check: bool, as_json: bool) -
 def _print_status(status: Status, journal: str) -> None:
     from evenhand.cli.terminal import console, print_sentence, section, table, verdict
     from evenhand.live.status_sentences import counts_sentence, health_sentence
+    from evenhand.model.phrases import requirement_words
 
     out = console()
     if status.title:
         print_sentence(out, status.title, style="bold")
     print_sentence(out, status.sentence)
+    relative = any(bound is not None for cell in status.cells for bound in cell.relative)
     rows: list[list[str | Text]] = [
         [
             cell.policy,
             cell.group,
             f"{cell.n:,}",
             "" if cell.mean is None else f"{cell.mean:.4g}",
+            *([requirement_words(cell)] if relative else []),
             verdict(cell.verdict),
         ]
         for cell in status.cells
     ]
-    section(out, "Cells", table(["policy", "group", "samples", "mean", "requirement"], rows, numbers_from=2))
+    columns = ["policy", "group", "samples", "mean", *(["bound"] if relative else []), "requirement"]
+    section(out, "Cells", table(columns, rows, numbers_from=2))
     out.print()
     forecast = "" if status.forecast is None else status.forecast["statement"]
     for sentence in (counts_sentence(status), forecast, health_sentence(status.health)):

@@ -120,13 +120,16 @@ def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
 
 def _print_cells(out: Console, verdict: Verdict) -> None:
     from evenhand.cli import terminal
+    from evenhand.model.phrases import requirement_words
 
+    relative = verdict.problem.control is not None
     rows: list[list[str | Text]] = [
         [c.policy, c.group, f"{c.n:,}", _number(c.mean), f"{_number(c.low)} to {_number(c.high)}",
-         terminal.verdict(c.verdict)]
+         *([requirement_words(c)] if relative else []), terminal.verdict(c.verdict)]
         for c in verdict.cells
     ]  # fmt: skip
-    columns = ["policy", "group", "samples", "mean", "interval", "verdict"]
+    columns = ["policy", "group", "samples", "mean", "interval", *(["requirement"] if relative else [])]
+    columns.append("verdict")
     terminal.section(out, "Cells", terminal.table(columns, rows, numbers_from=2))
     placed = sorted(verdict.policies, key=lambda p: p.place)
     policies: list[list[str | Text]] = [

@@ -158,8 +158,14 @@ def sentences(runs: Runs) -> list[str]:
     if runs.cost is not None:
         found.append(f"A run cost {runs.cost.mean():,.6g} on average.")
     if decided < 1.0:
-        cap = runs.study.procedure.max_samples
-        found.append(f"{1.0 - decided:.1%} were undecided at {cap:,} samples and count with that number.")
+        cap, futility = runs.study.procedure.max_samples, runs.study.procedure.futility
+        if futility is None:
+            found.append(f"{1.0 - decided:.1%} were undecided at {cap:,} samples and count with that number.")
+        else:
+            found.append(
+                f"{1.0 - decided:.1%} ended without a verdict, at {cap:,} samples or when the estimated "
+                f"chance of a decision fell below {futility:.0%}; they count with the samples they took."
+            )
     return found
 
 

@@ -22,7 +22,7 @@ from evenhand.model.families import Bernoulli, Bounded, Family
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, Floors
 from evenhand.procedure.decide import check, is_due, next_cell
-from evenhand.procedure.spec import Procedure, compile_spec, refuse_what_can_only_be_simulated
+from evenhand.procedure.spec import Procedure, compile_spec
 from evenhand.procedure.state import RUNNING, STOPPED, TOLD, State, ask, new_state, new_work, record
 from evenhand.result import Result
 from evenhand.verdicts.judge import Verdict, judge_state
@@ -99,6 +99,7 @@ def evaluate(
     *,
     at_least: Any = None,
     constraint: Constraint | None = None,
+    goal: str = "best",
     target: str | None = None,
     features: Sequence[str] | None = None,
     shares: Mapping[str, float] | None = None,
@@ -127,6 +128,9 @@ def evaluate(
         The floor of the mean score in every group.
     constraint : Constraint, optional
         Another requirement instead of `at_least`.
+    goal : {"best", "screen"}
+        Choose the best candidate, or find out of every candidate whether it meets the requirement; one
+        candidate is then enough.
     target : str, optional
         The column that outputs must equal, where there is no `score`.
     features : sequence of str, optional
@@ -177,6 +181,7 @@ def evaluate(
         list(named), opened.shares if shares is None else _checked_shares(shares, opened),
         (Bernoulli() if score is None else Bounded(0.0, 1.0)) if family is None else family,
         constraint if constraint is not None else None if at_least is None else Floors(at_least),
+        goal=goal,
     )  # fmt: skip
     chosen = optional(procedure, Procedure, "procedure") or Procedure()
     if delta is not None:
@@ -197,7 +202,7 @@ def assert_meets(result: Verdict | Evaluation, policy: str | None = None) -> Non
     result : Verdict or Evaluation
         What `judge` or `evaluate` returned.
     policy : str, optional
-        The policy; the answer unless given.
+        The policy; the answer unless given, and every policy with the goal "screen".
 
     Raises
     ------
@@ -215,7 +220,11 @@ def assert_meets(result: Verdict | Evaluation, policy: str | None = None) -> Non
     verdict = result.verdict if isinstance(result, Evaluation) else result
     instance_of(verdict, Verdict, "the result")
     if policy is None:
-        if verdict.decided and verdict.answer is not None:
+        if verdict.screens:
+            accepted = len(verdict.allowed) == len(verdict.policies)
+        else:
+            accepted = verdict.decided and verdict.answer is not None
+        if accepted:
             return
         raise AssertionError(" ".join(verdict.words()))
     found = next((p for p in verdict.policies if isinstance(policy, str) and p.policy == policy), None)
@@ -232,7 +241,6 @@ def assert_meets(result: Verdict | Evaluation, policy: str | None = None) -> Non
 
 def _run(problem: Problem, procedure: Procedure, caller: Caller, seed: int, show: Progress | None) -> State:
     """Sample until the rule stops, the cap is reached, or every candidate has answered every item."""
-    refuse_what_can_only_be_simulated(problem, procedure)
     spec = compile_spec(problem, procedure)
     state, work = new_state(spec), new_work(spec)
     while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap and not caller.is_complete():

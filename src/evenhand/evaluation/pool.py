@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.argument_checks import callable_or_none
-from evenhand.model.region import ROUNDING
+from evenhand.model.region import ROUNDING, bounds_at
 from evenhand.procedure.intervals import FAILED, MET
 from evenhand.procedure.spec import Spec, compile_spec
 from evenhand.procedure.state import NONE, new_state
@@ -132,10 +132,10 @@ def exact_verdict(verdict: Verdict, sums: Array, counts: Array) -> Verdict:
     unit = np.ascontiguousarray(problem.family.to_unit(means).T)
     state.n[:], state.s[:] = counts.T, counts.T * unit
     feasible = problem.feasible(means)
-    answer = int(np.argmax(np.where(feasible, problem.scores(means), -np.inf))) if feasible.any() else NONE
-    meets = (unit >= spec.region.lo - _rounding(spec, unit, spec.region.lo)) & (
-        unit <= spec.region.hi + _rounding(spec, unit, spec.region.hi)
-    )
+    chooses = feasible.any() and not spec.screens
+    answer = int(np.argmax(np.where(feasible, problem.scores(means), -np.inf))) if chooses else NONE
+    lo, hi = bounds_at(spec.region, unit)
+    meets = (unit >= lo - _rounding(spec, unit, lo)) & (unit <= hi + _rounding(spec, unit, hi))
     cells = CellVerdicts(unit, unit, np.where(meets, MET, FAILED))
     weight = RuleResult(answer, True, verdict.evidence, verdict.needed, 0, np.where(feasible, MET, FAILED))
     of_cells, of_policies = result_rows(problem, spec, state, cells, weight)

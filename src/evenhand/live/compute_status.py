@@ -20,11 +20,12 @@ from evenhand.live.replay_kernels import DrawTally
 from evenhand.live.status import ALERT, CHANCES, Corrected, Health, ShortCell, Status
 from evenhand.live.stop_event import finite_or_none
 from evenhand.live.tickets import ticket_code
-from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.model.requirements import Penalty
+from evenhand.model.result_rows import CellRow, PolicyRow, classes_of
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence.by_family import threshold
-from evenhand.procedure.intervals import cell_rows, policy_rows, verdicts
+from evenhand.procedure.intervals import cell_rows, policy_rows, spent_on, verdicts
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.spec import CERTIFIED, EVIDENCE_VERSION, Spec, is_unproven
 from evenhand.procedure.state import (
@@ -58,12 +59,18 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
     decided, samples = stop is not None and stop.why == "decided", int(state.clock[TOLD])
     ahead = None if forecast is None else forecast(view)
     cells, policies, computed = _rows(view)
+    problem = view.protocol.problem
+    classes = classes_of(policies, excludes=not isinstance(problem.constraint, Penalty))
     status = Status(
         experiment=view.protocol.experiment,
         title=view.protocol.study.title,
         state=state_word(view),
         answer=stop.answer if stop is not None else None,
         decided=decided,
+        allowed=classes.allowed,
+        failed=classes.failed,
+        open=classes.open,
+        spent=spent_on(problem, state),
         samples=samples,
         pending=view.pending,
         evidence=finite_or_none(state.level[EVIDENCE]),
@@ -106,7 +113,7 @@ def _decides_by_newer_bounds(view: View) -> bool:
 
 
 def state_word(view: View) -> str:
-    """Return "running", "paused", "decided", "exhausted" or "closed"."""
+    """Return "running", "paused", "decided", "exhausted", "futile" or "closed"."""
     if view.stop is not None:
         return view.stop.why
     return "closed" if view.closed else "paused" if view.paused else "running"
@@ -147,9 +154,9 @@ def _evaluated_again(view: View, spec: Spec) -> State:
 
 
 def _leader(view: View, state: State) -> str | None:
-    """Return the leader at the last evaluation; None before it or if no policy qualifies."""
+    """Return the leader at the last evaluation; None before it, if no policy qualifies or none is chosen."""
     answer = int(state.clock[ANSWER])
-    return None if answer == NONE else view.protocol.problem.policies[answer]
+    return None if answer == NONE or view.protocol.spec.screens else view.protocol.problem.policies[answer]
 
 
 def _rows(view: View) -> tuple[tuple[CellRow, ...], tuple[PolicyRow, ...], bool]:
@@ -158,7 +165,7 @@ def _rows(view: View) -> tuple[tuple[CellRow, ...], tuple[PolicyRow, ...], bool]
     work = new_work(spec)
     refresh(spec, state, work, False)
     cells, policies, computed = verdicts(spec, state, work)
-    leader = int(state.clock[ANSWER])
+    leader = NONE if spec.screens else int(state.clock[ANSWER])
     return (
         cell_rows(problem, spec, state, cells, pending=state.out),
         policy_rows(problem, spec, state, policies, leader),
@@ -207,11 +214,10 @@ def sample_ratio_p_value(tally: DrawTally) -> float:
 
 def _starved(view: View) -> tuple[ShortCell, ...]:
     """Return cells short of initial samples when twice as many tickets as needed were issued."""
-    problem, initial = view.protocol.problem, view.protocol.procedure.initial
-    groups, policies = view.state.n.shape
-    if view.counts["asked"] < 2 * initial * groups * policies:
+    problem, spec = view.protocol.problem, view.protocol.spec
+    if view.counts["asked"] < 2 * spec.initial_total:
         return ()
-    short = np.argwhere((view.state.n + view.state.out).T - initial < 0)
+    short = np.argwhere((view.state.n + view.state.out - spec.initial).T < 0)
     return tuple(
         ShortCell(problem.policies[k], problem.group_names[g], int(view.state.n[g, k]))
         for k, g in short.tolist()

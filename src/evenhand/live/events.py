@@ -149,12 +149,13 @@ class Resumed(Event, frozen=True, kw_only=True, tag="resumed"):
 class Stopped(Event, frozen=True, kw_only=True, tag="stopped"):
     """The stopping rule fired, or the samples are exhausted."""
 
-    why: str  # "decided" or "exhausted"
+    why: str  # "decided", "exhausted" or "futile"
     answer: str | None  # the policy; None: no policy meets the requirement, or there is no decision
     samples: int
     evidence: float | None
     needed: float | None  # None if the rule needs no evidence
     weakest: int
+    allowed: list[str] | None = None  # with the goal "screen": the policies that meet the requirement
 
 
 class Closed(Event, frozen=True, kw_only=True, tag="closed"):

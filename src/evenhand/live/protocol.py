@@ -12,14 +12,7 @@ from evenhand.live.clock import checked_time
 from evenhand.live.events import FORMAT, Created
 from evenhand.live.hash_chain import Difference
 from evenhand.model.problem import Problem
-from evenhand.procedure.spec import (
-    EVIDENCE_VERSION,
-    Procedure,
-    Spec,
-    check_start,
-    compile_spec,
-    refuse_what_can_only_be_simulated,
-)
+from evenhand.procedure.spec import EVIDENCE_VERSION, Procedure, Spec, check_start, compile_spec
 from evenhand.study import Study, dumps, loads
 
 # limits of an experiment
@@ -100,7 +93,12 @@ class Protocol:
 def new_protocol(
     experiment: str, study: Study, seed: int, lease: float | None, at: str, by: str | None
 ) -> Created:
-    """Return event one for this study; refuse what a live experiment cannot run."""
+    """Return event one for this study; refuse what a live experiment cannot run.
+
+    The order of initial samples is random unless the study gives it.
+    """
+    if study.procedure.initial_order is None:
+        study = replace(study, procedure=replace(study.procedure, initial_order="random"))
     _check_protocol(experiment, study, seed, lease)
     return Created(
         at=at, experiment=experiment, study=_settled(replace(study, truth=None)), seed=seed,
@@ -147,7 +145,6 @@ def _check_protocol(
             "sampling 'oracle' follows the true means, which a live experiment does not know; take "
             "another rule."
         )
-    refuse_what_can_only_be_simulated(study.problem, study.procedure)
     # also refuses what has no compiled form
     check_start(compile_spec(study.problem, study.procedure, recorded=recorded))
 

@@ -154,7 +154,7 @@ def _record(spec: Spec, state: State, work: Work, what: int, k: int, g: int, x: 
 @kernel
 def _has_begun(spec: Spec, state: State) -> bool:
     """Return whether every cell has an outcome and the initial samples are complete."""
-    enough = spec.initial * spec.phi.size if spec.mode == ACTIVE else 0
+    enough = spec.initial_total if spec.mode == ACTIVE else 0
     return bool(state.clock[EMPTY] == 0 and state.clock[TOLD] >= enough)
 
 

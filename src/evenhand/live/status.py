@@ -16,7 +16,7 @@ from evenhand.model.result_rows import CellRow, PolicyRow
 
 ALERT = 0.001  # a sample-ratio p-value below this needs attention
 CHANCES = ("0.5", "0.7", "0.8", "0.9")
-_CELL = ("policy", "group", "n", "mean", "pending", "verdict", "floor", "cap")  # without intervals
+_INTERVAL = ("low", "high")  # not part of a status
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Status:
     """
 
     experiment: str
-    state: str  # "running", "paused", "decided", "exhausted" or "closed"
+    state: str  # "running", "paused", "decided", "exhausted", "futile" or "closed"
     samples: int
     pending: int  # open tickets
     events: int
@@ -112,6 +112,10 @@ class Status:
     title: str = ""
     answer: str | None = None  # None while undecided and if no policy meets the requirement: see `decided`
     decided: bool = False
+    allowed: tuple[str, ...] = ()  # policies shown to meet the requirement
+    failed: tuple[str, ...] = ()  # policies shown not to meet it
+    open: tuple[str, ...] = ()
+    spent: float | None = None  # what the samples have cost; None without costs
     evidence: float | None = None
     needed: float | None = None
     leader: str | None = None
@@ -127,13 +131,17 @@ class Status:
     @property
     def is_over(self) -> bool:
         """Return whether the experiment has stopped or was finished."""
-        return self.state in ("decided", "exhausted", "closed")
+        return self.state in ("decided", "exhausted", "futile", "closed")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON of `evenhand status`."""
         return {
             "answer": self.answer,
             "decided": self.decided,
+            "allowed": list(self.allowed),
+            "failed": list(self.failed),
+            "open": list(self.open),
+            "spent": self.spent,
             "samples": self.samples,
             "pending": self.pending,
             "evidence": self.evidence,
@@ -153,7 +161,7 @@ class Status:
             "counts": dict(self.counts),
             "health": asdict(self.health) | {"starved": [asdict(cell) for cell in self.health.starved]},
             "policies": [row.to_dict() for row in self.policies],
-            "cells": [{name: getattr(row, name) for name in _CELL} for row in self.cells],
+            "cells": [_cell(row) for row in self.cells],
             "sentence": self.sentence,
         }
 
@@ -167,5 +175,13 @@ class Status:
         if values.get("corrected") is not None:
             values["corrected"] = Corrected(**values["corrected"])
         values["policies"] = tuple(PolicyRow(**row) for row in values.get("policies", ()))
-        values["cells"] = tuple(CellRow(low=None, high=None, **row) for row in values.get("cells", ()))
+        values["cells"] = tuple(CellRow.from_dict(row) for row in values.get("cells", ()))
+        for name in ("allowed", "failed", "open"):
+            values[name] = tuple(values.get(name, ()))
         return cls(**values)
+
+
+def _cell(row: CellRow) -> dict[str, Any]:
+    """Return a cell without its interval; `pending` is always there."""
+    table = row.to_dict() | {"pending": row.pending}
+    return {name: value for name, value in table.items() if name not in _INTERVAL}

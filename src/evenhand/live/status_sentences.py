@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenhand.live.status import ALERT, Corrected, Health, Status
-from evenhand.model.phrases import bounds_sentence, evidence_share
+from evenhand.model.phrases import (
+    bounds_sentence,
+    classes_sentence,
+    close_words,
+    evidence_share,
+    listed_policies,
+    spent_sentence,
+)
 from evenhand.model.requirements import Caps, Floors, NoConstraint, Penalty
+from evenhand.model.result_rows import Classes
 from evenhand.procedure.spec import proves
 
 if TYPE_CHECKING:
@@ -29,8 +37,9 @@ OLDER_EVIDENCE = (
 def sentence(view: View, status: Status, looked: bool, forecast: str) -> str:
     """Return the leader or answer, what is certified and open, the progress and the forecast."""
     if view.stop is not None:
-        return _end(view, status)
+        return " ".join(part for part in (_end(view, status), spent_sentence(status.spent)) if part)
     parts = [_leader(view, status, looked), _progress(status) if looked else "", forecast]
+    parts.append(spent_sentence(status.spent))
     if view.closed:
         parts.append("The experiment was closed without a decision.")
     elif view.paused:
@@ -42,16 +51,53 @@ def _end(view: View, status: Status) -> str:
     assert view.stop is not None
     samples, risk = f"{view.stop.samples:,} samples", f"{100 * view.protocol.procedure.delta:.4g}%"
     note = "" if status.corrected is None else _correction(status, status.corrected)
-    if view.stop.why == "exhausted":
+    if view.stop.why != "decided":
+        ended = f"All {samples} are used"
+        if view.stop.why == "futile":
+            ended = f"Ended without a verdict after {samples}, because {_futile(view)}"
+        if _screens(view):
+            return f"{ended}; not every policy is classified. {_classes(view, status)}{note}"
         leader = f"{status.leader} leads" if status.leader else "no policy leads"
-        return f"All {samples} are used and nothing is decided; {leader}.{note}"
+        return f"{ended} and nothing is decided; {leader}.{note}"
     rule = view.protocol.procedure.stopping_name
     basis = f"certified at risk {risk}" if rule == "certified" else f"by the {rule} rule at risk {risk}"
     if rule == "budget":
         basis = "the best estimate when the budget was used"
+    if view.stop.allowed is not None:
+        return f"{_screened(view, view.stop.allowed)}: {basis}, after {samples}.{note}"
     if view.stop.answer is None:
         return f"None of the policies meets the requirement: {basis}, after {samples}.{note}"
+    procedure = view.protocol.procedure
+    if procedure.indifference or procedure.tolerance:
+        what = close_words(procedure.indifference, bool(procedure.tolerance))
+        basis = f"it {what}, {basis}"
     return f"{view.stop.answer} is the answer: {basis}, after {samples}.{note}"
+
+
+def _futile(view: View) -> str:
+    """Return the futility rule in words."""
+    procedure = view.protocol.procedure
+    return (
+        f"the estimated chance of a decision within {procedure.max_samples:,} samples fell below "
+        f"{100 * (procedure.futility or 0.0):g}%,"
+    )
+
+
+def _screens(view: View) -> bool:
+    return view.protocol.problem.goal == "screen"
+
+
+def _classes(view: View, status: Status) -> str:
+    proved = proves(view.protocol.problem, view.protocol.procedure)
+    return classes_sentence(Classes(status.allowed, status.failed, status.open), proved)
+
+
+def _screened(view: View, allowed: list[str]) -> str:
+    """Return how many policies were classified as allowed when the experiment stopped, and which."""
+    policies = view.protocol.problem.policies
+    verb = "is" if len(allowed) == 1 else "are"
+    names = f", {listed_policies(allowed)}" if allowed else ""
+    return f"{len(allowed)} of {len(policies)} policies{names}, {verb} allowed"
 
 
 def _correction(status: Status, now: Corrected) -> str:
@@ -69,11 +115,14 @@ def _correction(status: Status, now: Corrected) -> str:
 
 def _leader(view: View, status: Status, looked: bool) -> str:
     leader = status.leader
+    if looked and _screens(view):
+        return _classes(view, status)
     if leader is not None:
         return f"{leader} leads. {_requirement(view, status, leader)}".strip()
     if not looked:
         so_far = "1 outcome" if status.samples == 1 else f"{status.samples:,} outcomes"
-        return f"The start is under way: {so_far} so far, no policy leads yet."
+        nothing = "nothing is classified yet" if _screens(view) else "no policy leads yet"
+        return f"The start is under way: {so_far} so far, {nothing}."
     return "No policy seems to meet the requirement so far."
 
 
@@ -82,7 +131,7 @@ def _requirement(view: View, status: Status, leader: str) -> str:
     constraint = view.protocol.problem.constraint
     if isinstance(constraint, (NoConstraint, Penalty)):
         return ""
-    if isinstance(constraint, (Floors, Caps)):
+    if isinstance(constraint, (Floors, Caps)) or view.protocol.problem.control is not None:
         return bounds_sentence(status.cells, leader, proves(view.protocol.problem, view.protocol.procedure))
     verdict = next(policy.verdict for policy in status.policies if policy.policy == leader)
     return {"met": "Its requirement is certified.", "failed": "Its requirement is refuted."}.get(

@@ -4,25 +4,50 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from evenhand.live.events import Stopped
 from evenhand.live.protocol import Protocol
-from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, NONE, STOPPED, TOLD, WEAKEST, State
+from evenhand.model.region import inside
+from evenhand.procedure.state import (
+    ANSWER,
+    DECIDED,
+    EVIDENCE,
+    EXHAUSTED,
+    FUTILE,
+    NEEDED,
+    NONE,
+    STOPPED,
+    TOLD,
+    WEAKEST,
+    State,
+)
+
+_WHY = {DECIDED: "decided", EXHAUSTED: "exhausted", FUTILE: "futile"}
 
 
 def stop_event(protocol: Protocol, state: State, at: str, back: float = 0.0) -> Stopped:
     """Return the `stopped` event for a state in which the rule has fired."""
     decided = state.clock[STOPPED] == DECIDED
-    answer = int(state.clock[ANSWER])
+    answer = NONE if protocol.spec.screens else int(state.clock[ANSWER])
     return Stopped(
         at=at,
         back=back,
-        why="decided" if decided else "exhausted",
+        why=_WHY[int(state.clock[STOPPED])],
         answer=protocol.problem.policies[answer] if decided and answer != NONE else None,
         samples=int(state.clock[TOLD]),
         evidence=finite_or_none(state.level[EVIDENCE]),
         needed=finite_or_none(state.level[NEEDED]),
         weakest=int(state.level[WEAKEST]),
+        allowed=_allowed(protocol, state) if decided and protocol.spec.screens else None,
     )
+
+
+def _allowed(protocol: Protocol, state: State) -> list[str]:
+    """Return the policies whose estimates meet the requirement; at a stop their evidence suffices."""
+    mean = state.s / state.n
+    region, policies = protocol.spec.region, protocol.problem.policies
+    return [name for k, name in enumerate(policies) if inside(region, k, np.ascontiguousarray(mean))]
 
 
 def same_stop(a: Stopped, b: Stopped, same_build: bool) -> bool:
@@ -30,7 +55,7 @@ def same_stop(a: Stopped, b: Stopped, same_build: bool) -> bool:
 
     Two builds may differ in the evidence's last digits, and in which of two equal comparisons is the weakest.
     """
-    if (a.why, a.answer, a.samples) != (b.why, b.answer, b.samples):
+    if (a.why, a.answer, a.allowed, a.samples) != (b.why, b.answer, b.allowed, b.samples):
         return False
     if same_build:
         return (a.evidence, a.needed, a.weakest) == (b.evidence, b.needed, b.weakest)

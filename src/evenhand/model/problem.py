@@ -37,7 +37,12 @@ GOALS = ("best", "screen")
 SHARES_TOLERANCE = 1e-6
 
 
+JOINED = ", "  # between the values that name a group of several columns
 NOBODY = "none"  # the answer "none of the policies" where answers are counted by name
+ONE_FAMILY = (
+    "All groups have one family: give another kind of outcome as a guard-rail, or rescale outcomes to a "
+    "common range and use the bounded family."
+)
 NEVER_ARRIVES = (
     "every group must arrive with a positive share; one never arrives, so nothing can be learned of it."
 )
@@ -83,6 +88,9 @@ class Problem:
         Choose the best policy, or find out of every policy whether it meets the requirement.
     max_policies : int, optional
         How many policies there may be once some have joined.
+    by : sequence of str
+        The columns of data files that give the group, if there are several: a group is then named by their
+        values, such as "north, young".
 
     Raises
     ------
@@ -110,6 +118,7 @@ class Problem:
     guardrails: tuple[Guardrail, ...] = ()
     goal: str = "best"
     max_policies: int | None = None  # how many policies there may be once some have joined
+    by: tuple[str, ...] = ()  # columns of data files that together give the group
 
     def __init__(
         self,
@@ -125,6 +134,7 @@ class Problem:
         guardrails: Sequence[Guardrail] = (),
         goal: str = "best",
         max_policies: int | None = None,
+        by: Sequence[str] = (),
     ) -> None:
         put = object.__setattr__
         if not is_one_of(goal, GOALS):
@@ -148,6 +158,7 @@ class Problem:
         put(self, "costs", None if costs is None else self._costs(costs))
         put(self, "guardrails", tuple(map(self._rail_in_order, checked_guardrails(guardrails))))
         put(self, "max_policies", None if max_policies is None else self._most(max_policies))
+        put(self, "by", self._columns(by))
         self._check_goal()
         self.standards  # noqa: B018  (refuse what has no standard form now, not at first use)
 
@@ -330,6 +341,20 @@ class Problem:
         if self.goal == "screen" and isinstance(self.constraint, NoConstraint) and not self.guardrails:
             raise BadInput('goal = "screen" needs a requirement to screen by; the problem has none.')
 
+    def _columns(self, by: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns that give the group, checked against the names of the groups."""
+        if isinstance(by, (list, tuple)) and not by:
+            return ()
+        columns = _names(by, "by", at_least=2)
+        for name in self.groups:
+            if len(name.split(JOINED)) != len(columns):
+                example = JOINED.join(f"value of {column}" for column in columns)
+                raise BadInput(
+                    f"groups by {' and '.join(columns)} are named by a value of each, {example!r}; {name!r} "
+                    "is not."
+                )
+        return columns
+
     def _most(self, most: Any) -> int:
         if not is_whole(most) or most < len(self.policies):
             raise BadInput(
@@ -361,7 +386,8 @@ def _checked(value: Any, kind: type[T], what: str) -> T:
     """Return the value, refused unless it is of this kind."""
     if not isinstance(value, kind):
         example = "Bernoulli()" if what == "family" else "Floors(0.8)"
-        raise BadInput(f"{what} must be a value such as {example}; it is {shown(value)}.")
+        hint = f" {ONE_FAMILY}" if what == "family" and isinstance(value, Mapping) else ""
+        raise BadInput(f"{what} must be a value such as {example}; it is {shown(value)}.{hint}")
     return value
 
 
@@ -401,8 +427,14 @@ def _shares(groups: Mapping[str, float], what: str, normalise: bool) -> FrozenDi
         values.append(float(share))
     total = math.fsum(values)
     if abs(total - 1.0) > SHARES_TOLERANCE and (not normalise or total <= 0):
+        overlap = (
+            " If groups overlap, replace them by disjoint ones, such as 'women under 50' and 'women over 50'."
+            if total > 1
+            else ""
+        )
         raise BadInput(
             f"{what} must sum to 1; they sum to {total:.10g}. Rescale them (in Python: normalise=True)."
+            f"{overlap}"
         )
     if abs(total - 1.0) <= 1e-12:
         # rescaling would change the last digit, and a written study must read back equal

@@ -6,8 +6,21 @@ units. A number that is not known (the mean of an empty cell, an open end of an 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+_RELATIVE = ("relative_floor", "relative_cap")
+
+
+@dataclass(frozen=True)
+class RelativeBound:
+    """A floor or cap relative to a control: ratio times its mean, less or plus the margin."""
+
+    control: str
+    ratio: float
+    margin: float
+    value: float | None  # the bound at the control's estimated mean; None without an estimate
 
 
 @dataclass(frozen=True)
@@ -53,11 +66,18 @@ class CellRow:
     floor: float | None = None
     cap: float | None = None
     pending: float | None = None  # open tickets, in a live experiment
+    relative_floor: RelativeBound | None = None
+    relative_cap: RelativeBound | None = None
 
     @property
     def bounded(self) -> bool:
-        """Return whether the cell has a floor or a cap."""
-        return self.floor is not None or self.cap is not None
+        """Return whether the cell has a floor or a cap, absolute or relative to a control."""
+        return any(bound is not None for bound in (self.floor, self.cap, *self.relative))
+
+    @property
+    def relative(self) -> tuple[RelativeBound | None, RelativeBound | None]:
+        """Return the relative floor and the relative cap."""
+        return self.relative_floor, self.relative_cap
 
     @property
     def known(self) -> bool:
@@ -65,11 +85,18 @@ class CellRow:
         return self.n == 0 and self.mean is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as a JSON object; `pending` only if there are tickets."""
+        """Return the row as a JSON object; `pending` and relative bounds only if there are any."""
         table = asdict(self)
-        if self.pending is None:
-            del table["pending"]
+        for name in ("pending", *_RELATIVE):
+            if table[name] is None:
+                del table[name]
         return table
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> CellRow:
+        """Return the row that `to_dict` wrote; a missing interval is None."""
+        relative = {name: RelativeBound(**table[name]) for name in _RELATIVE if table.get(name) is not None}
+        return cls(**{"low": None, "high": None} | dict(table) | relative)
 
 
 @dataclass(frozen=True)
@@ -107,3 +134,23 @@ class PolicyRow:
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON object."""
         return asdict(self)
+
+
+class Classes(NamedTuple):
+    """The policies by what is shown of their requirement."""
+
+    allowed: tuple[str, ...]  # shown to meet it
+    failed: tuple[str, ...]  # shown not to meet it
+    open: tuple[str, ...]
+
+
+def classes_of(policies: Iterable[PolicyRow], excludes: bool = True) -> Classes:
+    """Return the policies by verdict; all are allowed by a penalty, which excludes no policy."""
+    rows = list(policies)
+    if not excludes:
+        return Classes(tuple(row.policy for row in rows), (), ())
+    return Classes(*(_with(rows, verdict) for verdict in ("met", "failed", "undecided")))
+
+
+def _with(rows: Iterable[PolicyRow], verdict: str) -> tuple[str, ...]:
+    return tuple(row.policy for row in rows if row.verdict == verdict)

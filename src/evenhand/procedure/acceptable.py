@@ -1,14 +1,14 @@
-"""Which answers are acceptable at given means, and which of them seems easiest to certify.
+"""Acceptable answers at given means, and the one that is estimated to be easiest to certify.
 
-With an indifference or a tolerance more than one answer may do: i does when its means keep within its
+With an indifference or a tolerance several answers may be acceptable: i is when its means are within its
 loosened bounds and no allowed policy's score exceeds its own by more than the indifference. Sampling follows
 the easiest of these: the one with the least
 
     max( sum over its bounds of 2 sd^2 / slack^2,
          max over rivals k of min( 2 (sum q (sd_i + sd_k))^2 / lead^2, samples that show that k fails ) ),
 
-sd the standard deviation of one outcome, lead the difference of the scores and the indifference. That is a
-guess at the samples it takes, and only sampling depends on it.
+sd the standard deviation of one outcome, lead the difference of the scores plus the indifference. This is a
+rough estimate of the samples needed, and only sampling depends on it.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from evenhand.theory.inner import score
 
 Array = NDArray[np.float64]
 
-# beyond so many policies comparing every pair at each step takes too long: the best is followed
+# with more policies, comparing every pair at each step takes too long: the best is followed
 MANY = 256
 
 
 class PolicySummary(NamedTuple):
-    """Where every policy stands at some means (L, K): by the estimates, or by a draw from the posterior."""
+    """Scores, margins and times of all policies at given means: the estimates or a posterior draw."""
 
     mean: Array
     score: Array  # (K,)
     margin: Array  # (K,) how far inside the region
     kept_margin: Array  # (K,) how far inside the loosened region
-    keep_time: Array  # (K,) samples that it takes to show that k keeps its own bounds, roughly
-    fail_time: Array  # (K,) samples that it takes to show that k fails, roughly
+    keep_time: Array  # (K,) estimated samples to show that k meets its own bounds
+    fail_time: Array  # (K,) estimated samples to show that k fails
 
 
 @kernel
 def by_estimates(work: Work) -> PolicySummary:
-    """Where the policies stand by the estimates."""
+    """Return the standing of the policies by the estimates."""
     return PolicySummary(work.mean, work.score, work.margin, work.kept_margin, work.keep_time, work.fail_time)
 
 
 @kernel
 def by_draw(state: State, work: Work) -> PolicySummary:
-    """Where the policies stand by the latest draw from the posterior."""
+    """Return the standing of the policies by the latest posterior draw."""
     table = work.drawn_standing
     return PolicySummary(state.theta, table[0], table[1], table[2], table[3], table[4])
 
 
 @kernel
 def is_acceptable(spec: Spec, at: PolicySummary, best: int, i: int) -> bool:
-    """Is policy i an acceptable answer, where `best` is the best allowed policy?"""
+    """Return whether policy i is an acceptable answer; `best` is the best allowed policy."""
     if at.kept_margin[i] < 0.0:
         return False
     return best == NONE or i == best or at.score[i] + spec.indifference >= at.score[best]
@@ -65,7 +65,7 @@ def is_acceptable(spec: Spec, at: PolicySummary, best: int, i: int) -> bool:
 
 @kernel
 def easiest(spec: Spec, work: Work, at: PolicySummary, best: int) -> int:
-    """The acceptable answer that seems to take fewest samples; the best on ties."""
+    """Return the acceptable answer with the smallest estimated time; the best on ties."""
     policies = spec.phi.shape[1]
     if policies > MANY:
         return best
@@ -80,7 +80,7 @@ def easiest(spec: Spec, work: Work, at: PolicySummary, best: int) -> int:
 
 @kernel
 def update_summary(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
-    """Bring policy k's entries up to date with its means."""
+    """Compute the entries of policy k from its means."""
     at.score[k] = score(spec.region, spec.shares, k, at.mean)
     at.margin[k] = margin(spec.region, k, at.mean)
     at.kept_margin[k] = margin(spec.kept, k, at.mean)
@@ -94,7 +94,7 @@ def update_summary(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
 
 @kernel
 def _time_of_bounds(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
-    """Floors and caps: what each takes in its own cell."""
+    """Compute the times of floors and caps, each from its own cell."""
     kept, failed = 0.0, math.inf
     for g in range(spec.phi.shape[0]):
         mean, noise = at.mean[g, k], work.noise[g, k]
@@ -110,7 +110,7 @@ def _time_of_bounds(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
 
 @kernel
 def _time_beside_control(work: Work, at: PolicySummary, r: Region, g: int, k: int, sign: float) -> float:
-    """What it takes to show that k keeps its bounds beside the control in group g (sign 1), or breaks one."""
+    """Return the time to show that k meets its relative bounds in group g (sign 1) or misses one (-1)."""
     own, control = at.mean[g, k], at.mean[g, r.control]
     sd, sd_0 = math.sqrt(work.noise[g, k]), math.sqrt(work.noise[g, r.control])
     floor = own - r.floor_ratio[g] * control + r.floor_margin[g]
@@ -122,7 +122,7 @@ def _time_beside_control(work: Work, at: PolicySummary, r: Region, g: int, k: in
 
 @kernel
 def _time_of_margin(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
-    """Any other requirement: what its tightest condition takes where outcomes vary most."""
+    """Compute the times of any other requirement from its margin and the largest variance."""
     noise = 0.0
     for g in range(spec.phi.shape[0]):
         noise = max(noise, work.noise[g, k])
@@ -132,13 +132,13 @@ def _time_of_margin(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
 
 @kernel
 def samples_for(noise: float, gap: float) -> float:
-    """Samples that tell a mean from another that is so much lower; infinite where it is not."""
+    """Return the estimated samples to show a difference of this size; infinite if it is not positive."""
     return 2.0 * noise / (gap * gap) if gap > 0.0 else math.inf
 
 
 @kernel
 def _time(spec: Spec, work: Work, at: PolicySummary, i: int) -> float:
-    """What it takes to certify policy i, roughly."""
+    """Return the estimated time to certify policy i."""
     most = at.keep_time[i]
     for k in range(at.score.size):
         if k != i:
@@ -150,7 +150,7 @@ def _time(spec: Spec, work: Work, at: PolicySummary, i: int) -> float:
 
 @kernel
 def _time_of_none(at: PolicySummary) -> float:
-    """What it takes to show that every policy fails, roughly."""
+    """Return the estimated time to show that every policy fails."""
     total = 0.0
     for k in range(at.score.size):
         total += at.fail_time[k]

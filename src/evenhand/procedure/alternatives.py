@@ -201,7 +201,7 @@ def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int,
 
 @kernel
 def joined(spec: Spec, ahead: float, fails: float) -> float:
-    """The sum of both e-values, in logs; not computed where one was not and the other does not suffice."""
+    """Return the ln of the sum of two e-values; NOT_COMPUTED if one is and the other is too small."""
     both = add(ahead, fails)
     unknown = min(ahead, fails) == NOT_COMPUTED and not both >= certified.threshold(spec)
     return NOT_COMPUTED if unknown else both
@@ -336,7 +336,7 @@ def _masses(spec: Spec, work: Work, k: int, lam: Array) -> None:
 
 @kernel
 def changes_of(spec: Spec, changes: Ints, k: int) -> int:
-    """How often policy k changed, and the control where k's bounds are relative to it."""
+    """Return the number of changes of policy k, plus those of the control if bounds are relative."""
     if spec.region.kind == RELATIVE and k != spec.region.control:
         return changes[k] + changes[spec.region.control]
     return changes[k]

@@ -1,7 +1,7 @@
-"""The stopping rule where several answers may be acceptable: all are weighed, the strongest counts.
+"""The stopping rule if several answers may be acceptable: the one with the most evidence counts.
 
-The evidence for an answer is that of its weakest alternative. Of an answer that cannot be the strongest it is
-enough to know that, so most are given up after one or two alternatives.
+The evidence for an answer is that of its weakest alternative. The computation for an answer ends as soon as
+it cannot have the most evidence, mostly after one or two alternatives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from evenhand.theory import inner
 def strongest(
     spec: Spec, state: State, work: Work, leader: int, value: float, needed: float, alternative: int
 ) -> tuple[int, float, float, int]:
-    """Return the acceptable answer with most evidence beyond its need, both, and its alternative.
+    """Return the acceptable answer with the most evidence above its threshold.
+
+    Returns the answer, its evidence, its threshold and its weakest alternative.
 
     `value`, `needed` and `alternative` are those of the leader.
     """
@@ -44,9 +46,10 @@ def strongest(
 def _weight(
     spec: Spec, state: State, work: Work, i: int, first: int, flat: float, least: float
 ) -> tuple[float, float, int]:
-    """Evidence and need of the weakest alternative to i, given up once it is no more than `least` beyond it.
+    """Return evidence, threshold and code of the weakest alternative to i.
 
-    Rival `first` goes first. `flat` is the need where it is the same for all alternatives.
+    The search ends once the evidence is at most `least` above the threshold. Rival `first` is evaluated
+    first. `flat` is the threshold if it is the same for all alternatives.
     """
     policies = spec.phi.shape[1]
     value, needed, alternative = math.inf, flat, 0
@@ -70,7 +73,7 @@ def _weight(
 
 @kernel
 def _own(spec: Spec, state: State, work: Work, i: int, flat: float) -> tuple[float, float, int]:
-    """Evidence that i keeps its own bounds, its need, and which bound is weakest."""
+    """Return the evidence that i meets its own bounds, its threshold, and the weakest bound."""
     if spec.stopping == CERTIFIED:
         met, which = certified.meets(spec, state, work, i)
         return met, flat, which
@@ -86,7 +89,7 @@ def _own(spec: Spec, state: State, work: Work, i: int, flat: float) -> tuple[flo
 def _rival(
     spec: Spec, state: State, work: Work, i: int, k: int, flat: float, enough: float
 ) -> tuple[float, float]:
-    """Evidence against "rival k is allowed, and better by more than the indifference", and its need."""
+    """Return the evidence against "k is allowed and better by the indifference", and its threshold."""
     if spec.stopping == CERTIFIED:
         if spec.region.kind == PENALTY:
             return certified.ahead(spec, state, work, i, k, flat + enough), flat

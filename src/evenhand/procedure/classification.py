@@ -1,9 +1,10 @@
-"""Screening: every policy is to be classified as meeting its requirement or not.
+"""Screening: classify every policy as meeting its requirement or not.
 
-A policy is settled when the evidence that it stands on the side of its requirement where its estimates put it
-reaches K/delta: that of its weakest condition where they meet all, else the average of E2. To misjudge one of
-K policies an e-process of one of its own true conditions must reach K/delta, so all are judged right together
-but for a risk of delta. Only what is not settled is sampled, so that what is settled stays so.
+A policy is classified when the evidence for the side of its requirement on which its estimates are reaches
+K/delta: the evidence of its weakest condition if the estimates meet all, else the average E2. For a wrong
+classification of one of K policies an e-process of one of its own true conditions must reach K/delta, so all
+classifications are right together except with probability delta. Only unclassified policies are sampled, so a
+classification does not change.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from evenhand.theory import inner
 
 @kernel
 def weakest_classification(spec: Spec, state: State, work: Work) -> tuple[float, float, int]:
-    """Of the policy that is settled least: its evidence, what it needs, and which policy it is."""
+    """Return evidence, threshold and number of the policy with the least evidence for its class."""
     value, needed, weakest = math.inf, 0.0, 0
     for k in range(spec.phi.shape[1]):
         mine, need = settled_by(spec, state, work, k)
@@ -32,7 +33,7 @@ def weakest_classification(spec: Spec, state: State, work: Work) -> tuple[float,
 
 @kernel
 def settled_by(spec: Spec, state: State, work: Work, k: int) -> tuple[float, float]:
-    """Evidence that policy k stands on the side of its requirement that its estimates say, and its need."""
+    """Return the evidence for policy k's class by its estimates, and its threshold."""
     inside = work.margin[k] >= 0.0
     if spec.stopping in (CERTIFIED, BUDGET):
         bar = math.log(float(spec.phi.shape[1]) / spec.delta)
@@ -57,7 +58,7 @@ def settled_by(spec: Spec, state: State, work: Work, k: int) -> tuple[float, flo
 
 @kernel
 def first_allowed(work: Work) -> int:
-    """The first policy that meets its requirement by the estimates, or NONE."""
+    """Return the first policy that meets its requirement by the estimates, or NONE."""
     for k in range(work.margin.size):
         if work.margin[k] >= 0.0:
             return k

@@ -24,7 +24,10 @@ from evenhand.procedure.candidates import strongest
 from evenhand.procedure.classification import first_allowed, weakest_classification
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
+from evenhand.procedure.initial_samples import initial_cell
 from evenhand.procedure.log_space import NOT_COMPUTED
+from evenhand.procedure.randomness import DECISIONS as DECISION_STREAM
+from evenhand.procedure.randomness import uniform as uniform_number
 from evenhand.procedure.sampling import (
     classify,
     exact_tracking,
@@ -73,6 +76,7 @@ from evenhand.procedure.state import (
     EMPTY,
     EVIDENCE,
     EXHAUSTED,
+    FUTILE,
     NEEDED,
     NOT_COMPUTED_TIMES,
     PENDING,
@@ -85,7 +89,7 @@ from evenhand.procedure.state import (
     Work,
     mark_samples_changed,
 )
-from evenhand.procedure.stopping import stylised
+from evenhand.procedure.stopping import futility, stylised
 
 
 @kernel
@@ -98,7 +102,7 @@ def next_cell(
     """
     decision = state.clock[DECISIONS]
     state.clock[DECISIONS] += 1
-    k, g = _starting_cell(spec, state, work, group)
+    k, g = _starting_cell(spec, state, work, seed, replication, decision, group)
     if k < 0:
         k, g = _by_rule(spec, state, work, seed, replication, decision, group)
     return as_mode_requires(spec, k, g, group)
@@ -137,33 +141,63 @@ def _by_rule(
 
 
 @kernel
-def _starting_cell(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
-    """Return the next cell among the first `initial` samples of every cell, in order.
+def _starting_cell(
+    spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
+) -> tuple[int, int]:
+    """Return the next cell among the initial samples of every cell, in order.
 
     A dropped sample is requested again; (-1, -1) when all of them are pending.
     """
     groups, policies = spec.phi.shape
     if spec.mode != ACTIVE:
-        k = least_sampled_policy(state, group)
+        k = _starting_policy(spec, state, seed, replication, decision, group)
         g = group if group >= 0 else least_sampled_cell(state, k)
-        if count(state, k, g) < spec.initial or state.clock[EMPTY] > 0:
+        if count(state, k, g) < spec.initial[g, k] or state.clock[EMPTY] > 0:
             return certain(spec, work, k, g)
         return -1, -1
-    if state.clock[STARTED] < spec.initial * groups * policies:
-        cell = state.clock[STARTED] % (groups * policies)
+    if state.clock[STARTED] < spec.initial_total:
+        started = state.clock[STARTED]
+        cell = initial_cell(
+            spec.initial_levels, spec.initial_cells, spec.random_order, started, seed, replication
+        )
         state.clock[STARTED] += 1
         return certain(spec, work, cell % policies, cell // policies)
     if state.clock[SHORT] > 0 or state.clock[EMPTY] > 0:
         state.clock[SHORT] = max(state.clock[SHORT] - 1, 0)
         for g in range(groups):
             for k in range(policies):
-                if count(state, k, g) < spec.initial:
+                if count(state, k, g) < spec.initial[g, k]:
                     return certain(spec, work, k, g)
         if state.clock[EMPTY] > 0:
             # all initial samples are pending and some cell has no outcome yet: keep all cells level
             k = least_sampled_policy(state, -1)
             return certain(spec, work, k, least_sampled_cell(state, k))
     return -1, -1
+
+
+@kernel
+def _starting_policy(spec: Spec, state: State, seed: int, replication: int, decision: int, group: int) -> int:
+    """Return the policy with the fewest samples in the group that arrived, or of all groups (-1).
+
+    With uneven initial samples, of the policies that lack some, if there are any. Ties go to the first
+    policy, or in random order to one that is drawn.
+    """
+    if not spec.uneven and not spec.random_order:
+        return least_sampled_policy(state, group)
+    best, fewest, lacks, ties = 0, math.inf, False, 0
+    for k in range(spec.phi.shape[1]):
+        drawn, short = 0.0, False
+        for g in range(spec.phi.shape[0]):
+            if group < 0 or g == group:
+                drawn += count(state, k, g)
+                short = short or count(state, k, g) < spec.initial[g, k]
+        if (short or not lacks) and (drawn < fewest or short != lacks):
+            best, fewest, lacks, ties = k, drawn, short, 1
+        elif spec.random_order and short == lacks and drawn == fewest:
+            ties += 1
+            if uniform_number(seed, decision, k, replication, DECISION_STREAM) * ties < 1.0:
+                best = k
+    return best
 
 
 @kernel
@@ -176,7 +210,7 @@ def is_due(spec: Spec, state: State) -> bool:
     if state.clock[EMPTY] > 0:
         return told >= spec.cap
     if spec.mode == ACTIVE:
-        told -= spec.initial * spec.phi.size
+        told -= spec.initial_total
     return told >= 0 and (told % spec.batch == 0 or state.clock[TOLD] >= spec.cap)
 
 
@@ -212,6 +246,18 @@ def check(spec: Spec, state: State, work: Work) -> None:
         state.clock[STOPPED] = DECIDED
     elif at_cap:
         state.clock[STOPPED] = EXHAUSTED
+    elif _is_futile(spec, state, work, leader, value, needed, alternative):
+        state.clock[STOPPED] = FUTILE
+
+
+@kernel
+def _is_futile(
+    spec: Spec, state: State, work: Work, leader: int, value: float, needed: float, alternative: int
+) -> bool:
+    """Return whether the estimated probability of a decision before the cap is too small to go on."""
+    if not spec.has_futility or value == NOT_COMPUTED:
+        return False
+    return futility.chance_to_decide(spec, state, work, leader, value, needed, alternative) < spec.futility
 
 
 @kernel

@@ -59,7 +59,7 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
 
 @kernel
 def _place_all(spec: Spec, work: Work) -> None:
-    """Where all policies stand, once the control's means are known that their bounds are relative to."""
+    """Compute the margins of all policies again, from the control's means, if bounds are relative."""
     if spec.region.kind == RELATIVE:
         for k in range(spec.phi.shape[1]):
             work.margin[k] = margin(spec.region, k, work.mean)
@@ -98,7 +98,7 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
 
 @kernel
 def _note_noise(spec: Spec, state: State, work: Work, k: int) -> None:
-    """The variance of single outcomes of policy k, and what they make of its score's spread."""
+    """Compute the variance of single outcomes of policy k, and the standard deviation of its score."""
     work.score_sd[k] = 0.0
     for g in range(spec.phi.shape[0]):
         phi = dispersion(spec, state, work.pooled[0], g, k)
@@ -119,7 +119,7 @@ def _reach(code: int, mean: float, n: float) -> tuple[float, float]:
 
 @kernel
 def _variance_of_one(code: int, mean: float, n: float) -> float:
-    """The variance function at the estimate, pulled off the edges of the domain, where it would be 0."""
+    """Return the variance at the estimate, moved inside the domain: on its boundary it would be 0."""
     if code == BERNOULLI:
         mean = (n * mean + 0.5) / (n + 1.0)
     elif code == POISSON:

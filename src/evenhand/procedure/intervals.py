@@ -21,17 +21,18 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, PENALTY, QUOTA
-from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.model.region import BOX, PENALTY, QUOTA, RELATIVE
+from evenhand.model.result_rows import CellRow, PolicyRow, RelativeBound
 from evenhand.model.unit_families import GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.estimates import dispersion, pooled_variance, variance
-from evenhand.procedure.evidence import certified
+from evenhand.procedure.evidence import certified, control_pair
 from evenhand.procedure.evidence.by_family import cell_above, cell_below, threshold
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen, stylised
 from evenhand.theory import inner
+from evenhand.theory.regions import relative
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,11 +47,12 @@ HALVINGS = 200  # enough to reach adjacent floating-point numbers
 def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
     """Return whether policy k meets its whole requirement: MET, FAILED, UNDECIDED or NOT_KNOWN.
 
-    `work` holds up-to-date estimates (`estimates.refresh`).
+    `work` holds up-to-date estimates (`estimates.refresh`). `spec` is without a tolerance (`own_bounds`).
     """
-    if spec.region.kind != BOX:
+    control = spec.region.control  # has no bound relative to itself
+    if spec.region.kind != BOX and not (spec.region.kind == RELATIVE and k == control):
         for g in range(spec.phi.shape[0]):
-            if state.n[g, k] == 0.0:
+            if state.n[g, k] == 0.0 or (control >= 0 and state.n[g, control] == 0.0):
                 return UNDECIDED
     if spec.stopping in (CERTIFIED, BUDGET):
         needed = threshold(spec)
@@ -70,14 +72,19 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
     return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
 
 
+def own_bounds(spec: Spec) -> Spec:
+    """Return the spec without a tolerance: verdicts are about the requirement itself."""
+    return spec._replace(kept=spec.region)
+
+
 def verdicts(spec: Spec, state: State, work: Work) -> tuple[Ints, Ints, bool]:
     """Return the verdicts of cells (L, K) and policies (K,), and whether all were computed.
 
     `work` holds up-to-date estimates. Evidence that was not computed gives "undecided".
     """
     cells, policies = np.zeros(spec.phi.shape, dtype=np.int64), np.zeros(spec.phi.shape[1], dtype=np.int64)
-    judge_every_cell(spec, state, cells)
-    judge_every_policy(spec, state, work, policies)
+    judge_every_cell(spec, state, work, cells)
+    judge_every_policy(own_bounds(spec), state, work, policies)
     known = policies != NOT_KNOWN
     found = reconciled(spec.region.kind, cells, np.where(known, policies, UNDECIDED))
     return *found, bool(known.all())
@@ -92,7 +99,7 @@ def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:
     if kind == PENALTY:
         every = np.where((cells == MET).all(axis=0), MET, UNDECIDED)
         return cells, np.where((cells == FAILED).any(axis=0), FAILED, every)
-    if kind not in (BOX, QUOTA):
+    if kind not in (BOX, QUOTA, RELATIVE):
         return np.broadcast_to(policies, cells.shape), policies
     return cells, policies
 
@@ -105,11 +112,11 @@ def judge_every_policy(spec: Spec, state: State, work: Work, verdict: Ints) -> N
 
 
 @kernel
-def judge_every_cell(spec: Spec, state: State, verdict: Ints) -> None:
-    """Write `cell_verdict` of all cells to `verdict`, (L, K)."""
+def judge_every_cell(spec: Spec, state: State, work: Work, verdict: Ints) -> None:
+    """Write `cell_verdict` of all cells to `verdict`, (L, K); `work` holds up-to-date estimates."""
     for g in range(spec.phi.shape[0]):
         for k in range(spec.phi.shape[1]):
-            verdict[g, k] = cell_verdict(spec, state, g, k)
+            verdict[g, k] = cell_verdict(spec, state, work, g, k)
 
 
 @kernel
@@ -121,7 +128,7 @@ def every_interval(spec: Spec, state: State, low: Array, high: Array) -> None:
 
 
 @kernel
-def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
+def cell_verdict(spec: Spec, state: State, work: Work, g: int, k: int) -> int:
     """Return the verdict of one cell on its floor and cap; MET where it has neither."""
     floor, cap = spec.region.lo[g, k], spec.region.hi[g, k]
     level, extra = cell_level(spec, state, g, k), _extra(spec, k)
@@ -134,7 +141,39 @@ def cell_verdict(spec: Spec, state: State, g: int, k: int) -> int:
         if against(spec, state, g, k, cap, 1.0) >= level + extra:
             return FAILED
         met = met and against(spec, state, g, k, cap, -1.0) >= level
+    if spec.region.kind == RELATIVE and k != spec.region.control:
+        for side in range(2):
+            found = _relative_verdict(spec, state, work, g, k, side)
+            if found == FAILED:
+                return FAILED
+            met = met and found == MET
     return MET if met else UNDECIDED
+
+
+@kernel
+def _relative_verdict(spec: Spec, state: State, work: Work, g: int, k: int, side: int) -> int:
+    """Return the verdict on the floor (side 0) or cap (1) of a cell relative to the control's mean."""
+    r = spec.region
+    margin, ratio = r.floor_margin[g], r.floor_ratio[g]
+    if side == 1:
+        margin, ratio = r.cap_margin[g], r.cap_ratio[g]
+    if margin == math.inf:
+        return MET
+    if state.n[g, k] == 0.0 or state.n[g, r.control] == 0.0:
+        return UNDECIDED
+    sign = 1.0 if side == 0 else -1.0
+    if spec.stopping in (CERTIFIED, BUDGET):
+        level = threshold(spec)
+        broken = control_pair.against(spec, state, r.control, g, k, sign, ratio, -margin, work.scratch)
+        if broken >= level + _extra(spec, k):
+            return FAILED
+        kept = control_pair.against(spec, state, r.control, g, k, -sign, ratio, margin, work.scratch)
+        return MET if kept >= level else UNDECIDED
+    _, kept = relative.cross_bound(spec.code, r, k, 2 + side, g, False, work.v, work.mean, work.scratch)
+    _, broken = relative.cross_bound(spec.code, r, k, 2 + side, g, True, work.v, work.mean, work.scratch)
+    if broken > 0.0:
+        return FAILED if broken >= _likelihood_level(spec, state, k, False) else UNDECIDED
+    return MET if kept >= _likelihood_level(spec, state, k, True) else UNDECIDED
 
 
 @kernel
@@ -202,6 +241,9 @@ def _extra(spec: Spec, k: int) -> float:
     for g in range(spec.phi.shape[0]):
         bounds += spec.region.lo[g, k] > -math.inf
         bounds += spec.region.hi[g, k] < math.inf
+        if spec.region.kind == RELATIVE and k != spec.region.control:
+            bounds += spec.region.floor_margin[g] < math.inf
+            bounds += spec.region.cap_margin[g] < math.inf
     return math.log(float(max(bounds, 1)))
 
 
@@ -265,10 +307,35 @@ def cell_rows(
             floor=user(region.lo[g, k]),
             cap=user(region.hi[g, k]),
             pending=None if pending is None else round(float(pending[g, k]), 6),
+            **_relative_bounds(problem, spec, state, g, k),
         )
         for k in range(len(problem.policies))
         for g in range(len(problem.groups))
     )
+
+
+def _relative_bounds(problem: Problem, spec: Spec, state: State, g: int, k: int) -> dict[str, RelativeBound]:
+    """Return the floor and the cap of a cell that are relative to the control."""
+    r, family, found = spec.region, problem.family, {}
+    if r.control < 0 or k == r.control:
+        return {}
+    n = float(state.n[g, r.control])
+    for name, ratio, margin, sign in (
+        ("relative_floor", float(r.floor_ratio[g]), float(r.floor_margin[g]), -1.0),
+        ("relative_cap", float(r.cap_ratio[g]), float(r.cap_margin[g]), 1.0),
+    ):
+        if math.isfinite(margin):
+            # with a ratio the margin is 0, whatever the origin of the unit scale makes of it
+            own = float(f"{family.width * margin:.12g}") if ratio == 1.0 else 0.0
+            mean = family.low + family.width * float(state.s[g, r.control]) / n if n > 0 else None
+            value = None if mean is None else ratio * mean + sign * own
+            found[name] = RelativeBound(problem.policies[r.control], ratio, own, value)
+    return found
+
+
+def spent_on(problem: Problem, state: State) -> float | None:
+    """Return what the samples have cost; None where the problem has no costs."""
+    return None if problem.costs is None else float((problem.sampling_costs.T * state.n).sum())
 
 
 def policy_rows(

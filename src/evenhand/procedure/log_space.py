@@ -20,7 +20,7 @@ def known(value: float) -> float:
 
 @kernel
 def added(total: float, value: float) -> float:
-    """ln(e^total + e^value); not a number from the first value on that was not computed."""
+    """Return ln(e^total + e^value); NaN if a value was not computed."""
     return math.nan if math.isnan(total) or value == NOT_COMPUTED else add(total, value)
 
 

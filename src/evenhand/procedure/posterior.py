@@ -53,7 +53,7 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
 def draw_policy(
     spec: Spec, state: State, work: Work, k: int, seed: int, replication: int, decision: int
 ) -> None:
-    """Draw policy k's means from the posterior into state.theta; and the control's, where there is one."""
+    """Draw policy k's means, and the control's if there is one, from the posterior into state.theta."""
     blocks = _blocks(spec)
     fill_words(seed, decision, FIRST_BLOCK + k * blocks, replication, DECISIONS, work.words)
     _drawn_score(spec, state, work, k, 0)
@@ -67,7 +67,7 @@ def draw_policy(
 def posterior_answer(
     spec: Spec, state: State, work: Work, leader: int, seed: int, replication: int, decision: int
 ) -> int:
-    """Where several answers may be acceptable: an answer by a posterior draw that speaks against the leader.
+    """Return an answer that is acceptable by a posterior draw in which the leader is not.
 
     The best by the draw where the leader is not acceptable by it; else the easiest by the draw where that is
     not acceptable by the estimates; else the leader itself.
@@ -95,7 +95,7 @@ def posterior_answer(
 
 @kernel
 def _is_good_draw(spec: Spec, state: State, i: int, best: int) -> bool:
-    """Is policy i an acceptable answer by its latest draw, where `best` leads by theirs?"""
+    """Return whether policy i is acceptable by its latest draw; `best` is the best by the draws."""
     if not inside(spec.kept, i, state.theta) or best == NONE:
         return inside(spec.kept, i, state.theta)
     lead = score(spec.region, spec.shares, i, state.theta) + spec.indifference

@@ -10,6 +10,7 @@ Any draw can be recomputed from its address. The key is the 64-bit seed. The cou
     stream 2  arrivals: the group of the n-th arriving unit
     stream 3  lag and dropout of the n-th ask
     stream 4  the scenario of a replication, where truths are drawn
+    stream 5  the order of initial samples: word 0 is the first sample of a round
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 
-OUTCOMES, DECISIONS, ARRIVALS, DELAYS, SCENARIOS = range(5)
+OUTCOMES, DECISIONS, ARRIVALS, DELAYS, SCENARIOS, ORDER = range(6)
+ROUNDS = 8  # of the network that permutes places
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
@@ -75,6 +77,27 @@ def four_normals(seed: int, a: int, b: int, c: int, d: int) -> tuple[float, floa
     r2 = math.sqrt(-2.0 * math.log((float(x2) + 0.5) * _TO_UNIT_32))
     t1, t2 = _TWO_PI * float(x1) * _TO_UNIT_32, _TWO_PI * float(x3) * _TO_UNIT_32
     return r1 * math.cos(t1), r1 * math.sin(t1), r2 * math.cos(t2), r2 * math.sin(t2)
+
+
+@kernel
+def shuffled(seed: int, a: int, c: int, place: int, size: int) -> int:
+    """Return where a random permutation of 0, ..., size - 1 takes `place`; (a, c) is its address.
+
+    A Feistel network permutes the numbers below a power of four that is at least `size`; it is applied again
+    until the result is below `size`, which permutes these numbers among themselves.
+    """
+    half = 1
+    while half * half < size:
+        half *= 2
+    found = place
+    while True:
+        left, right = found // half, found % half
+        for turn in range(ROUNDS):
+            word, _, _, _ = philox(seed, a, turn * half + right, c, ORDER)
+            left, right = right, (left + int(word)) % half
+        found = left * half + right
+        if found < size:
+            return found
 
 
 @kernel

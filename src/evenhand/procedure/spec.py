@@ -8,20 +8,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.compile import Static
+from evenhand.compile import Axes, Static
 from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.labels import written
 from evenhand.model.mean_checks import checked_indifference, checked_tolerance
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
-from evenhand.model.region import CUSTOM, RELATIVE, PerCell, PerGroup, Region
+from evenhand.model.region import CUSTOM, PerCell, PerGroup, Region
+from evenhand.procedure.initial_samples import (
+    checked_initial,
+    checked_order,
+    initial_table,
+    rounds_of,
+    written_initial,
+)
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 SAMPLING = (
     "ts-ids", "ids", "track-and-stop", "exact-tracking", "frank-wolfe", "top-two", "uniform",
@@ -154,8 +162,8 @@ class Procedure:
         The stopping rule: "certified", "stylised", "kaufmann-koolen", a budget or a calibrated threshold.
     delta : float
         The risk of a wrong answer, strictly between 0 and 0.5.
-    initial : int
-        Samples of every cell before the rule chooses.
+    initial : int, list, table, dict or frame
+        Samples of every cell before the rule chooses: one number, one per group, K x L, or by name.
     batch : int
         Samples between two checks of the stopping rule.
     max_samples : int
@@ -168,6 +176,11 @@ class Procedure:
         A policy within this of the best is good enough.
     tolerance : float, list, dict or series
         How far outside its own floors and caps an answer may be: one number, one per group, or by group name.
+    initial_order : {"declared", "random"}, optional
+        The order of the initial samples within a round: that of the problem, or random by the seed. New live
+        experiments use "random" unless given, everything else "declared".
+    futility : float, optional
+        End without a verdict when the estimated probability of a decision before `max_samples` is below this.
 
     Raises
     ------
@@ -184,13 +197,15 @@ class Procedure:
     sampling: str | TrackAndStop = "ts-ids"
     stopping: str | Budget | Calibrated = "certified"
     delta: float = 0.05
-    initial: int = 2
+    initial: Any = 2  # samples of every cell before the rule chooses; or one number per group or cell
     batch: int = 1
     max_samples: int = 1_000_000
     leader: float = 0.5  # probability that the leader is drawn from the posterior (ts-ids, top-two)
     tracking: str = "d"  # "c" or "d": how exact-tracking follows the weights
     indifference: float = 0.0  # a policy within this of the best is good enough
     tolerance: Any = 0.0  # how far outside its own floors and caps an answer may be; or one per group
+    initial_order: str | None = None  # of the initial samples within a round: "declared" or "random"
+    futility: float | None = None  # end when the estimated probability of a decision is below this
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampling, TrackAndStop):
@@ -198,15 +213,26 @@ class Procedure:
         if not isinstance(self.stopping, (Budget, Calibrated)):
             _known(self.stopping, STOPPING[:3], "stopping")
         check_risk(self.delta)
-        _whole(self.initial, "initial", 1)
+        object.__setattr__(self, "initial", checked_initial(self.initial, MOST))
+        object.__setattr__(self, "initial_order", checked_order(self.initial_order))
         _whole(self.batch, "batch", 1)
         _whole(self.max_samples, "max_samples", 1)
         if not _finite(self.leader) or not 0 <= self.leader <= 1:
             raise BadInput(f"leader must be a number between 0 and 1; it is {shown(self.leader)}.")
         _known(self.tracking, ("c", "d"), "tracking")
+        self._check_futility()
         object.__setattr__(self, "indifference", checked_indifference(self.indifference))
         object.__setattr__(self, "tolerance", checked_tolerance(self.tolerance))
-        _as_python_numbers(self, "delta", "initial", "batch", "max_samples", "leader")
+        _as_python_numbers(self, "delta", "batch", "max_samples", "leader")
+
+    def _check_futility(self) -> None:
+        if self.futility is None:
+            return
+        if not _finite(self.futility) or not 0 < self.futility < 1:
+            raise BadInput(f"futility must lie strictly between 0 and 1; it is {shown(self.futility)}.")
+        if isinstance(self.stopping, Budget):
+            raise BadInput("futility ends a run that may not decide; a budget always ends with an answer.")
+        _as_python_numbers(self, "futility")
 
     @property
     def sampling_name(self) -> str:
@@ -240,6 +266,8 @@ class Procedure:
             "tracking",
             "indifference",
             "tolerance",
+            "initial_order",
+            "futility",
         )
         for key in table:
             if key not in known:
@@ -279,7 +307,11 @@ class Procedure:
             table["indifference"] = self.indifference
         if self.tolerance:
             table["tolerance"] = written(self.tolerance)
-        return table
+        if self.initial_order is not None:
+            table["initial_order"] = self.initial_order
+        if self.futility is not None:
+            table["futility"] = self.futility
+        return table | {"initial": written_initial(self.initial)}
 
 
 class Spec(NamedTuple):
@@ -295,7 +327,13 @@ class Spec(NamedTuple):
     sampling: Static[int]
     stopping: Static[int]
     delta: float
-    initial: int
+    initial: PerCell  # (L, K) samples of every cell before the rule chooses
+    initial_total: int  # their sum
+    # the rounds of initial samples, see `initial_samples.Rounds`
+    initial_levels: Annotated[Ints, Axes(None, 3)]
+    initial_cells: Annotated[Ints, Axes(None)]
+    random_order: Static[bool]  # whether the order of cells within a round is random
+    uneven: Static[bool]  # whether cells have different numbers of initial samples
     batch: int
     cap: int  # samples after which a run ends without a decision; the budget where the rule is a budget
     level: float  # the calibrated threshold, or the full budget, which may exceed the cap
@@ -311,6 +349,8 @@ class Spec(NamedTuple):
     costs: PerCell  # (L, K) what one sample costs
     has_costs: Static[bool]  # do some samples cost more than others?
     screens: Static[bool]  # is every policy to be classified, rather than the best to be named?
+    futility: float  # the least estimated probability of a decision before the cap, or 0
+    has_futility: Static[bool]
     several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
 
 
@@ -358,6 +398,8 @@ def compile_spec(
     )
     track = procedure.sampling if isinstance(procedure.sampling, TrackAndStop) else TrackAndStop()
     budget = procedure.stopping.samples if isinstance(procedure.stopping, Budget) else procedure.max_samples
+    initial = initial_table(procedure.initial, problem)
+    rounds = rounds_of(initial)
     return Spec(
         code=standard.code,
         shares=standard.shares,
@@ -369,7 +411,12 @@ def compile_spec(
         sampling=SAMPLING.index(procedure.sampling_name),
         stopping=STOPPING.index(procedure.stopping_name),
         delta=float(procedure.delta),
-        initial=int(procedure.initial),
+        initial=initial,
+        initial_total=rounds.total,
+        initial_levels=rounds.levels,
+        initial_cells=rounds.cells,
+        random_order=procedure.initial_order == "random",
+        uneven=bool(np.ptp(initial) > 0),
         batch=int(procedure.batch),
         cap=int(min(budget, procedure.max_samples)),
         level=procedure.stopping.threshold if isinstance(procedure.stopping, Calibrated) else float(budget),
@@ -385,26 +432,14 @@ def compile_spec(
         costs=np.ascontiguousarray(problem.sampling_costs.T),
         has_costs=bool(np.ptp(problem.sampling_costs) > 0),
         screens=problem.goal == "screen",
+        futility=procedure.futility or 0.0,
+        has_futility=procedure.futility is not None,
         several=procedure.indifference > 0 or bool(procedure.tolerance),
     )
 
 
-def refuse_what_can_only_be_simulated(problem: Problem, procedure: Procedure) -> None:
-    """Refuse the parts of the wider question that live experiments and verdicts do not support."""
-    _refuse_what_can_only_be_planned(problem)
-    only_simulated = {
-        "floors and caps relative to a policy": problem.standard.region.kind == RELATIVE,
-        'goal = "screen"': problem.goal == "screen",
-        "an indifference": procedure.indifference > 0,
-        "a tolerance": bool(procedure.tolerance),
-    }
-    for what, asked in only_simulated.items():
-        if asked:
-            raise BadInput(f"{what} can be planned and simulated but not yet run or judged.")
-
-
 def _refuse_what_can_only_be_planned(problem: Problem) -> None:
-    """Refuse the parts of the wider question that no procedure answers so far; plans know them all."""
+    """Refuse the parts of a problem that only plans support."""
     only_planned = {
         "guard-rails": bool(problem.guardrails),
         "max_policies": problem.max_policies is not None,
@@ -467,7 +502,7 @@ def check_start(spec: Spec) -> None:
     """Refuse a cap that ends a run before every cell has its initial samples."""
     if spec.mode != ACTIVE and not np.all(spec.arrivals > 0):
         raise BadInput(NEVER_ARRIVES)
-    least = spec.initial * spec.phi.size if spec.mode == ACTIVE else spec.phi.size
+    least = spec.initial_total if spec.mode == ACTIVE else spec.phi.size
     if spec.cap < least:
         raise BadInput(
             f"the budget or max_samples must cover the initial samples of all cells, {least}; "

@@ -30,7 +30,7 @@ DRAWN_AT_ONCE = 256
 # entries of State.clock
 TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, STARTED, PENDING, SHORT, EMPTY, STAGE = range(11)
 UPDATES, SEEN = 11, 12  # steps of the sampling rule's weights; TOLD at their last update
-RUNNING, DECIDED, EXHAUSTED = 0, 1, 2  # values of clock[STOPPED]
+RUNNING, DECIDED, EXHAUSTED, FUTILE = range(4)  # values of clock[STOPPED]
 NONE = -1  # "none of the policies", as an answer and as a leader
 # entries of State.level
 EVIDENCE, NEEDED, WEAKEST, NOT_COMPUTED_TIMES = range(4)
@@ -67,8 +67,8 @@ class Work(NamedTuple):
     kept_margin: PerPolicy  # (K,) how far inside the loosened region each policy lies
     noise: PerCell  # (L, K) variance of one outcome
     score_sd: PerPolicy  # (K,) sum over groups of share times standard deviation of one outcome
-    keep_time: PerPolicy  # (K,) samples that it takes to show that k keeps its own bounds, roughly
-    fail_time: PerPolicy  # (K,) samples that it takes to show that k fails, roughly
+    keep_time: PerPolicy  # (K,) estimated samples to show that k meets its own bounds
+    fail_time: PerPolicy  # (K,) estimated samples to show that k fails
     # (5, K) the same for the latest draw from the posterior: score, margin, kept margin and both times
     drawn_standing: Annotated[Array, Axes(5, "K")]
     glr: PerPolicy  # (K,) likelihood ratio against each rival (of entering, if no policy is feasible)
@@ -204,7 +204,7 @@ def drop(spec: Spec, state: State, work: Work, k: int, g: int) -> None:
     """Remove a pending sample of cell (k, g) that will have no outcome."""
     state.out[g, k] -= 1.0
     state.clock[PENDING] -= 1
-    if state.n[g, k] + state.out[g, k] < spec.initial:
+    if state.n[g, k] + state.out[g, k] < spec.initial[g, k]:
         state.clock[SHORT] += 1  # the cell's initial samples are incomplete again
     mark_samples_changed(work, k)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from evenhand.model.phrases import requirement_words
 from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.reports.figure_rows import Duration, Evidence, Share, Success, in_order
 from evenhand.reports.figures.allocation import allocation
@@ -58,14 +59,21 @@ def floors_picture(
     bounded = [name for name in ("floor", "cap") if any(getattr(e, name) is not None for e in ordered)]
     known = all(e.known for e in ordered)
     columns = ["policy", "group", *([] if known else ["n"]), "mean", *([] if known else ["low", "high"])]
-    columns += [*bounded, "verdict"]
-    rows: list[list[Field]] = [[getattr(e, name) for name in columns] for e in ordered]
+    relative = any(bound is not None for e in ordered for bound in e.relative)
+    columns += [*bounded, *(["requirement"] if relative else []), "verdict"]
+    rows: list[list[Field]] = [
+        [requirement_words(e) if name == "requirement" else getattr(e, name) for name in columns]
+        for e in ordered
+    ]
     said = [
         f"{sum(e.verdict == verdict for e in ordered)} {verdict}"
         for verdict in ("met", "failed", "undecided")
     ]
+    control = next((bound.control for e in ordered for bound in e.relative if bound is not None), None)
+    band = "" if control is None else f" A band shows the interval of {control} in the group."
+    says = f"Of {len(ordered)} cells: {', '.join(said)}.{band}"
     return Picture(
-        "floors", what, f"Of {len(ordered)} cells: {', '.join(said)}.", partial(floors, ordered, standings),
+        "floors", what, says, partial(floors, ordered, standings),
         table("Mean and verdict of every cell" if known else "Estimate, interval and verdict of every cell",
               ["samples" if name == "n" else name for name in columns], rows),
     )  # fmt: skip

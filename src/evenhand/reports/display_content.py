@@ -12,6 +12,7 @@ from evenhand.reports.page_parts import Field, Strong, Table, Words, table
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
     from evenhand.live.experiment import Experiment
+    from evenhand.model.result_rows import CellRow
     from evenhand.reports.document import Report
     from evenhand.reports.page_parts import Picture
     from evenhand.simulation.calibrate import Calibration
@@ -168,7 +169,7 @@ def _experiment(trial: Experiment) -> Content:
 
 def _cells(verdict: Verdict, sentences: list[Words]) -> Content:
     """A verdict: a row per cell."""
-    rows = [cell.to_dict() for cell in verdict.cells]
+    rows = [_cell_fields(cell) for cell in verdict.cells]
 
     def picture() -> Picture:
         from evenhand.reports.captioned_figures import floors_picture
@@ -177,6 +178,15 @@ def _cells(verdict: Verdict, sentences: list[Words]) -> Content:
 
     shown = _table("Estimate, interval and verdict of every cell", rows)
     return Content(tuple(sentences), shown, lambda: rows, picture)
+
+
+def _cell_fields(cell: CellRow) -> Row:
+    """A cell as one row of a table: bounds relative to a control are in words."""
+    from evenhand.model.phrases import requirement_words
+
+    relative = any(bound is not None for bound in cell.relative)
+    row = {name: value for name, value in cell.to_dict().items() if not name.startswith("relative_")}
+    return row | ({"requirement": requirement_words(cell)} if relative else {})
 
 
 def _report(report: Report) -> Content:
@@ -197,8 +207,9 @@ def _report(report: Report) -> Content:
 
 def _table(caption: str, rows: list[Row]) -> Table:
     """Rows as a table, without the columns that hold nothing."""
-    names = [name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)]
-    fields: list[list[Field]] = [[row[name] for name in names] for row in rows]
+    known = dict.fromkeys(name for row in rows for name in row)
+    names = [name for name in known if any(row.get(name) is not None for row in rows)]
+    fields: list[list[Field]] = [[row.get(name) for name in names] for row in rows]
     return table(caption, names, fields)
 
 

@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BadInput, Undecidable
-from evenhand.procedure.spec import Budget, compile_spec, refuse_what_can_only_be_simulated
+from evenhand.model.argument_checks import in_words
+from evenhand.procedure.initial_samples import initial_table
+from evenhand.procedure.spec import Budget, compile_spec
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, floors_picture
 from evenhand.reports.document import Report
 from evenhand.reports.dossier_scenarios import scenario_grid
@@ -63,7 +65,7 @@ class _DossierSection:
     def section(self) -> Section:
         study, base = self.recipe.study, next(iter(self.runs.values()))
         problem = study.problem
-        answer = problem.answer(np.array(study.means()))
+        answer = None if problem.goal == "screen" else problem.answer(np.array(study.means()))
         standings = true_standings(
             problem, study.means(), None if answer is None else problem.policies[answer]
         )
@@ -182,15 +184,18 @@ class _DossierSection:
             ["requirement", self.recipe.study.problem.constraint.describe()],
             ["sampling rule", procedure.sampling_name],
             ["stopping rule", procedure.stopping_name],
-            ["initial samples per cell", str(procedure.initial)],
+            ["initial samples per cell", in_words(procedure.initial)],
             ["samples between looks", str(procedure.batch)],
             ["content hash of the study", self.recipe.study.content_hash],
         ]
         return table("What was fixed beforehand", ["what", "value"], rows)
 
     def right_answer(self, name: str) -> str:
-        problem = self.recipe.study.problem
-        answer = problem.answer(np.array(self.recipe.scenarios[name]))
+        problem, means = self.recipe.study.problem, np.array(self.recipe.scenarios[name])
+        if problem.goal == "screen":
+            allowed = [problem.policies[k] for k in np.flatnonzero(problem.feasible(means))]
+            return ", ".join(allowed) or "none"
+        answer = problem.answer(means)
         return "none" if answer is None else problem.policies[answer]
 
     def numbers(self, name: str) -> dict[str, Any]:
@@ -246,7 +251,6 @@ def new_recipe(
     max_samples: int | None = None,
 ) -> Recipe:
     """Return the recipe of a study: the usual scenarios unless others are given, and the cap of runs."""
-    refuse_what_can_only_be_simulated(study.problem, study.procedure)
     compile_spec(study.problem, study.procedure)  # refuses what cannot be simulated
     means = np.array(study.means())
     tables = (
@@ -283,7 +287,7 @@ def _cap(study: Study) -> int:
         least = plan_of(study, gap=1e-3).samples_at_least(study.procedure.delta)
     except Undecidable:
         return study.procedure.max_samples
-    room = study.procedure.initial * int(np.prod(study.problem.shape))
+    room = int(initial_table(study.procedure.initial, study.problem).sum())
     wanted = max(round(CAP * least, -2), LEAST_CAP, 4 * room)
     return int(min(study.procedure.max_samples, wanted))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX
+from evenhand.model.region import BOX, RELATIVE, bounds_at
 
 Array = NDArray[np.float64]
 
@@ -35,21 +35,25 @@ def scenario_grid(problem: Problem, means: Array) -> dict[str, Array]:
 def _boundaries(problem: Problem, means: Array, sd: Array) -> dict[str, Array]:
     """Yield scenarios in which a mean of the answer, or of every policy, just misses its bound."""
     region, answer = problem.standard.region, problem.answer(means)
-    if region.kind != BOX:
+    if region.kind not in (BOX, RELATIVE):
         return {}
     low, width = problem.family.low, problem.family.width
-    floor, cap = low + width * region.lo.T, low + width * region.hi.T
+    # bounds relative to a control as they are at its assumed means
+    lo, hi = bounds_at(region, np.ascontiguousarray(problem.family.to_unit(means).T))
+    floor, cap = low + width * lo.T, low + width * hi.T
     inside = np.clip(
         means, np.where(np.isfinite(floor), floor, -np.inf), np.where(np.isfinite(cap), cap, np.inf)
     )
     grid = {}
     for g, group in enumerate(problem.group_names):
-        if not (np.isfinite(floor[:, g]).all() or np.isfinite(cap[:, g]).all()):
+        bounded = np.isfinite(floor[:, g]) | np.isfinite(cap[:, g])
+        if not bounded.any():
             continue
         beyond = np.where(
             np.isfinite(floor[:, g]), floor[:, g] - SMALL_STEP * sd[:, g], cap[:, g] + SMALL_STEP * sd[:, g]
         )
-        if answer is not None:
+        beyond = np.where(bounded, beyond, means[:, g])  # a control has no bound relative to itself
+        if answer is not None and bounded[answer]:
             table = means.copy()
             table[answer, g] = beyond[answer]
             grid[f"{problem.policies[answer]} misses its bound in {group} by a hair"] = table

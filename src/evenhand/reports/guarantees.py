@@ -79,7 +79,8 @@ def methods(problem: Problem, procedure: Procedure) -> Methods:
     """Return how the answer is reached, and what is claimed for it."""
     rule = _rule(problem, procedure)
     sampling = f"{MODES[problem.mode]}, by the rule {procedure.sampling_name}."
-    text = f"{_question(problem)} {sampling}\n\n{rule.text}\n\n{_assumptions(problem)}"
+    asked = " ".join(part for part in (_question(problem), _acceptable(procedure)) if part)
+    text = f"{asked} {sampling}\n\n{rule.text}\n\n{_assumptions(problem)}"
     modes = () if problem.mode == "active" else ("russac",)
     return Methods(rule.guarantee, text, ("paper", *rule.sources, *modes))
 
@@ -87,10 +88,11 @@ def methods(problem: Problem, procedure: Procedure) -> Methods:
 def fixed_methods(problem: Problem, delta: float) -> Methods:
     """Return how one look at a fixed sample is judged, and what is claimed for it."""
     many = wrong_answers(problem.standard.region, len(problem.policies))
+    wrong = "policies to classify" if problem.goal == "screen" else "wrong answers"
     text = (
         "Each of the conditions that the answer rests on is tested by a p-value that holds at every size: "
         "exact for a single cell; for comparisons of several cells exact or a proven upper bound. "
-        f"There are {many} wrong answers, so every test has level {delta:.6g}/{many} = {delta / many:.4g}, "
+        f"There are {many} {wrong}, so every test has level {delta:.6g}/{many} = {delta / many:.4g}, "
         f"that is {math.log(many / delta):.4g} nats of evidence -ln p."
     )
     return Methods(
@@ -102,7 +104,23 @@ def fixed_methods(problem: Problem, delta: float) -> Methods:
     )
 
 
+def _acceptable(procedure: Procedure) -> str:
+    """Return which answers are right besides the best; empty if none is."""
+    parts = []
+    if procedure.indifference:
+        parts.append(f"any policy within {procedure.indifference:g} of the best overall mean is an answer")
+    if procedure.tolerance:
+        parts.append("an answer may miss its own bounds by the tolerance; its rivals may not")
+    found = ", and ".join(parts)
+    return f"{found[0].upper()}{found[1:]}." if found else ""
+
+
 def _question(problem: Problem) -> str:
+    if problem.goal == "screen":
+        return (
+            f"The question: which of {len(problem.policies)} policies {problem.constraint.describe()}, and "
+            "which do not?"
+        )
     return (
         f"The question: which of {len(problem.policies)} policies has the best mean outcome over the whole "
         f"population ({len(problem.groups)} groups, weighted by their shares) among those that "
@@ -137,6 +155,8 @@ def _rule(problem: Problem, procedure: Procedure) -> Methods:
 
 def _certified(problem: Problem, delta: float) -> Methods:
     many = wrong_answers(problem.standard.region, len(problem.policies))
+    if problem.goal == "screen":
+        return _screening(many, delta)
     return Methods(
         _always(delta),
         "For every way the answer could be wrong there is an e-process: a betting score whose expected value "
@@ -144,6 +164,19 @@ def _certified(problem: Problem, delta: float) -> Methods:
         f"answer is given when each of them reaches {many}/{delta:.6g} = {many / delta:,.6g}, that is "
         f"{math.log(many / delta):.4g} nats. There are {many} wrong answers, and by Ville's inequality each "
         f"is ever given with probability at most {delta:.6g}/{many}.",
+        ("ville", "ramdas", "howard", "qin"),
+    )
+
+
+def _screening(many: int, delta: float) -> Methods:
+    return Methods(
+        f"Certified: the probability that any policy is ever classified wrongly is at most {delta:.6g}, for "
+        "any number of looks and any way of choosing the next sample.",
+        "For every condition of a policy there are two e-processes, one against the condition and one "
+        "against its opposite. A policy is allowed when those against a violation of each of its conditions "
+        f"reach {many}/{delta:.6g} = {many / delta:,.6g}, that is {math.log(many / delta):.4g} nats; it "
+        "fails when the average of those against its conditions does. By Ville's inequality each policy is "
+        f"ever classified wrongly with probability at most {delta:.6g}/{many}.",
         ("ville", "ramdas", "howard", "qin"),
     )
 

@@ -21,13 +21,21 @@ def lead(many: Mapping[str, Runs]) -> Words:
             *(f" By {name} it was right in {rate(runs.correct).rate:.1%}." for name, runs in others.items()),
         )  # fmt: skip
     words: Words = (
-        "In ", Strong(f"{first.replications:,}"), " simulated runs the answer was right in ",
+        "In ", Strong(f"{first.replications:,}"), f" simulated runs {_right(first)} in ",
         Strong(f"{right.rate:.1%}"), f"{interval}, after ",
         Strong(f"{first.samples.mean():,.0f}"), " samples on average; ", Strong("80%"),
         f" of the runs were done by {first.quantile(0.8):,}.",
     )  # fmt: skip
     times = {name: runs.samples.mean() / first.samples.mean() for name, runs in others.items()}
     return (*words, *(f" {name} took {ratio:.2f} times as many." for name, ratio in times.items()))
+
+
+def _right(runs: Runs) -> str:
+    """Return what is counted as right, completing "in so many runs ..."."""
+    if runs.study.problem.goal == "screen":
+        return "every policy was classified correctly"
+    procedure = runs.study.procedure
+    return f"the answer was {'acceptable' if procedure.indifference or procedure.tolerance else 'right'}"
 
 
 def wrong_answers(runs: Runs) -> list[Words]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from litestar import Request
@@ -15,10 +15,10 @@ from evenhand.live.control import refuse_used_key
 from evenhand.live.events import Created, decode
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import Journal, open_journal
-from evenhand.live.protocol import new_protocol
+from evenhand.live.protocol import Protocol, new_protocol
 from evenhand.live.status import Status
 from evenhand.service.auth import key_of
-from evenhand.study import Study, dumps
+from evenhand.study import Study, dumps, loads
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_EXPERIMENTS = 10_000
@@ -89,7 +89,11 @@ class Registry:
                     raise
         there = self.get(name)
         found = there.protocol
-        if (asked.seed, asked.lease, asked.study) != (found.seed, found.lease, dumps(found.study)):
+        if (asked.seed, asked.lease, _as_begun(asked, study, found)) != (
+            found.seed,
+            found.lease,
+            dumps(found.study),
+        ):
             raise NameTaken(f"there is an experiment {name!r} with another protocol; take another id.")
         return there, made or self._was_made_by(key, name)
 
@@ -124,6 +128,18 @@ class Registry:
             del self._slots[name]
 
 
+def _as_begun(asked: Created, study: Study, found: Protocol) -> str:
+    """Return the study asked for, with the order of initial samples of the experiment unless it gives one.
+
+    Experiments of earlier releases have none, and new ones a random one.
+    """
+    if study.procedure.initial_order is not None:
+        return asked.study
+    settled = loads(asked.study)
+    order = found.procedure.initial_order
+    return dumps(replace(settled, procedure=replace(settled.procedure, initial_order=order)))
+
+
 BLIND = ("experiment", "title", "state", "samples", "pending", "late", "events", "head", "counts", "health")
 
 
@@ -132,7 +148,7 @@ def blinded(status: Status) -> dict[str, Any]:
     table = status.to_dict()
     seen = {key: table[key] for key in BLIND}
     if status.is_over:
-        seen |= {"answer": status.answer, "decided": status.decided}
+        seen |= {name: table[name] for name in ("answer", "decided", "allowed", "failed", "open")}
     return seen
 
 

@@ -27,6 +27,7 @@ from evenhand.live.journal import Journal, open_journal
 from evenhand.live.projection import LogState, View
 from evenhand.live.protocol import Protocol
 from evenhand.live.tickets import OpenTicket, ticket_code
+from evenhand.model.phrases import requirement_words
 from evenhand.model.result_rows import CellRow
 from evenhand.procedure.state import EMPTY, new_state, new_work
 from evenhand.reports import captioned_figures, page_parts
@@ -55,7 +56,7 @@ def panel_content(
         seen = blinded(status)
         words = f"{seen['samples']:,} outcomes told, {seen['pending']:,} tickets out."
         if seen.get("decided"):
-            words = f"{seen['answer'] or 'No policy'} is the answer. {words}"
+            words = f"{_end_in_words(view, seen)} {words}"
         return PanelContent(view.head.seq, seen, words, open_tickets=open_tickets)
     verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
     estimates, standings = verdict.cells, verdict.policies
@@ -78,6 +79,13 @@ def panel_content(
         late=_late(view, reader, now),
         open_tickets=open_tickets,
     )
+
+
+def _end_in_words(view: View, seen: dict[str, Any]) -> str:
+    """Return the decision in a few words, for a user who may not see outcomes before the end."""
+    if view.stop is not None and view.stop.allowed is not None:
+        return f"{len(view.stop.allowed)} of {len(view.protocol.problem.policies)} policies are allowed."
+    return f"{seen['answer'] or 'No policy'} is the answer."
 
 
 _readers: dict[tuple[str, bytes], LogReader] = {}  # logs read so far by this worker process
@@ -114,7 +122,11 @@ def _light(drawing: str) -> str:
 
 def _cell(estimate: CellRow) -> dict[str, Any]:
     bound = estimate.floor if estimate.floor is not None else estimate.cap
-    return estimate.to_dict() | {"bound": bound}
+    relative = any(one is not None for one in estimate.relative)
+    return estimate.to_dict() | {
+        "bound": bound,
+        "requirement": requirement_words(estimate) if relative else "",
+    }
 
 
 def _cell_name(view: View, out: OpenTicket) -> str:

@@ -250,7 +250,7 @@ def finish(
     trial.finish(data.reason, by=_by(request, data.by), key=idempotency_key)
     status = trial.status()
     return {"closed": True} | {
-        part: getattr(status, part) for part in ("experiment", "state", "decided", "answer")
+        part: getattr(status, part) for part in ("experiment", "state", "decided", "answer", "allowed")
     }
 
 

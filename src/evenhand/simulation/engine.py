@@ -131,7 +131,7 @@ def run_batch(
 @kernel
 def _batch(spec: Spec, state: State) -> int:
     """Return the number of samples before the next check; initial samples come one by one."""
-    if spec.mode == ACTIVE and state.clock[STARTED] < spec.initial * spec.phi.size:
+    if spec.mode == ACTIVE and state.clock[STARTED] < spec.initial_total:
         return 1
     return spec.batch
 
@@ -271,7 +271,7 @@ def finish(spec: Spec, buffers: RunBuffers, truth: int, rows: Rows, row: int) ->
 
 @kernel
 def _screened(spec: Spec, buffers: RunBuffers, truth: int, rows: Rows, row: int) -> None:
-    """Write down how the replication classified the policies, at the end and at its checkpoints."""
+    """Record how the replication classified the policies, at the end and at its checkpoints."""
     state, pending = buffers.state, buffers.pending
     right = state.clock[EMPTY] == 0
     if right:
@@ -286,7 +286,7 @@ def _screened(spec: Spec, buffers: RunBuffers, truth: int, rows: Rows, row: int)
 
 @kernel
 def _is_right(spec: Spec, pending: PendingSamples, truth: int, answer: int) -> bool:
-    """Is this answer the best, or acceptable beside it? Screening: are all right by pending.mean?"""
+    """Return whether the answer is acceptable; in screening, whether every class by pending.mean is right."""
     if spec.screens:
         return is_classified(spec.region, pending.mean, pending.truth)
     if not spec.several or answer < 0:

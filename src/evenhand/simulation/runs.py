@@ -96,7 +96,7 @@ class Runs(Result):
 
     @property
     def cost(self) -> Array | None:
-        """What the samples of each run cost; None where the problem has no costs, or older runs no record."""
+        """Return the cost of each run; None if the problem has no costs, or older runs no record of it."""
         known = self.study.problem.costs is not None and not np.isnan(self.rows.cost).any()
         return self.rows.cost if known else None
 
@@ -224,7 +224,7 @@ def write_npz(path: Path, header: dict[str, Any], rows: Rows) -> None:
 
 
 def _only_the_best_is_right(file: Any) -> dict[str, Any]:
-    """What runs say that were saved before several answers could be acceptable."""
+    """Return the fields that files saved by earlier releases lack: only the best answer is right."""
     right_at = file["checkpoints"] == file["truth"][:, np.newaxis]
     unknown = np.full(file["answer"].shape, np.nan)
     return {

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
 from evenhand.model.families import BOOLEANS
-from evenhand.model.problem import Problem
+from evenhand.model.problem import JOINED, Problem
 
 Array = NDArray[np.float64]
 
@@ -63,8 +63,11 @@ def outcomes(path: Path, problem: Problem) -> list[list[Array]]:
 
 
 def lines(path: Path, problem: Problem, columns: tuple[str, ...]) -> Iterator[Line]:
-    """Yield the lines of a CSV file that has the columns policy, group and `columns`."""
-    wanted = ("policy", "group", *columns)
+    """Yield the lines of a CSV file that has the columns policy, group and `columns`.
+
+    The group may be given by several columns (`Problem.by`).
+    """
+    wanted = ("policy", *group_columns(problem), *columns)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
@@ -75,11 +78,19 @@ def lines(path: Path, problem: Problem, columns: tuple[str, ...]) -> Iterator[Li
                 place = f"{path}, line {reader.line_num}"
                 if None in row or None in row.values():
                     raise BadInput(f"{place}: a line needs as many fields as the header.")
-                yield _parse_cell(place, row, problem)
+                group = (
+                    JOINED.join(row[column].strip() for column in problem.by) if problem.by else row["group"]
+                )
+                yield _parse_cell(place, row | {"group": group}, problem)
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}; give the path of a CSV file.") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read: {error}.") from None
+
+
+def group_columns(problem: Problem) -> tuple[str, ...]:
+    """Return the columns of data files that give the group."""
+    return problem.by or ("group",)
 
 
 def columns(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -13,13 +13,13 @@ from evenhand.errors import BadInput, nearest
 from evenhand.model.families import FAMILIES, Family
 from evenhand.model.guardrails import Guardrail
 from evenhand.model.labels import written
-from evenhand.model.problem import Problem
+from evenhand.model.problem import ONE_FAMILY, Problem
 from evenhand.model.requirements import CONSTRAINTS, All, Constraint
 
 LARGEST = 1e100  # largest number in a study; squares of larger numbers overflow
 PROBLEM_KEYS = (
     "policies", "groups", "family", "constraint", "mode", "arrivals", "costs",
-    "guardrails", "goal", "max_policies",
+    "guardrails", "goal", "max_policies", "by",
 )  # fmt: skip
 GUARDRAIL_KEYS = ("name", "family", "constraint")
 PER_GROUP = ("margin", "ratio")  # numbers of a requirement that are kept as a table by group
@@ -59,6 +59,7 @@ def problem_from_dict(table: Any) -> Problem:
         guardrails=_guardrails_from(table.get("guardrails", [])),
         goal=table.get("goal", "best"),
         max_policies=table.get("max_policies"),
+        by=table.get("by", ()),
     )
 
 
@@ -89,11 +90,17 @@ def problem_to_dict(problem: Problem) -> dict[str, Any]:
         table["goal"] = problem.goal
     if problem.max_policies is not None:
         table["max_policies"] = problem.max_policies
+    if problem.by:
+        table["by"] = list(problem.by)
     return table
 
 
 def family_from_dict(table: Any) -> Family:
     """Return the family in a table such as { name = "gaussian", sd = 0.5 }."""
+    if isinstance(table, Mapping) and table and all(isinstance(part, Mapping) for part in table.values()):
+        raise BadInput(
+            f"family must be one table with a name; it has one for each of {', '.join(table)}. {ONE_FAMILY}"
+        )
     name = _name_in_table(table, "name", FAMILIES, "family")
     keys = FAMILY_KEYS.get(name, {})
     known_keys(table, ("name", *keys), f"the {name} family")

@@ -133,7 +133,7 @@ def score(r: Region, q: Array, k: int, mu: Array) -> float:
 
 @kernel
 def is_acceptable(r: Region, kept: Region, q: Array, eps: float, i: int, top: int, mu: Array) -> bool:
-    """Is policy i within `kept`, and no more than eps behind `top`, the best policy inside r (-1 for none)?
+    """Return whether policy i is within `kept` and at most eps behind `top`, the best inside r (-1: none).
 
     Differences that rounding can make do not count.
     """
@@ -153,7 +153,7 @@ def is_acceptable(r: Region, kept: Region, q: Array, eps: float, i: int, top: in
 
 @kernel
 def is_classified(r: Region, mean: Array, mu: Array) -> bool:
-    """Does every policy stand on the same side of its requirement at both means?"""
+    """Return whether every policy is on the same side of its requirement at both means."""
     apart = 0
     for k in range(mu.shape[1]):
         apart += inside(r, k, mean) != inside(r, k, mu)

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from evenhand.errors import NotComputed
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, PENALTY
+from evenhand.model.region import BOX, PENALTY, RELATIVE
 from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.procedure import intervals
 from evenhand.procedure.alternatives import weakest_by_evidence
+from evenhand.procedure.classification import weakest_classification
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
@@ -23,6 +24,7 @@ from evenhand.procedure.intervals import (
     every_interval,
     judge_every_cell,
     judge_every_policy,
+    own_bounds,
     reconciled,
 )
 from evenhand.procedure.log_space import NOT_COMPUTED
@@ -65,19 +67,22 @@ class CellVerdicts(NamedTuple):
 class RuleResult(NamedTuple):
     """The result of the stopping rule on the data."""
 
-    leader: int  # or NONE
+    leader: int  # or NONE; NONE where every policy is classified and none is chosen
     decided: bool
     evidence: float
     needed: float
-    alternative: int  # the code of the weakest comparison, see `procedure.alternatives`
+    alternative: (
+        int  # the code of the weakest comparison, see `procedure.alternatives`; or the least known policy
+    )
     policies: Ints  # MET, FAILED or UNDECIDED for each policy's whole requirement
 
 
 def judge_cells(spec: Spec, state: State) -> CellVerdicts:
     """Return the interval and the verdict of every cell."""
-    found = new_cells(spec)
+    found, work = new_cells(spec), new_work(spec)
+    refresh(spec, state, work, False)
     every_interval(spec, state, found.low, found.high)
-    judge_every_cell(spec, state, found.verdict)
+    judge_every_cell(spec, state, work, found.verdict)
     return found
 
 
@@ -102,31 +107,87 @@ def apply_stopping_rule(spec: Spec, state: State) -> RuleResult:
         if spec.stopping == BUDGET:
             # a budget needs no evidence; the evidence of the certified rule is shown instead
             needed = float(threshold(spec))
-            value, alternative = weakest_by_evidence(spec, state, work, leader)
+            value, alternative = _certified_evidence(spec, state, work, leader)
     policies = np.zeros(spec.phi.shape[1], dtype=np.int64)
-    judge_every_policy(spec, state, work, policies)
+    judge_every_policy(own_bounds(spec), state, work, policies)
     if value == NOT_COMPUTED or np.any(policies == NOT_KNOWN):
         raise NotComputed(UNSOLVED)
-    return RuleResult(leader, bool(decided), float(value), needed, int(alternative), policies)
+    chosen = NONE if spec.screens else leader
+    return RuleResult(chosen, bool(decided), float(value), needed, int(alternative), policies)
+
+
+def _certified_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
+    """Return the evidence of the weakest comparison by the certified rule, and which it is."""
+    if spec.screens:
+        value, _, policy = weakest_classification(spec, state, work)
+        return float(value), int(policy)
+    value, alternative = weakest_by_evidence(spec, state, work, leader)
+    return float(value), int(alternative)
 
 
 def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
     """Return leader, evidence and weakest comparison where some cells are empty.
 
     Only policies with data in every group can be certified to be ahead; any policy can be certified to fail.
-
-
     Every number used is the logarithm of a valid e-value, so whatever passes the threshold is certified.
     """
     refresh(spec, state, work, False)
-    policies = spec.phi.shape[1]
-    whole = np.all(state.n > 0, axis=0).tolist()
+    whole = policies_with_data(spec, state)
     leader = leader_with_data(work, whole)
+    if spec.screens:
+        return NONE, *_least_known(spec, state, work, whole)
+    found = (leader, *_against_all(spec, state, work, whole, leader))
+    for i in other_answers(spec, work, whole, leader):
+        other = (i, *_against_all(spec, state, work, whole, i))
+        found = max(found, other, key=lambda answer: answer[1])
+    return found
+
+
+def other_answers(spec: Spec, work: Work, whole: list[bool], leader: int) -> list[int]:
+    """Return the further answers that are acceptable by the estimates, with data in every group."""
+    if not spec.several:
+        return []
+    least = -math.inf if leader == NONE else float(work.score[leader]) - spec.indifference
+    return [
+        i
+        for i in range(len(whole))
+        if i != leader and whole[i] and work.kept_margin[i] >= 0.0 and work.score[i] >= least
+    ]
+
+
+def policies_with_data(spec: Spec, state: State) -> list[bool]:
+    """Return which policies have data in every cell that their requirement and overall mean depend on."""
+    whole = np.all(state.n > 0, axis=0)
+    if spec.region.kind == RELATIVE:
+        whole &= whole[spec.region.control]
+    return [bool(flag) for flag in whole]
+
+
+def _least_known(spec: Spec, state: State, work: Work, whole: list[bool]) -> tuple[float, int]:
+    """Return the evidence for the classification of the policy with the least, and which policy."""
+    found = []
+    for k, complete in enumerate(whole):
+        if complete and work.margin[k] >= 0.0:
+            found.append((float(certified.meets(spec, state, work, k)[0]), k))
+        else:
+            found.append((max(_fails(spec, state, work, whole, k), LEAST), k))
+    return min(found)
+
+
+def _fails(spec: Spec, state: State, work: Work, whole: list[bool], k: int) -> float:
+    """Return the evidence that k fails; without data in every group only that of its own bounds."""
+    if whole[k] or spec.region.kind in (BOX, RELATIVE):
+        return float(certified.fails(spec, state, work, k))
+    return -math.inf
+
+
+def _against_all(spec: Spec, state: State, work: Work, whole: list[bool], leader: int) -> tuple[float, int]:
+    """Return the least evidence against an alternative to this answer, and which it is."""
     value, alternative = math.inf, 0
-    for k in range(policies):
+    for k in range(len(whole)):
         if k == leader:
             continue
-        fails = certified.fails(spec, state, work, k) if whole[k] or spec.region.kind == BOX else -math.inf
+        fails = _fails(spec, state, work, whole, k)
         ahead = (
             certified.ahead(spec, state, work, leader, k, math.inf)
             if leader != NONE and whole[k]
@@ -140,8 +201,8 @@ def _with_gaps(spec: Spec, state: State, work: Work) -> tuple[int, float, int]:
     if leader != NONE and spec.region.kind != PENALTY:
         met, which = certified.meets(spec, state, work, leader)
         if met < value:
-            value, alternative = met, policies + which
-    return leader, value, alternative
+            value, alternative = float(met), len(whole) + int(which)
+    return value, alternative
 
 
 def leader_with_data(work: Work, whole: list[bool]) -> int:

@@ -143,10 +143,10 @@ class Tally:
 
     def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
         """Return the number of a name; -1 where it is missing."""
-        found = known.get(name if isinstance(name, str) else "" if _is_missing(name) else str(name))
+        found = known.get(name if isinstance(name, str) else "" if is_missing(name) else str(name))
         if found is not None:
             return found
-        if _is_missing(name):
+        if is_missing(name):
             return -1
         raise BadInput(f"{where[i]}: there is no {what} {str(name)!r}{nearest(str(name), known)}")
 
@@ -165,7 +165,7 @@ class Tally:
         )
 
     def _number(self, value: Any, where: str, what: str) -> float:
-        if _is_missing(value):
+        if is_missing(value):
             return math.nan
         if what == OUTCOME and isinstance(value, str) and value.strip().lower() in BOOLEANS:
             return BOOLEANS[value.strip().lower()]
@@ -207,7 +207,8 @@ class _BadRows:
         return f"{named}{more}"
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a field holds no value."""
     if value is None:
         return True
     if isinstance(value, str):
@@ -237,6 +238,6 @@ def ready(spec: Spec, data: State) -> State:
         getattr(state, name)[:] = getattr(data, name)
     state.clock[TOLD] = int(state.n.sum())
     state.clock[EMPTY] = int((state.n == 0).sum())
-    state.clock[STARTED] = spec.initial * state.n.size
+    state.clock[STARTED] = spec.initial_total
     state.clock[SHORT] = int(np.maximum(spec.initial - state.n, 0).sum())
     return state

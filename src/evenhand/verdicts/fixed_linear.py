@@ -34,6 +34,7 @@ from scipy import special
 
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.evidence import by_family as certified
+from evenhand.procedure.evidence import control_pair
 from evenhand.verdicts.fixed_cells import (
     SMALLEST,
     Sample,
@@ -96,12 +97,24 @@ def row_evidence(sample: Sample, k: int, a: Array, c: float, alpha: float) -> fl
 
 
 def ahead_evidence(sample: Sample, i: int, k: int, alpha: float) -> float:
-    """Return -ln p against {q.m_k >= q.m_i}, for a test at level `alpha`."""
+    """Return -ln p against {q.m_k >= q.m_i + indifference}, for a test at level `alpha`."""
     spec = sample.spec
     if sample.problem.family.name == "bounded":
         found = certified.ahead(spec, sample.state, i, k, math.inf, sample.work.scratch)
         return max(float(found), 0.0)
-    return _half_space(sample, both(sample, i, k), 0.0, alpha)
+    return _half_space(sample, both(sample, i, k), -spec.indifference, alpha)
+
+
+def pair_evidence(
+    sample: Sample, g: int, k: int, control: int, sign: float, ratio: float, c: float, alpha: float
+) -> float:
+    """Return -ln p against {sign (m_k - ratio m_control) <= c} in group g, at level `alpha`."""
+    if sample.problem.family.name == "bounded":
+        spec, state, scratch = sample.spec, sample.state, sample.work.scratch
+        if state.n[g, k] == 0.0 or state.n[g, control] == 0.0:
+            return 0.0
+        return max(float(control_pair.against(spec, state, control, g, k, -sign, ratio, -c, scratch)), 0.0)
+    return _half_space(sample, [Cell(g, k, sign), Cell(g, control, -sign * ratio)], c, alpha)
 
 
 def both(sample: Sample, i: int, k: int) -> list[Cell]:

@@ -37,17 +37,20 @@ class PenaltyLine(NamedTuple):
 
 
 def penalised_ahead(sample: Sample, i: int, k: int, alpha: float) -> float:
-    """Return -ln p against {k scores at least what i does}, for a test at level `alpha`."""
+    """Return -ln p against {k scores at least what i does, and the indifference more}, at level `alpha`."""
     spec, state, work = sample.spec, sample.state, sample.work
     if sample.problem.family.name == "bounded":
         return max(float(certified.ahead(spec, state, work, i, k, math.inf)), 0.0)
     cells = both(sample, i, k)
-    if any(state.n[cell.g, cell.k] == 0.0 for cell in cells) or work.score[i] <= work.score[k]:
+    if (
+        any(state.n[cell.g, cell.k] == 0.0 for cell in cells)
+        or work.score[i] + spec.indifference <= work.score[k]
+    ):
         return 0.0
     noise = noise_of(sample, cells, alpha, with_limits=True)
     if noise is None:
         return 0.0
-    start, choices = PenaltyLine(0.0, 0.0), []
+    start, choices = PenaltyLine(0.0, spec.indifference), []
     for j, cell in enumerate(cells):
         lines = _penalty_lines(sample, cell, noise, j, alpha)
         start = PenaltyLine(start.variance + lines[0].variance, start.distance + lines[0].distance)

@@ -5,10 +5,15 @@ alpha and, for every rival k, either "i is ahead of k" or "k fails" is; answer n
 for every k. Were k0 right, each wrong i needs a true condition of its own to be refuted ("i violates this
 one", or "k0 scores at least what i does"), or "k0 meets its requirement", which all of them and "none" share:
 W events, each of probability at most alpha. The probability of a wrong answer is at most delta, for any
-number of outcomes; nothing here is a large-sample approximation.
+number of outcomes; nothing here is a large-sample approximation. With an indifference "k0 scores at least
+what i does, and the indifference more" takes the place of the second, with a tolerance i's own conditions are
+the loosened ones; k0, the best policy that meets the requirement itself, is an acceptable answer, so the
+argument is the same for each of several answers. To classify K policies, each is shown to meet or to fail its
+requirement at level alpha = delta / K: a false statement about k needs a true condition of k to be refuted.
 
     condition                            refuted by
     a floor or cap                       the cell's exact test (`fixed_cells`)
+    one relative to a control            the test of one linear condition on two cells (`fixed_linear`)
     a row, a pair of groups, "ahead"     the test of one linear condition (`fixed_linear`)
     penalised scores                     `fixed_penalty`
     a quota: some set of groups, all on the wrong side      the set's cells together; the weakest set counts
@@ -28,15 +33,22 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, SPREAD
+from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, RELATIVE, SPREAD, Region
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.intervals import FAILED, MET, UNDECIDED
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, new_work
-from evenhand.verdicts.apply_rule import CellVerdicts, RuleResult, leader_with_data, new_cells
+from evenhand.verdicts.apply_rule import (
+    CellVerdicts,
+    RuleResult,
+    leader_with_data,
+    new_cells,
+    other_answers,
+    policies_with_data,
+)
 from evenhand.verdicts.fixed_cells import Sample, cell_evidence, interval_end
-from evenhand.verdicts.fixed_linear import ahead_evidence, row_evidence
+from evenhand.verdicts.fixed_linear import ahead_evidence, pair_evidence, row_evidence
 from evenhand.verdicts.fixed_penalty import penalised_ahead
 from evenhand.verdicts.fixed_quadratic import inside_evidence, outside_evidence
 
@@ -57,7 +69,7 @@ def apply_fixed_rule(problem: Problem, spec: Spec, state: State) -> RuleResult:
 def _sample(problem: Problem, spec: Spec, state: State) -> tuple[Sample, int]:
     work = new_work(spec)
     refresh(spec, state, work, False)
-    leader = leader_with_data(work, np.all(state.n > 0, axis=0).tolist())
+    leader = leader_with_data(work, policies_with_data(spec, state))
     return Sample(problem, spec, state, work, {}), leader
 
 
@@ -72,7 +84,8 @@ def _cells(sample: Sample) -> CellVerdicts:
         high_level = level + extra if one_sided and math.isfinite(floor) else level
         found.low[g, k] = interval_end(sample, g, k, low_level, 1)
         found.high[g, k] = interval_end(sample, g, k, high_level, -1)
-        met, failed = _cell_meets(sample, g, k), _cell_fails(sample, g, k)
+        met = min(_cell_meets(sample, spec.region, g, k), *_beside_control(sample, spec.region, g, k, 1))
+        failed = max(_cell_fails(sample, g, k), *_beside_control(sample, spec.region, g, k, -1))
         found.verdict[g, k] = FAILED if failed >= level + extra else MET if met >= level else UNDECIDED
     return found
 
@@ -82,30 +95,43 @@ def _rule_result(sample: Sample, leader: int) -> RuleResult:
     spec, state = sample.spec, sample.state
     policies, needed = spec.phi.shape[1], float(threshold(spec))
     alpha = math.exp(-needed)
-    known = [spec.region.kind == BOX or bool(np.all(state.n[:, k] > 0)) for k in range(policies)]
+    whole = policies_with_data(spec, state)
+    known = [spec.region.kind in (BOX, RELATIVE) or whole[k] for k in range(policies)]
     fails = [_fails(sample, k, alpha) if known[k] else 0.0 for k in range(policies)]
-    meets = [_meets(sample, k, alpha) if known[k] else (0.0, 0) for k in range(policies)]
-    soft = spec.region.kind == PENALTY  # a shortfall excludes no policy
-    alternatives = []
-    for k in range(policies):
-        if k != leader:
-            ahead = _ahead(sample, leader, k, alpha) if leader != NONE else 0.0
-            alternatives.append((ahead if soft else max(ahead, fails[k]), k))
-    if leader != NONE and not soft:
-        value, which = meets[leader]
-        alternatives.append((value, policies + which))
-    value, alternative = min(alternatives)
+    meets = [_meets(sample, spec.region, k, alpha) if known[k] else (0.0, 0) for k in range(policies)]
     stands = np.array(
         [
             FAILED if fails[k] >= needed else MET if meets[k][0] >= needed else UNDECIDED
             for k in range(policies)
         ]
     )
+    if spec.screens:
+        value, weakest = min((max(fails[k], meets[k][0]), k) for k in range(policies))
+        return RuleResult(NONE, value >= needed, value, needed, weakest, stands)
+    value, alternative = _weakest(sample, leader, fails, alpha)
+    for i in other_answers(spec, sample.work, whole, leader):
+        other, weakest = _weakest(sample, i, fails, alpha)
+        if other > value:
+            leader, value, alternative = i, other, weakest
     return RuleResult(leader, value >= needed, value, needed, alternative, stands)
 
 
+def _weakest(sample: Sample, answer: int, fails: list[float], alpha: float) -> tuple[float, int]:
+    """Return the least evidence against an alternative to this answer, and which it is."""
+    policies, soft = len(fails), sample.spec.region.kind == PENALTY  # a shortfall excludes no policy
+    alternatives = []
+    for k in range(policies):
+        if k != answer:
+            ahead = _ahead(sample, answer, k, alpha) if answer != NONE else 0.0
+            alternatives.append((ahead if soft else max(ahead, fails[k]), k))
+    if answer != NONE and not soft:
+        value, which = _meets(sample, sample.spec.kept, answer, alpha)
+        alternatives.append((value, policies + which))
+    return min(alternatives)
+
+
 def _ahead(sample: Sample, i: int, k: int, alpha: float) -> float:
-    """Return -ln p against {k scores at least what i does}."""
+    """Return -ln p against {k scores at least what i does, and the indifference more}."""
     if not (np.all(sample.state.n[:, i] > 0) and np.all(sample.state.n[:, k] > 0)):
         return 0.0
     compare = penalised_ahead if sample.spec.region.kind == PENALTY else ahead_evidence
@@ -117,6 +143,8 @@ def _fails(sample: Sample, k: int, alpha: float) -> float:
     if sample.spec.region.kind in (BOX, PENALTY):
         groups, bounds = sample.spec.phi.shape[0], max(_bounds(sample.spec, k), 1)
         return max(_cell_fails(sample, g, k) for g in range(groups)) - math.log(bounds)
+    if sample.spec.region.kind == RELATIVE:
+        return _bounds_broken(sample, k)
     rows = list(_rows(sample, k))
     quota, quadratic = _has_quota(sample.spec), _has_quadratic(sample.spec)
     conditions = len(rows) + quota + quadratic
@@ -128,17 +156,49 @@ def _fails(sample: Sample, k: int, alpha: float) -> float:
     return max(max(values) - math.log(conditions), 0.0)
 
 
-def _meets(sample: Sample, k: int, alpha: float) -> tuple[float, int]:
+def _bounds_broken(sample: Sample, k: int) -> float:
+    """Return -ln p against {k meets all floors and caps, relative ones included}, times their number."""
+    region, values = sample.spec.region, [0.0]
+    for g in range(sample.spec.phi.shape[0]):
+        values += [_cell_fails(sample, g, k), *_beside_control(sample, region, g, k, -1)]
+    return max(values) - math.log(max(_bounds(sample.spec, k), 1))
+
+
+def _beside_control(sample: Sample, region: Region, g: int, k: int, sign: int) -> list[float]:
+    """Return -ln p of the relative floor and cap of a cell: that each is met (sign 1) or broken (-1).
+
+    Where there is none: infinite evidence that it is met, none that it is broken.
+    """
+    absent = math.inf if sign > 0 else 0.0
+    if region.kind != RELATIVE or k == region.control:
+        return [absent, absent]
+    found, level = [], math.exp(-float(threshold(sample.spec)))
+    if sign < 0:
+        level /= max(_bounds(sample.spec, k), 1)
+    for ratio, margin, side in (
+        (float(region.floor_ratio[g]), float(region.floor_margin[g]), 1.0),
+        (float(region.cap_ratio[g]), float(region.cap_margin[g]), -1.0),
+    ):
+        if margin == math.inf:
+            found.append(absent)
+        else:  # a floor is met where mean - ratio control > -margin, a cap where the negative is
+            found.append(
+                pair_evidence(sample, g, k, region.control, sign * side, ratio, -sign * margin, level)
+            )
+    return found
+
+
+def _meets(sample: Sample, region: Region, k: int, alpha: float) -> tuple[float, int]:
     """Return -ln p against {k violates this condition}, the least over its conditions, and which it is."""
     spec = sample.spec
-    if spec.region.kind in (BOX, PENALTY):
-        return _bounds_met(sample, k)
+    if region.kind in (BOX, PENALTY, RELATIVE):
+        return _bounds_met(sample, region, k)
     values = [(row_evidence(sample, k, a, c, alpha), which) for which, a, c in _rows(sample, k)]
     rows = spec.region.rows.shape[0]
     if _has_quadratic(spec):
         values.append((inside_evidence(sample, k, alpha), rows))
     if _has_quota(spec):
-        value, weakest = _quota(sample, k, 1)
+        value, weakest = _quota(sample, k, 1, region)
         values.append((value, weakest + (rows + 1 if spec.region.kind == CONVEX else 0)))
     return min(values)
 
@@ -157,7 +217,7 @@ def _rows(sample: Sample, k: int) -> Iterator[tuple[int, Array, float]]:
             yield j, r.rows[j], float(r.rhs[j, k])
 
 
-def _quota(sample: Sample, k: int, sign: int) -> tuple[float, int]:
+def _quota(sample: Sample, k: int, sign: int, region: Region | None = None) -> tuple[float, int]:
     """Return -ln p against {too few groups reach their floors} (sign 1) or {enough do} (sign -1).
 
     The null is a union over sets of groups, all below their floors or all at or above them. Under one set the
@@ -166,9 +226,10 @@ def _quota(sample: Sample, k: int, sign: int) -> tuple[float, int]:
     degrees of freedom with probability (size choose j) / 2^size. The set with the smallest sum counts; the
     group with the least evidence is returned too.
     """
-    groups, need = sample.spec.phi.shape[0], sample.spec.region.need
+    region = sample.spec.region if region is None else region
+    groups, need = sample.spec.phi.shape[0], region.need
     size = groups - need + 1 if sign > 0 else need
-    values = [cell_evidence(sample, g, k, float(sample.spec.region.lo[g, k]), sign) for g in range(groups)]
+    values = [cell_evidence(sample, g, k, float(region.lo[g, k]), sign) for g in range(groups)]
     order = np.argsort(values)[:size]
     scores = np.maximum(-special.ndtri_exp(-np.array(values)[order]), 0.0)
     return mixture_evidence(float(np.sum(scores**2)), size), int(order[0])
@@ -185,7 +246,12 @@ def mixture_evidence(total: float, size: int) -> float:
 
 
 def _bounds(spec: Spec, k: int) -> int:
-    return int(np.isfinite(spec.region.lo[:, k]).sum() + np.isfinite(spec.region.hi[:, k]).sum())
+    """Return the number of floors and caps of policy k, relative ones included."""
+    r = spec.region
+    found = int(np.isfinite(r.lo[:, k]).sum() + np.isfinite(r.hi[:, k]).sum())
+    if r.kind == RELATIVE and k != r.control:
+        found += int(np.isfinite(r.floor_margin).sum() + np.isfinite(r.cap_margin).sum())
+    return found
 
 
 def _has_quota(spec: Spec) -> bool:
@@ -196,20 +262,22 @@ def _has_quadratic(spec: Spec) -> bool:
     return spec.region.kind == DISPERSION or (spec.region.kind == CONVEX and spec.region.limit < math.inf)
 
 
-def _bounds_met(sample: Sample, k: int) -> tuple[float, int]:
-    """Return the number of the floor or cap of policy k with the least evidence that it is met."""
+def _bounds_met(sample: Sample, region: Region, k: int) -> tuple[float, int]:
+    """Return the least evidence that a floor or cap of policy k is met, and the number of the bound."""
     groups, values = sample.spec.phi.shape[0], [(math.inf, 0)]
     for g in range(groups):
-        floor, cap = float(sample.spec.region.lo[g, k]), float(sample.spec.region.hi[g, k])
+        floor, cap = float(region.lo[g, k]), float(region.hi[g, k])
         if math.isfinite(floor):
             values.append((cell_evidence(sample, g, k, floor, 1), g))
         if math.isfinite(cap):
             values.append((cell_evidence(sample, g, k, cap, -1), groups + g))
+        for side, value in enumerate(_beside_control(sample, region, g, k, 1)):
+            values.append((value, (2 + side) * groups + g))
     return min(values)
 
 
-def _cell_meets(sample: Sample, g: int, k: int) -> float:
-    floor, cap = float(sample.spec.region.lo[g, k]), float(sample.spec.region.hi[g, k])
+def _cell_meets(sample: Sample, region: Region, g: int, k: int) -> float:
+    floor, cap = float(region.lo[g, k]), float(region.hi[g, k])
     return min(
         cell_evidence(sample, g, k, floor, 1) if math.isfinite(floor) else math.inf,
         cell_evidence(sample, g, k, cap, -1) if math.isfinite(cap) else math.inf,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +55,7 @@ from evenhand.verdicts.forecast_statement import (
     settled_forecast,
     why_no_forecast,
 )
+from evenhand.verdicts.near_tie import suggest_indifference
 
 if TYPE_CHECKING:
     from evenhand.live.projection import View
@@ -104,8 +106,11 @@ def forecast(
         shares += (body.n - start.n) / max(float(body.clock[TOLD] - told), 1.0)
     where = shares.T / max(float(shares.sum()), 1e-300)
     unfinished = float(np.isinf(further).mean())
-    return Forecast(
+    found = Forecast(
         told, replications, _quantiles(further), unfinished, horizon - told, tuple(map(tuple, where.tolist()))
+    )
+    return (
+        replace(found, suggestion=suggest_indifference(problem, spec, start)) if found.is_hopeless else found
     )
 
 
@@ -116,7 +121,7 @@ def nothing_more(problem: Problem, samples: int) -> Forecast:
 
 def _first_cells(spec: Spec, start: State) -> tuple[tuple[float, ...], ...] | None:
     """Return where samples go first, K x L shares, while cells lack initial ones."""
-    short = np.maximum(spec.initial - start.n.T, 0.0)
+    short = np.maximum(spec.initial.T - start.n.T, 0.0)
     return tuple(map(tuple, (short / short.sum()).tolist())) if short.sum() > 0 else None
 
 

@@ -29,6 +29,26 @@ NOTHING: Mapping[float, int | None] = dict.fromkeys(CHANCES, 0)
 
 
 @dataclass(frozen=True)
+class Suggestion:
+    """An indifference for a near tie, and T* at the estimates without it and with it."""
+
+    indifference: float
+    acceptable: tuple[str, ...]  # the answers that it makes acceptable
+    time: float | None  # None where the estimates are tied exactly
+    time_with: float
+
+    def sentence(self) -> str:
+        """Return the proposal, and what it would save."""
+        names = " or ".join(self.acceptable)
+        before = "infinity" if self.time is None else f"{rounded(self.time):,}"
+        return (
+            f"Some policies are nearly tied. Would {names} do? With indifference = {self.indifference:g} T*, "
+            f"the samples per unit of evidence, would fall from {before} to {rounded(self.time_with):,} at "
+            "these estimates."
+        )
+
+
+@dataclass(frozen=True)
 class Forecast:
     """Further samples by which this share of continued runs has decided, and where those samples go."""
 
@@ -40,6 +60,12 @@ class Forecast:
     horizon: int | None = None  # how many further samples the forecast looked ahead
     next: tuple[tuple[float, ...], ...] | None = None  # K x L, shares of the further samples
     why_none: str = ""  # why no forecast was made, completing "No forecast: ..."; empty where one was
+    suggestion: Suggestion | None = None  # where even the horizon would probably not decide a near tie
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Return whether fewer than half of the runs decide within the horizon."""
+        return self.runs > 0 and all(self.more[chance] is None for chance in HEADLINE)
 
     def summary(self, samples: int | None = None) -> str:
         """Return one sentence with one number, empty where there is none to give.
@@ -52,7 +78,8 @@ class Forecast:
         for chance in HEADLINE:
             if (more := self.more[chance]) is not None:
                 return f"{when}About {rounded(more):,} more samples ({chance:.0%} chance to finish by then)."
-        return f"{when}Even {self.horizon:,} more samples would probably not decide."
+        proposal = "" if self.suggestion is None else f" {self.suggestion.sentence()}"
+        return f"{when}Even {self.horizon:,} more samples would probably not decide.{proposal}"
 
     def chances(self, samples: int | None = None) -> str:
         """Return the further samples for every chance, or why there is no forecast."""
@@ -95,6 +122,7 @@ class Forecast:
                 "runs": self.runs,
                 "statement": self.statement(samples),
                 "why_none": self.why_none or None,
+                **({} if self.suggestion is None else {"suggestion": vars(self.suggestion)}),
             },
         }
 
@@ -112,6 +140,8 @@ def settled_forecast(view: View) -> Forecast | None:
     samples = int(view.state.n.sum())
     if view.stop is not None and view.stop.why == "decided":
         return Forecast(samples, more=NOTHING)
+    if view.stop is not None and view.stop.why == "futile":
+        return Forecast(samples, why_none="the experiment ended without a verdict by its futility rule")
     if view.stop is not None:
         return Forecast(samples, why_none=f"all {samples:,} samples are used and nothing is decided")
     if view.closed:
@@ -134,6 +164,6 @@ def why_no_forecast(spec: Spec, state: State) -> str:
     return ""
 
 
-def rounded(samples: int) -> int:
+def rounded(samples: float) -> int:
     """Return a number of samples to two digits: a forecast has no more."""
     return int(float(f"{samples:.2g}"))

@@ -18,17 +18,12 @@ from numpy.typing import NDArray
 
 from evenhand.model.argument_checks import flag, optional, whole_number
 from evenhand.model.problem import Problem
-from evenhand.model.requirements import Floors
-from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.model.requirements import Floors, Penalty
+from evenhand.model.result_rows import CellRow, Classes, PolicyRow, classes_of
 from evenhand.model.study_like import problem_of
+from evenhand.procedure.intervals import spent_on
 from evenhand.procedure.outcome_order import depends_on_order, refuse_sorted
-from evenhand.procedure.spec import (
-    Procedure,
-    Spec,
-    compile_spec,
-    is_unproven,
-    refuse_what_can_only_be_simulated,
-)
+from evenhand.procedure.spec import Procedure, Spec, compile_spec, is_unproven
 from evenhand.procedure.state import NONE, State
 from evenhand.result import Result
 from evenhand.study import Study
@@ -85,10 +80,39 @@ class Verdict(Result):
     alternatives: tuple[Alternative, ...] = ()
     rows: int = 0
     missing: int = 0
+    spent: float | None = None  # what the samples have cost; None without costs
+
+    @property
+    def screens(self) -> bool:
+        """Return whether every policy is classified, so that none is chosen."""
+        return self.problem.goal == "screen"
+
+    @property
+    def classes(self) -> Classes:
+        """Return the policies that are shown to meet the requirement, shown to fail it, and open."""
+        return classes_of(self.policies, excludes=not isinstance(self.problem.constraint, Penalty))
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """Return the policies that are shown to meet the requirement."""
+        return self.classes.allowed
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Return the policies that are shown not to meet the requirement."""
+        return self.classes.failed
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Return the policies of which neither is shown."""
+        return self.classes.open
 
     @property
     def answer(self) -> str | None:
-        """Return the chosen policy; None while undecided and for "none of them": see `decided`."""
+        """Return the chosen policy; None while undecided and for "none of them": see `decided`.
+
+        None with the goal "screen", which chooses none: see `allowed`.
+        """
         return self.leader if self.decided else None
 
     @property
@@ -129,7 +153,7 @@ class Verdict(Result):
             lows = [cell.low for cell in self.cells if cell.policy == policy.policy]
             if all(low is not None for low in lows):
                 found.append((min(low for low in lows if low is not None), policy.policy))
-        if not isinstance(self.problem.constraint, Floors) or not found:
+        if not isinstance(self.problem.constraint, Floors) or self.problem.control or not found:
             return None
         floor, name = max(found)
         return name, floor
@@ -144,6 +168,9 @@ class Verdict(Result):
             "answer": self.answer,
             "decided": self.decided,
             "leader": self.leader,
+            "allowed": list(self.allowed),
+            "failed": list(self.failed),
+            "open": list(self.open),
             "cells": [cell.to_dict() for cell in self.cells],
             "policies": [policy.to_dict() for policy in self.policies],
             "evidence": self.evidence,
@@ -159,6 +186,7 @@ class Verdict(Result):
             "exact": self.exact,
             "coverage": self.coverage,
             "samples": self.samples,
+            "spent": self.spent,
             "rows": self.rows,
             "missing": self.missing,
             "words": self.words(),
@@ -228,7 +256,6 @@ def judge(
     if delta is not None:
         chosen = replace(chosen, delta=delta)
     problem = problem_of(problem)
-    refuse_what_can_only_be_simulated(problem, chosen)
     spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample does not use the stopping rule
     found = read(problem, data, missing, columns)
     if depends_on_order(problem, chosen) and not fixed:
@@ -253,7 +280,6 @@ def judge_state(
     `ahead` is a forecast that was made before. An experiment that was begun with a pair of rule and family
     that is refused today is judged, and its verdict claims no guarantee.
     """
-    refuse_what_can_only_be_simulated(problem, procedure)
     spec = compile_spec(problem, procedure, recorded=True)
     state = copied(state)
     cells, rule_result = (
@@ -281,6 +307,7 @@ def judge_state(
         if fixed
         else delta_needed(spec, rule_result),
         alternatives=alternatives(problem, procedure, state, cells, fixed),
+        spent=spent_on(problem, state),
     )
 
 

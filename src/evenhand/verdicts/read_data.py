@@ -3,6 +3,7 @@
     policy, group, outcome                    a row per outcome
     policy, group, n, mean                    a row per cell; or
     policy, group, n, successes
+    policy, region, age, outcome              the group in several columns, those of `Problem.by`
     {"policy": {"group": [0, 1, 1, ...]}}     a dict by policy, then by group
 
 Every row is checked. Other columns are ignored. A field that looks like a spreadsheet formula is plain text.
@@ -21,8 +22,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from evenhand.errors import BadInput, nearest, shown
-from evenhand.model.problem import Problem
-from evenhand.verdicts.counts import Data, Tally
+from evenhand.model.problem import JOINED, Problem
+from evenhand.verdicts.counts import Data, Tally, is_missing
 
 CHUNK = 16_384  # rows held in memory at once
 COLUMNS = ("policy", "group", "outcome", "n", "mean", "successes")
@@ -34,6 +35,8 @@ def read(
     """Return what a path, a frame or a dict holds; `columns` maps our column names to those of the data."""
     tally = Tally(problem, missing)
     names = _column_names(columns)
+    if problem.by and "group" not in (columns or {}):
+        names |= dict(zip(_parts(len(problem.by)), problem.by, strict=True))
     if isinstance(source, Mapping):
         return _read_nested(tally, source)
     if not isinstance(source, (str, Path)):
@@ -163,7 +166,25 @@ def _add_frame(tally: Tally, frame: Any, chosen: Mapping[str, str], first: int) 
     _add(tally, _Rows(range(first, first + len(frame))), columns, "outcome" not in chosen)
 
 
+def _parts(count: int) -> list[str]:
+    """Return our names of the columns that together give the group."""
+    return ["group", *(f"group {number}" for number in range(2, count + 1))]
+
+
+def _joined(columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+    """Return the columns with one for the group, joined from several; missing where a part is."""
+    parts = [columns[name] for name in columns if name.startswith("group")]
+    if len(parts) == 1:
+        return columns
+    named = [
+        None if any(is_missing(value) for value in row) else JOINED.join(str(value).strip() for value in row)
+        for row in zip(*parts, strict=True)
+    ]
+    return {**columns, "group": named}
+
+
 def _add(tally: Tally, where: Sequence[str], columns: Mapping[str, Sequence[Any]], counts: bool) -> None:
+    columns = _joined(columns)
     if not counts:
         tally.add(where, columns["policy"], columns["group"], columns["outcome"])
         return
@@ -181,7 +202,8 @@ def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[
     if double is not None:
         raise BadInput(f"{what} must have different column names; {double!r} comes twice.")
     place = {name: titles.index(title) for name, title in names.items() if title in titles}
-    for name in ("policy", "group"):
+    groups = [name for name in names if name.startswith("group")]
+    for name in ("policy", *groups):
         if name not in place:
             raise MissingColumn(f"{what} needs a column {names[name]!r}{nearest(names[name], titles)}", name)
     kinds = ["outcome" in place, "n" in place and ("mean" in place or "successes" in place)]
@@ -196,7 +218,7 @@ def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[
         )
     if "mean" in place and "successes" in place and not kinds[0]:
         raise BadInput(f"{what} gives 'mean' and 'successes' at once; leave one of them out.")
-    used = ("policy", "group", "outcome") if kinds[0] else ("policy", "group", "n", "mean", "successes")
+    used = ("policy", *groups, *(("outcome",) if kinds[0] else ("n", "mean", "successes")))
     return {name: place[name] for name in used if name in place}
 
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from evenhand.model.phrases import bounds_sentence, evidence_share, listed
+from evenhand.model.phrases import (
+    bounds_sentence,
+    classes_sentence,
+    close_words,
+    evidence_share,
+    listed,
+    spent_sentence,
+)
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, QUOTA, SPREAD
+from evenhand.model.region import BOX, QUOTA, RELATIVE, SPREAD
 from evenhand.procedure.outcome_order import depends_on_order
 from evenhand.procedure.spec import proves
 from evenhand.procedure.state import NONE
@@ -27,14 +34,15 @@ def alternative_in_words(problem: Problem, leader: int, alternative: int) -> str
     """Return the comparison with this code (`procedure.alternatives`) in words."""
     policies, groups = problem.policies, problem.group_names
     if alternative < len(policies):
-        if leader == NONE:
+        if leader == NONE or problem.goal == "screen":
             return f"whether {policies[alternative]} meets the requirement"
         return f"{policies[leader]} against {policies[alternative]}"
     atom, kind = alternative - len(policies), problem.standard.region.kind
     name = policies[leader]
-    if kind == BOX and atom < 2 * len(groups):
-        bound = "floor" if atom < len(groups) else "cap"
-        return f"{name}'s {bound} in {groups[atom % len(groups)]}"
+    if kind in (BOX, RELATIVE) and atom < (2 if kind == BOX else 4) * len(groups):
+        side, g = divmod(atom, len(groups))
+        against = f" against {problem.control}" if side >= 2 else ""
+        return f"{name}'s {'cap' if side % 2 else 'floor'}{against} in {groups[g]}"
     if kind == QUOTA and atom < len(groups):
         return f"{name}'s floor in {groups[atom]}"
     if kind == SPREAD and atom < len(groups) ** 2:
@@ -46,10 +54,11 @@ def alternative_in_words(problem: Problem, leader: int, alternative: int) -> str
 def sentences(verdict: Verdict) -> list[str]:
     """Return the verdict in sentences, the most important first."""
     said = [headline(verdict), FIXED if verdict.fixed else ""]
-    if verdict.decided and verdict.answer is None:
+    if verdict.decided and not verdict.screens and verdict.answer is None:
         said += _blame(verdict)
     elif not verdict.decided:
         said += [*_open_cells(verdict), _distance(verdict), _no_forecast(verdict)]
+    said.append(spent_sentence(verdict.spent))
     empty = [cell for cell in verdict.cells if cell.n == 0]
     if empty:
         said.append(f"{len(empty)} of {len(verdict.cells)} cells hold no data and stay undecided.")
@@ -74,11 +83,14 @@ def _order(verdict: Verdict) -> str:
 
 def headline(verdict: Verdict) -> str:
     """Return the one sentence to act on."""
+    if verdict.screens:
+        found = classes_sentence(verdict.classes, _is_proved(verdict))
+        return f"{found[:-1]} ({verdict.claim})." if verdict.decided else f"Undecided. {found}"
     if verdict.decided and verdict.answer is None:
         return f"None of the policies meets the requirement ({verdict.claim})."
     if verdict.decided:
-        why = "it has the best overall mean of all that meet the requirement"
-        return f"{verdict.answer} is the answer ({verdict.claim}): {why}."
+        why = close_words(verdict.procedure.indifference, bool(verdict.procedure.tolerance))
+        return f"{verdict.answer} is the answer ({verdict.claim}): it {why}."
     if verdict.leader is None:
         return "Undecided. By the estimates none of the policies meets the requirement."
     return f"Undecided. {verdict.leader} leads."
@@ -88,8 +100,11 @@ def _open_cells(verdict: Verdict) -> list[str]:
     """Return where the bounds of the leader are certified, refuted or open."""
     if verdict.leader is None:
         return []
-    proved = verdict.fixed or proves(verdict.problem, verdict.procedure)
-    return [bounds_sentence(verdict.cells, verdict.leader, proved)]
+    return [bounds_sentence(verdict.cells, verdict.leader, _is_proved(verdict))]
+
+
+def _is_proved(verdict: Verdict) -> bool:
+    return verdict.fixed or verdict.exact or proves(verdict.problem, verdict.procedure)
 
 
 def _distance(verdict: Verdict) -> str:

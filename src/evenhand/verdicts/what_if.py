@@ -78,6 +78,8 @@ def alternatives(
 def _other_bounds(problem: Problem, cells: CellVerdicts, state: State) -> list[tuple[float, Constraint]]:
     """Return the bound and a few others around it, within the range of the intervals."""
     constraint, family = problem.constraint, problem.family
+    if problem.goal == "screen" or problem.control is not None:
+        return []  # there is no answer to compare, or the bound is not a number
     seen = np.isfinite(cells.low) & np.isfinite(cells.high) & (state.n > 0)
     if not seen.any():
         return []

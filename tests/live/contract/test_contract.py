@@ -20,7 +20,7 @@ from evenhand.service.client import RemoteExperiment
 from tests.live.contract.places import Place, Trial, new_name
 from tests.live.example_experiments import coin, endless, one, play, problem
 
-STUDY = eh.Study(problem(), eh.Procedure(delta=0.05), title="Three ads")
+STUDY = eh.Study(problem(), eh.Procedure(delta=0.05, initial_order="declared"), title="Three ads")
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def trial(place: Place) -> Iterator[Trial]:
 @pytest.fixture
 def long(place: Place) -> Iterator[Trial]:
     """An experiment that does not decide."""
-    with place.create(endless(), eh.Procedure(delta=1e-9), seed=3, name=new_name()) as found:
+    with place.create(
+        endless(), eh.Procedure(delta=1e-9, initial_order="declared"), seed=3, name=new_name()
+    ) as found:
         yield found
 
 

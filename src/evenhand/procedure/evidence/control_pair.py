@@ -1,9 +1,9 @@
-"""Evidence about a policy beside a control, group by group: the null is {s (mu_k - r mu_0) >= c}.
+"""Evidence about a policy and the control in one group, against {s (mu_k - r mu_0) >= c}.
 
-A half-space of two cells, that of policy k and that of the control 0, with the coefficients s and -s r. The
-bets are those of `gaussian`, a block for each cell, and of `tilts`, both in one block. A block of one cell
-needs no room for cells that differ from each other, so its N1 is large; where variances are unknown it is as
-usual, since it also makes room for a wrong one. All is fixed before the data.
+The null is a half-space of two cells, that of policy k and that of the control 0, with the coefficients s and
+-s r. The bets are those of `gaussian`, with a block for each cell, and of `tilts`, with both cells in one
+block. A block of one cell has no differences between its cells, so its N1 is large; if variances are unknown
+it has its usual value, which also covers a wrong variance. All of this is fixed before the data.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNKNOWN_N1 = 200.0
 def broken(
     spec: Spec, state: State, r: Region, k: int, total: float, atoms: int, work: Array
 ) -> tuple[float, int]:
-    """Add the e-values against {k keeps this bound beside the control}, in logs; and count them."""
+    """Return ln of the sum of e-values against {k meets this relative bound}, and their number."""
     for g in range(spec.phi.shape[0]):
         if r.floor_margin[g] < math.inf:
             value = _unless_kept(
@@ -50,7 +50,7 @@ def broken(
 def kept(
     spec: Spec, state: State, r: Region, i: int, least: float, which: int, work: Array
 ) -> tuple[float, int]:
-    """The least of `least` and the e-values against {i breaks this bound beside the control}; and which.
+    """Return the least of `least` and the e-values against {i misses this relative bound}, and which.
 
     2 L + g for the floor in group g, 3 L + g for its cap.
     """
@@ -71,7 +71,7 @@ def kept(
 def against(
     spec: Spec, state: State, control: int, g: int, k: int, sign: float, ratio: float, c: float, work: Array
 ) -> float:
-    """ln e-value against {sign (mu_k - ratio mu_control) >= c} in group g. A lower bound."""
+    """Return a lower bound on the ln e-value against {sign (mu_k - ratio mu_control) >= c} in group g."""
     if spec.unknown_variance:
         return known(_unknown(spec, state, control, g, k, sign, ratio, c))
     if spec.code == GAUSSIAN:
@@ -85,7 +85,7 @@ def against(
 def _unless_kept(
     spec: Spec, state: State, control: int, g: int, k: int, sign: float, ratio: float, c: float, work: Array
 ) -> float:
-    """The same; none where the estimates lie in the null, which saves the work."""
+    """Return the same as `against`; NOTHING, without computing it, if the estimates are in the null."""
     n, n_0 = state.n[g, k], state.n[g, control]
     if n == 0.0 or n_0 == 0.0 or sign * (state.s[g, k] / n - ratio * state.s[g, control] / n_0) >= c:
         return NOTHING
@@ -94,7 +94,7 @@ def _unless_kept(
 
 @kernel
 def _block(n: float, s: float, phi: float, a: float, n1: float) -> Block:
-    """One cell as a block; see `gaussian`, with u = 1 and N1 = n1."""
+    """Return one cell as a block (see `gaussian`), with u = 1 and N1 = n1."""
     if n == 0.0:
         return Block(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
     total = N0 + n1 * n / (n + n1)
@@ -109,7 +109,7 @@ def _block(n: float, s: float, phi: float, a: float, n1: float) -> Block:
 def _unknown(
     spec: Spec, state: State, control: int, g: int, k: int, sign: float, ratio: float, c: float
 ) -> float:
-    """The same where the variances are unknown: at the worst of the plausible ones."""
+    """Return the bound for unknown variances: the least over the plausible ones."""
     ceiling = atom_ceiling(spec)
     low, high = gaussian_unknown.plausible(state, g, k, 2, ceiling)
     low_0, high_0 = gaussian_unknown.plausible(state, g, control, 2, ceiling)
@@ -128,7 +128,7 @@ def _unknown(
 def _worst(
     n: float, size: float, low: float, high: float, cell: Block, eta: float, z: float, slope: float
 ) -> float:
-    """A cell's part of the dual at the worst plausible variance; see `gaussian_unknown`."""
+    """Return a cell's part of the dual at its worst plausible variance (see `gaussian_unknown`)."""
     pulled = slope * cell.reach * UNKNOWN_N1 * n / (n + UNKNOWN_N1)
     up = max(eta * size * math.sqrt(high) - pulled, 0.0)
     down = max(pulled - eta * size * math.sqrt(low), 0.0)

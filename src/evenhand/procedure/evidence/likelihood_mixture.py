@@ -80,7 +80,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
 def pair(
     spec: Spec, state: State, g: int, k: int, a_k: float, j: int, a_j: float, c: float, work: Array
 ) -> float:
-    """ln e-value against {a_k mu_k + a_j mu_j >= c} in group g, of two policies. A lower bound."""
+    """Return a lower bound on the ln e-value against {a_k mu_k + a_j mu_j >= c} in group g."""
     table, rest = work[:12].reshape((6, 2)), work[12:]
     v, mean, regret = _cell(spec, state, g, k)
     table[0, 0], table[1, 0], table[2, 0] = a_k, v, mean

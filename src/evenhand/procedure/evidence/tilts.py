@@ -81,7 +81,7 @@ def row(spec: Spec, state: State, k: int, a: Array, c: float, work: Array) -> fl
 def pair(
     spec: Spec, state: State, g: int, k: int, a_k: float, j: int, a_j: float, c: float, work: Array
 ) -> float:
-    """ln e-value against {a_k mu_k + a_j mu_j >= c} in group g, of two policies. A lower bound."""
+    """Return a lower bound on the ln e-value against {a_k mu_k + a_j mu_j >= c} in group g."""
     for place, policy, a in ((0, k, a_k), (1, j, a_j)):
         work[place] = a
         work[2 + place] = state.n[g, policy] / spec.phi[g, policy]

@@ -1,8 +1,8 @@
-"""`ts-ids` where every policy is to be classified: the unsettled policy with the fewest samples is next.
+"""`ts-ids` for screening: the unclassified policy with the fewest samples is next.
 
-Its estimates put it on one side of its requirement. With chance `leader` a draw from the posterior is asked
-too: where that says the other side, a cell is drawn that could tell; else one of the weakest condition, in
-proportion to the evidence it carries.
+Its estimates are on one side of its requirement. With probability `leader` a posterior draw is made too: if
+it is on the other side, a cell is drawn that can show which is right; else one of the weakest condition, in
+proportion to its evidence.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from evenhand.theory import inner
 def choose(
     spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int, group: int
 ) -> tuple[int, int]:
-    """The next cell."""
+    """Return the next cell."""
     refresh(spec, state, work, True)
     k = _unsettled(spec, state, work, group)
     if k == NONE:  # all are settled, and the look at them is not due yet
@@ -59,7 +59,7 @@ def choose(
 
 @kernel
 def _unsettled(spec: Spec, state: State, work: Work, group: int) -> int:
-    """Of the policies that are not settled, the one with the fewest samples (in the group that arrived)."""
+    """Return the unclassified policy with the fewest samples (in the group that arrived, if any)."""
     found, fewest = NONE, math.inf
     for k in range(spec.phi.shape[1]):
         drawn = 0.0
@@ -75,7 +75,7 @@ def _unsettled(spec: Spec, state: State, work: Work, group: int) -> int:
 
 @kernel
 def _from_weakest(spec: Spec, state: State, work: Work, k: int, group: int, u: float) -> tuple[int, int]:
-    """A cell of policy k's weakest condition, or of those that it fails."""
+    """Return a cell of policy k's weakest condition, or of the conditions that it fails."""
     if work.margin[k] < 0.0:
         solve_cells(spec, work, NONE, k)
         return from_masses(spec, work, k, NONE, group, u)

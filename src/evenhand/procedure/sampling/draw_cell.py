@@ -98,7 +98,7 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
 
 @kernel
 def _divide_by_costs(spec: Spec, work: Work, i: int, second: int) -> None:
-    """Turn shares of the cost into shares of the samples.
+    """Convert shares of the cost to shares of the samples.
 
     Certified evidence is weighed by the root of the cost only: its bets suit cells that are sampled about
     alike, and the weakest cell of a policy would cost more than the others save.

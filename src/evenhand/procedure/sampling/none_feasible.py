@@ -28,7 +28,7 @@ ROUNDS = 30
 
 @kernel
 def has_closed_form(spec: Spec) -> bool:
-    """Can `weigh` say the weights? Not where columns are fixed, nor where the control's cells are shared."""
+    """Return whether `weigh` gives the weights: not for fixed columns or a shared control."""
     return spec.mode != PROPORTIONAL and spec.region.kind != RELATIVE
 
 

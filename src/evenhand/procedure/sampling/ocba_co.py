@@ -52,7 +52,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 
 @kernel
 def _raise_control(spec: Spec, w: Array) -> None:
-    """Bounds relative to the control are compared with its cells: each as often as any policy's beside it."""
+    """Raise the control's weight in each group to the largest weight of another policy there."""
     for g in range(w.shape[0]):
         for k in range(w.shape[1]):
             w[g, spec.region.control] = max(w[g, spec.region.control], w[g, k])

@@ -51,5 +51,5 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
 def _epsilon(spec: Spec, state: State) -> float:
     """Return epsilon_t = (K^2 L^2 + t)^(-1/2) / 2, t counted after the initial samples."""
     cells = float(spec.phi.size)
-    t = max(samples(state) - spec.initial * cells, 0.0)
+    t = max(samples(state) - spec.initial_total, 0.0)
     return 0.5 / math.sqrt(cells * cells + t)

@@ -89,7 +89,7 @@ def from_weakest_alternative(
 
 @kernel
 def _weakest(spec: Spec, state: State, work: Work, leader: int) -> int:
-    """The alternative with least evidence against it."""
+    """Return the alternative with the least evidence against it."""
     if spec.stopping == CERTIFIED and spec.phi.shape[1] <= BULK_POLICIES:
         _, alternative = weakest_by_evidence(spec, state, work, leader)
     else:
@@ -102,7 +102,7 @@ def _from_doubtful_rival(
     spec: Spec, state: State, work: Work, leader: int, seed: int, replication: int, decision: int, group: int,
     u: float,
 ) -> tuple[int, int]:  # fmt: skip
-    """A cell that can tell whether the rival to refute is allowed, where a draw contradicts the estimates.
+    """Return a cell that shows whether the rival is allowed, if a draw contradicts the estimates.
 
     Else a control that was unlucky at first would hardly be sampled while two others compete for the lead.
     NONE where there is no such doubt.
@@ -121,7 +121,7 @@ def _from_doubtful_rival(
 
 @kernel
 def _neglected(spec: Spec, state: State, work: Work, leader: int, group: int) -> tuple[int, int]:
-    """A cell that lags far behind the leader's, of a policy that may be acceptable; NONE for none.
+    """Return a cell of a possibly acceptable policy with far fewer samples than the leader's, or NONE.
 
     A leader close to its own bound could absorb all samples while an easier answer was unlucky at first.
     """
@@ -175,7 +175,7 @@ def from_disagreement(
 def from_doubtful_failure(
     spec: Spec, state: State, work: Work, k: int, group: int, u: float
 ) -> tuple[int, int]:
-    """The least-sampled cell of those in which policy k's estimates fail: look at it again."""
+    """Return the least-sampled cell of those in which policy k's estimates miss a bound."""
     inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
     _displaced(spec, state, work, k, work.lam_k)
     _displaced_control(spec, state, work)
@@ -187,7 +187,7 @@ def from_doubtful_failure(
 def from_broken_bounds(
     spec: Spec, state: State, work: Work, leader: int, group: int, u: float
 ) -> tuple[int, int]:
-    """A cell where the draw breaks one of the leader's own bounds, in proportion to its mean's variance.
+    """Return a cell in which the draw misses a bound of the leader, by the variance of its mean.
 
     A bound relative to the control is broken by both together: the control's variance counts ratio^2 times.
     """

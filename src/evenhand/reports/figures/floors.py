@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.model.result_rows import CellRow, PolicyRow, RelativeBound
 from evenhand.reports.figure_rows import FAILED, MET, in_order
 from evenhand.reports.figures.canvas import (
     BAND,
@@ -37,7 +37,11 @@ class _Margins(NamedTuple):
 
 
 def floors(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], width: int = WIDE) -> Canvas:
-    """Draw a block per policy, best first: a diamond for its overall mean, a dot and interval per group."""
+    """Draw a block per policy, best first: a diamond for its overall mean, a dot and interval per group.
+
+    Where a bound is relative to a control, a band shows the control's interval in the group, and a line from
+    the control's mean to the bound shows the margin.
+    """
     standings = sorted(standings, key=lambda s: s.place)
     estimates = in_order(estimates, standings)
     wide = width >= 560
@@ -62,11 +66,19 @@ def floors(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], width: 
     for label, bound in common:
         canvas.line([scale.at(bound)] * 2, [TOP - 4, bottom], ORANGE, 2.0)
         canvas.text(scale.at(bound), TOP - 14, f"{label} {number(bound)}", size=SMALL, anchor="center")
+    controls = _controls(estimates)
     for y, standing, block in bands:
-        _block(canvas, scale, page, y, standing, block, bounds_differ=not common)
-    bounded = any(e.floor is not None or e.cap is not None for e in estimates)
-    _legend(canvas, bounded, sampled=not all(e.known for e in estimates))
+        _block(canvas, scale, page, y, standing, block, controls, bounds_differ=not common)
+    control = next((cell.policy for cell in controls.values()), None)
+    bounded = any(e.bounded for e in estimates)
+    _legend(canvas, bounded, not all(e.known for e in estimates), control)
     return canvas
+
+
+def _controls(estimates: Sequence[CellRow]) -> dict[str, CellRow]:
+    """Return the control's cell of each group with a bound relative to it."""
+    named = {(bound.control, e.group) for e in estimates for bound in e.relative if bound is not None}
+    return {e.group: e for e in estimates if (e.policy, e.group) in named}
 
 
 def _block(
@@ -76,6 +88,7 @@ def _block(
     y: float,
     standing: PolicyRow,
     block: Sequence[CellRow],
+    controls: dict[str, CellRow],
     bounds_differ: bool,
 ) -> None:
     """Draw one policy: its name and overall mean, then its groups."""
@@ -95,7 +108,23 @@ def _block(
         canvas.diamond(scale.clipped(standing.mean), middle, BLUE if standing.leads else ink, alpha=alpha)
     for estimate in block:
         y += ROW
+        for bound in estimate.relative:
+            if bound is not None and estimate.group in controls:
+                _margin(canvas, scale, y, bound, controls[estimate.group])
         _cell(canvas, scale, page, y + ROW / 2, estimate, alpha, bounds_differ)
+
+
+def _margin(canvas: Canvas, scale: Scale, y: float, bound: RelativeBound, control: CellRow) -> None:
+    """Draw the control's interval as a band, and a line from its mean to the bound relative to it."""
+    low = scale.clipped(scale.low if control.low is None else control.low)
+    high = scale.clipped(scale.high if control.high is None else control.high)
+    if low < high and control.mean is not None:
+        canvas.box(low, y + 3, high - low, ROW - 6, GREY, alpha=0.22)
+    if bound.value is None or control.mean is None or not scale.low <= bound.value <= scale.high:
+        return
+    at, foot = scale.at(bound.value), y + ROW - 3
+    canvas.line([scale.clipped(control.mean), at], [foot, foot], ORANGE, 1.4)
+    canvas.line([at, at], [y + 2, y + ROW - 2], ORANGE, 2.4)
 
 
 def _cell(
@@ -136,6 +165,7 @@ def _names_width(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], w
 def _scale(estimates: Sequence[CellRow], standings: Sequence[PolicyRow], page: _Margins) -> Scale:
     """Return a scale for every mean and bound; very wide intervals are cut at the edge."""
     core = [x for e in estimates for x in (e.mean, e.floor, e.cap) if x is not None]
+    core += [bound.value for e in estimates for bound in e.relative if bound and bound.value is not None]
     core += [s.mean for s in standings if s.mean is not None]
     ends = [x for e in estimates for x in (e.low, e.high) if x is not None]
     if not core:
@@ -166,7 +196,7 @@ def _axis(canvas: Canvas, scale: Scale, bottom: float, at_most: int) -> None:
     )
 
 
-def _legend(canvas: Canvas, bounded: bool, sampled: bool) -> None:
+def _legend(canvas: Canvas, bounded: bool, sampled: bool, control: str | None = None) -> None:
     x, y = 12.0, 14.0
     for verdict in ("met", "failed", "undecided"):
         canvas.verdict(x, y, verdict)
@@ -178,5 +208,12 @@ def _legend(canvas: Canvas, bounded: bool, sampled: bool) -> None:
     if bounded:
         canvas.line([x, x], [y - 7, y + 7], ORANGE, 2.0)
         canvas.text(x + 10, y, "bound", colour=GREY, size=SMALL)
+        x += text_width("bound", SMALL) + 32
+    if control is not None:
+        wide = canvas.width >= 560
+        at, line = (x, y) if wide else (12.0, y + 20.0)  # a narrow figure has no room beside the others
+        canvas.box(at - 6, line - 6, 16, 12, GREY, alpha=0.22)
+        room = canvas.width - at - (90 if wide else 30)
+        canvas.text(at + 16, line, f"interval of {control}", colour=GREY, size=SMALL, room=room)
     if sampled and canvas.width >= 560:
         canvas.text(canvas.width - 8, y, "samples", colour=GREY, size=SMALL, anchor="right")

@@ -17,7 +17,14 @@ from evenhand.reports.captioned_figures import allocation_picture, evidence_pict
 from evenhand.reports.figure_rows import Evidence, plain
 from evenhand.reports.page_parts import Picture, Section, Table, table
 from evenhand.reports.sections.section_rows import shares
-from evenhand.reports.sections.verdict import emphasised, evidence_words, notes, tables
+from evenhand.reports.sections.verdict import (
+    allowed_words,
+    emphasised,
+    evidence_words,
+    notes,
+    spent_highlight,
+    tables,
+)
 from evenhand.study import Study
 from evenhand.verdicts.evidence_history import OrderedOutcomes, rule_checks
 from evenhand.verdicts.forecast import experiment_forecast
@@ -105,10 +112,12 @@ def _counts(status: Status) -> Table:
 
 def _highlights(status: Status, verdict: Verdict) -> tuple[tuple[str, str], ...]:
     answer = (status.answer or "none") if status.decided else status.state
+    first = ("answer" if status.decided else "state", answer)
     return (
-        ("answer" if status.decided else "state", answer),
+        ("allowed", allowed_words(verdict)) if verdict.screens else first,
         ("evidence", evidence_words(verdict)),
         ("samples", f"{status.samples:,}"),
+        *spent_highlight(status.spent),
         ("risk", f"{100 * verdict.procedure.delta:g}%"),
     )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.model.phrases import bound_word
+from evenhand.model.requirements import NoConstraint, Penalty
 from evenhand.procedure.spec import is_unproven
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
 from evenhand.reports.guarantees import fixed_methods
-from evenhand.reports.page_parts import Picture, Section, Strong, Table, Words, table
+from evenhand.reports.page_parts import Field, Picture, Section, Strong, Table, Words, table
 from evenhand.reports.sections.section_rows import shares
 from evenhand.study import Study
 from evenhand.verdicts.judge import Verdict
@@ -50,7 +51,11 @@ def emphasised(sentence: str, verdict: Verdict) -> Words:
 
 def notes(verdict: Verdict) -> tuple[Words, ...]:
     """Return what the intervals mean, and what would change the verdict."""
-    intervals = f"{_intervals(verdict)} A bound is met exactly when the interval clears it."
+    control = verdict.problem.control
+    clears = "A bound is met exactly when the interval clears it."
+    if control is not None:
+        clears = f"A bound relative to {control} is tested on the outcomes of both policies together."
+    intervals = f"{_intervals(verdict)} {clears}"
     return tuple((said,) for said in (intervals, verdict.forecast.basis(), looser(verdict)) if said)
 
 
@@ -82,8 +87,8 @@ def where(verdict: Verdict) -> list[Picture]:
 
 
 def tables(verdict: Verdict) -> list[Table]:
-    """Return the tables of further samples and of the decision under other bounds."""
-    found = []
+    """Return the tables of policies, of further samples and of the decision under other bounds."""
+    found = [] if isinstance(verdict.problem.constraint, (NoConstraint, Penalty)) else [_classes(verdict)]
     if verdict.forecast.runs:
         found.append(
             table(
@@ -100,13 +105,38 @@ def tables(verdict: Verdict) -> list[Table]:
 
 
 def highlights(verdict: Verdict) -> tuple[tuple[str, str], ...]:
+    """Return the main numbers of a verdict."""
     answer = (verdict.answer or "none") if verdict.decided else "undecided"
+    first = ("allowed", allowed_words(verdict)) if verdict.screens else ("answer", answer)
     return (
-        ("answer", answer),
+        first,
         ("evidence", evidence_words(verdict)),
         ("samples", f"{verdict.samples:,}"),
+        *spent_highlight(verdict.spent),
         ("risk", f"{100 * verdict.procedure.delta:g}%"),
     )
+
+
+def allowed_words(verdict: Verdict) -> str:
+    """Return how many policies are allowed, and of how many that is known."""
+    known = len(verdict.allowed) + len(verdict.failed)
+    return f"{len(verdict.allowed)} of {known} classified, {len(verdict.open)} open"
+
+
+def spent_highlight(spent: float | None) -> tuple[tuple[str, str], ...]:
+    """Return what the samples have cost, if they have a price."""
+    return () if spent is None else (("cost so far", f"{spent:,.6g}"),)
+
+
+def _classes(verdict: Verdict) -> Table:
+    """Return the class of every policy: whether it is shown to meet the requirement."""
+    kinds = zip(("allowed", "failed", "open"), verdict.classes, strict=True)
+    place = {name: kind for kind, names in kinds for name in names}
+    rows: list[list[Field]] = [
+        [policy.policy, policy.mean, place[policy.policy]]
+        for policy in sorted(verdict.policies, key=lambda row: row.place)
+    ]
+    return table("Which policies meet the requirement", ["policy", "overall mean", "class"], rows)
 
 
 def evidence_words(verdict: Verdict) -> str:

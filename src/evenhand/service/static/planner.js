@@ -15,6 +15,7 @@ const Planner = (() => {
     const kind = form.requirement.value;
     if (kind === "none") return { kind };
     const value = number(form.bound.value, "The bound");
+    if (kind === "relative") return { kind: "floors", relative_to: form.control.value.trim(), margin: value };
     return { kind, [kind === "floors" || kind === "ratio" ? "at_least" : "at_most"]: value };
   }
 
@@ -26,10 +27,16 @@ const Planner = (() => {
     for (const row of rows) if (row.length !== groups.length + 1) throw new Error(`“${row[0]}” has ${row.length - 1} means for ${groups.length} groups.`);
     const family = { name: form.family.value };
     if (family.name === "gaussian") family.sd = number(form.sd.value, "The standard deviation");
+    const problem = { policies: rows.map((row) => row[0]), groups: Object.fromEntries(groups.map((group, at) => [group, shares[at]])), family, constraint: requirement(form) };
+    const procedure = { delta: number(form.delta.value, "The risk") };
+    if (form.goal.value === "screen") problem.goal = "screen";
+    else if (number(form.indifference.value, "“Good enough”") !== 0) procedure.indifference = number(form.indifference.value, "“Good enough”");
+    const costs = form.costs.value.split(/[,;\s]+/).filter(Boolean).map((cost) => number(cost, "A cost"));
+    if (costs.length && costs.length !== rows.length) throw new Error(`There are ${rows.length} policies and ${costs.length} costs; give one for each, or none.`);
+    if (costs.length) problem.costs = Object.fromEntries(rows.map((row, at) => [row[0], costs[at]]));
     return {
       title: form.elements.title?.value.trim() || "Planned in the browser",
-      problem: { policies: rows.map((row) => row[0]), groups: Object.fromEntries(groups.map((group, at) => [group, shares[at]])), family, constraint: requirement(form) },
-      procedure: { delta: number(form.delta.value, "The risk") },
+      problem, procedure,
       truth: { means: rows.map((row) => row.slice(1).map((mean) => number(mean, `A mean of “${row[0]}”`))) },
     };
   }
@@ -73,17 +80,31 @@ const Planner = (() => {
     return found.why_none === null ? "None of the policies meets the requirement." : "None of the policies meets the requirement; finding that out has a cost too.";
   }
 
+  function result(asked, found) {
+    if (found.feasible.length === 0) return blame(found);
+    if (asked.problem.goal === "screen") return `${found.feasible.length} of ${asked.problem.policies.length} policies meet the requirement: ${found.feasible.join(", ")}.`;
+    const close = asked.procedure.indifference && found.acceptable.length > 1 ? ` Acceptable: ${found.acceptable.join(", ")}; the easiest to show is ${found.easiest}.` : "";
+    return `${found.answer} would be chosen.${close}`;
+  }
+
+  function proposal(found) {
+    if (!found.proposal) return "";
+    return ` Would ${found.proposal.acceptable.join(" or ")} do? Good enough within ${found.proposal.indifference}, T* falls to ${found.proposal.time_high.toPrecision(4)}.`;
+  }
+
   async function plan(form) {
     const asked = study(form), found = await post("/api/v1/plan", { study: asked });
     bound = found.samples_at_least;
-    const words = found.answer === null ? blame(found) : `${found.answer} would be chosen.`;
+    const words = result(asked, found);
+    const cost = found.cost_at_least === undefined ? "" : ` The samples cost at least ${count(found.cost_at_least)} on average.`;
     const forms = [0.1, 0.05, 0.01].map((delta) => [`${100 * delta}%`, count(found.time_high * risk(delta))]);
     document.getElementById("plan-result").replaceChildren(
       Page.element("h2", "Plan"),
-      Page.element("p", `${words} Any procedure with this risk needs at least ${count(found.samples_at_least)} samples on average.`, { class: "lead" }),
-      Page.element("p", `T* = ${found.time_high.toPrecision(5)}. ${found.warnings.join(" ")}`),
+      Page.element("p", `${words} Any procedure with this risk needs at least ${count(found.samples_at_least)} samples on average.${cost}`, { class: "lead" }),
+      Page.element("p", `T* = ${found.time_high.toPrecision(5)}. ${found.warnings.join(" ")}${proposal(found)}`),
       Page.element("h2", "Where samples should go"), heat(asked.problem, found.allocation),
-      Page.element("h2", "What it must cost, by risk"), table(["Risk", "Samples on average, at least"], forms));
+      // with several acceptable answers T* times this factor is no proven bound
+      ...(found.acceptable.length > 1 ? [] : [Page.element("h2", "Samples needed, by risk"), table(["Risk", "Samples on average, at least"], forms)]));
   }
 
   // kl(delta, 1 - delta)
@@ -110,7 +131,8 @@ const Planner = (() => {
   function show(runs) {
     const { quantiles, mean } = runs.samples, { rate, low, high } = runs.correct;
     const percent = (share) => `${(100 * share).toFixed(1)}%`;
-    const words = `Right in ${percent(rate)} of ${runs.replications} runs (${percent(low)} to ${percent(high)}), after ${count(mean)} samples on average; ${percent(runs.stopped)} decided before the latest end.`;
+    const cost = runs.cost === undefined ? "" : ` A run cost ${count(runs.cost.mean)} on average.`;
+    const words = `Right in ${percent(rate)} of ${runs.replications} runs (${percent(low)} to ${percent(high)}), after ${count(mean)} samples on average; ${percent(runs.stopped)} decided before the latest end.${cost}`;
     const plot = Page.element("div", undefined, { role: "img", "aria-label": "Share of runs that have ended, by samples; the numbers are in the table" });
     const points = Object.entries(quantiles).map(([chance, samples]) => [samples, 100 * Number(chance)]).sort((a, b) => a[1] - b[1]);
     document.getElementById("simulation-result").replaceChildren(
@@ -146,7 +168,9 @@ const Planner = (() => {
       const button = document.getElementById(id);
       button?.addEventListener("click", guarded(work, button));
     }
-    form.family.addEventListener("change", () => { form.querySelector("[data-for=gaussian]").hidden = form.family.value !== "gaussian"; });
+    for (const [name, value] of [["family", "gaussian"], ["requirement", "relative"], ["goal", "best"]]) {
+      form[name].addEventListener("change", () => { form.querySelector(`[data-for=${value}]`).hidden = form[name].value !== value; });
+    }
   }
 
   return { begin };

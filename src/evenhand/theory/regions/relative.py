@@ -111,19 +111,32 @@ def leave_by(
         lam_k[g] = min(mu[g, k], bound) if side == 0 else max(mu[g, k], bound)
         cost = weighted_divergence(code, v[g, k], mu[g, k], lam_k[g])
         return cost, cost
-    ratio = r.floor_ratio[g] if side == 2 else r.cap_ratio[g]
     margin = r.floor_margin[g] if side == 2 else r.cap_margin[g]
     if k == r.control or margin == math.inf:
         return math.inf, math.inf
+    value, lower = cross_bound(code, r, k, side, g, False, v, mu, work)
+    lam_k[g], lam_0[g] = work[10], work[11]
+    return value, lower
+
+
+@kernel
+def cross_bound(
+    code: int, r: Region, k: int, side: int, g: int, inwards: bool, v: Array, mu: Array, work: Array
+) -> tuple[float, float]:
+    """Return the cost for policy k and the control to cross a finite relative bound in group g.
+
+    Its floor (side 2) or cap (3), outwards or inwards; both means are left in work[10:12].
+    """
+    ratio = r.floor_ratio[g] if side == 2 else r.cap_ratio[g]
+    margin = r.floor_margin[g] if side == 2 else r.cap_margin[g]
     # floors: ratio z - y >= margin; caps: y - ratio z >= margin
-    part, sign = work[:12].reshape((6, 2)), 1.0 if side == 3 else -1.0
+    part, sign = work[:12].reshape((6, 2)), 1.0 if (side == 3) != inwards else -1.0
     part[0, 0], part[0, 1], part[1, 0], part[1, 1] = v[g, k], v[g, r.control], mu[g, k], mu[g, r.control]
     part[2, 0], part[2, 1] = sign, -sign * ratio
     fill(part[3], edge_low(code))
     fill(part[4], edge_high(code))
-    value, lower = reach(code, part[0], part[1], part[2], margin, part[3], part[4], part[5], work[12:])
-    lam_k[g], lam_0[g] = part[5, 0], part[5, 1]
-    return value, lower
+    needed = -margin if inwards else margin
+    return reach(code, part[0], part[1], part[2], needed, part[3], part[4], part[5], work[12:])
 
 
 @kernel

@@ -1,0 +1,68 @@
+"""A proposal of an indifference for data that would hardly ever decide, because policies are nearly tied."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.errors import EvenhandError, Undecidable
+from evenhand.model.families import Gaussian
+from evenhand.model.problem import Problem
+from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
+from evenhand.procedure.estimates import variance
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import State
+from evenhand.theory.answers import PROPOSAL_GAP, answers_to, propose
+from evenhand.theory.modes import mode_of
+from evenhand.theory.question import question_of
+from evenhand.verdicts.forecast_statement import Suggestion
+
+Array = NDArray[np.float64]
+
+MOST_POLICIES = 200  # with more, solving for T* takes longer than the forecast
+
+
+def suggest_indifference(problem: Problem, spec: Spec, state: State) -> Suggestion | None:
+    """Return an indifference that makes a near tie of the estimates decidable; None if there is none."""
+    if spec.screens or spec.several or problem.shape[0] > MOST_POLICIES or np.any(state.n == 0):
+        return None
+    try:
+        asked = question_of(
+            _with_variances(problem, spec, state), _estimates(problem, spec, state), None, 0, 0
+        )
+        mode = mode_of(asked.problem)
+        mode = replace(mode, cost=np.ones_like(mode.cost))
+        try:
+            time = answers_to(asked, mode, PROPOSAL_GAP).time.low
+        except Undecidable:
+            time = math.inf  # an exact tie of the estimates
+        found = propose(asked, mode, time)
+    except EvenhandError:
+        return None  # estimates at which nothing can be planned
+    if found is None:
+        return None
+    return Suggestion(
+        found.indifference, found.acceptable, time if math.isfinite(time) else None, found.time_high
+    )
+
+
+def _estimates(problem: Problem, spec: Spec, state: State) -> Array:
+    """Return the estimated means, K x L, in the user's units, half an outcome inside the domain."""
+    unit, half = state.s / state.n, 0.5 / state.n
+    if spec.code != GAUSSIAN:
+        unit = np.maximum(unit, half)
+    if spec.code == BERNOULLI:
+        unit = np.minimum(unit, 1.0 - half)
+    return np.asarray(problem.family.low + problem.family.width * unit.T)
+
+
+def _with_variances(problem: Problem, spec: Spec, state: State) -> Problem:
+    """Return the problem with the estimated variances, where they are unknown."""
+    if not spec.unknown_variance:
+        return problem
+    groups, policies = state.n.shape
+    own = [[float(variance(state, g, k)) for g in range(groups)] for k in range(policies)]
+    return replace(problem, family=Gaussian(np.sqrt(own)))
