@@ -20,7 +20,7 @@ import numpy as np
 
 import evenhand as eh
 from benchmarks.earlier import COMMIT, ROOT, output, worktree
-from benchmarks.rows import Row, less, more
+from benchmarks.rows import Row, less, more, seconds
 from evenhand.study import load
 
 EXAMPLES = ROOT / "examples"
@@ -29,6 +29,7 @@ TURNS = 3  # measurements of each of the two trees
 # how many times faster than the earlier commit it must be
 RATIOS = {"scaling": 1.8, "scaling, certified": 1.5, "soft": 1.5, "hundred": 1.5}
 SIZES = (1_000, 4_000, 16_000)  # numbers of replications for the growth curve
+GUARDRAILS, LONG = 4, 500  # guard-rails, and samples of each run, to compare their cost
 MANY_POLICIES, STEPS = 100_000, 2_000  # STEPS: samples after the initial ones
 PAPER = {
     "scaling": 1 / 60,
@@ -44,6 +45,7 @@ def rows() -> Iterator[Row]:
     yield from against_target("100 policies, 12,000 samples in tens", found["hundred"], 50.0, "hundred")
     for name, least in RATIOS.items():
         yield more(f"{name}, against commit {COMMIT}", found[name], before[name], "runs/s", least)
+    yield from guardrails()
     yield from many_policies()
     yield from growth()
 
@@ -87,6 +89,25 @@ def against_target(name: str, ours: float, least: float, paper: str) -> Iterator
     """Compare with the target and with the paper's time for one replication."""
     yield more(f"{name}, two cores", ours, least, "runs/s", 1.0)
     yield more(f"{name}, against the paper's own runs", ours, PAPER[paper], "runs/s")
+
+
+def guardrails() -> Iterator[Row]:
+    """Measure the time of one sample with several guard-rails against that with one."""
+    one, several = time_with_guardrails(1), time_with_guardrails(GUARDRAILS)
+    name = f"one sample with {GUARDRAILS} guard-rails, against {GUARDRAILS} times one with a single one"
+    yield less(name, several * 1e6, GUARDRAILS * one * 1e6, "us", 1.0)
+
+
+def time_with_guardrails(count: int) -> float:
+    """Return the seconds of processor time of one sample; the risk is so small that no run stops early."""
+    rails = [eh.Guardrail(f"g{j}", eh.Bernoulli(), eh.Caps(0.5)) for j in range(count)]
+    names = [f"p{k}" for k in range(5)]
+    problem = eh.Problem(names, {"x": 0.5, "y": 0.5}, eh.Gaussian(1.0), guardrails=rails)
+    means = np.random.default_rng(SEED).uniform(0.1, 0.4, (5, 2)).tolist()
+    truth = eh.Truth(means, guardrails={rail.name: means for rail in rails})
+    procedure = eh.Procedure(delta=1e-200, max_samples=LONG)
+    took = seconds(lambda: simulated(problem, truth, procedure, 40), 3)
+    return took / (40 * LONG)
 
 
 def many_policies() -> Iterator[Row]:

@@ -65,6 +65,15 @@ def bound_again_in_a_loop(w: Whole, turns: int) -> float:
 
 
 @kernel
+def fields_replaced(w: Whole, turn: int) -> float:
+    """The new tuple has the same arrays, and the old one keeps its fields."""
+    part = w.part._replace(values=w.part.values[2:], number=w.part.number + turn)
+    w.part.values[2] += 10.0
+    other = w._replace(kind=2, part=part, level=part.values[0] + turn)
+    return other.level + 100.0 * add_number(other.part, 1) + 1000.0 * w.level + w.part.values[3]
+
+
+@kernel
 def swapped_in_a_loop(w: Whole, turns: int) -> float:
     one, two, total = w.part.values[:3], w.part.values[3:], 0.0
     for turn in range(turns):

@@ -28,6 +28,11 @@ def unknown_method(w: Whole, a: Array, n: int) -> float:
 
 
 @kernel
+def unknown_field(w: Whole, a: Array, n: int) -> float:
+    return w._replace(height=a[0]).level  # type: ignore[call-arg]
+
+
+@kernel
 def text_as_number(w: Whole, a: Array, n: int) -> float:
     return a[0] + TEXT  # type: ignore[operator]
 
@@ -141,6 +146,7 @@ def whole_arrays(w: Whole, a: Array, n: int) -> float:
 SENTENCES = {
     "unknown_function": "math.atan2 is not known",
     "unknown_method": "a.sum cannot be called here",
+    "unknown_field": "Whole has no field height",
     "text_as_number": "TEXT must be a number",
     "negative_index": "negative indices do not wrap round",
     "index_beyond": "index 2 of an axis of length 2",

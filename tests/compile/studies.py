@@ -50,6 +50,17 @@ WIDER: dict[str, dict[str, Any]] = {
         ],
     }
 }
+# guard-rails of every family, absolute and relative
+RAILS: list[dict[str, Any]] = [
+    {
+        "name": name,
+        "family": {"name": name, **FAMILIES[name]},
+        "constraint": {"kind": "caps", "at_most": 0.9}
+        if name == "exponential"
+        else {"kind": "floors", "relative_to": "p1", "margin": 0.3},
+    }
+    for name in ("gaussian", "gaussian-unknown", "bernoulli", "poisson", "exponential")
+]
 STOPPING: dict[str, Any] = {
     "certified": "certified",
     "stylised": "stylised",
@@ -76,6 +87,7 @@ def study(
     pending: tuple[Any, float, int] = (0, 0.0, 1),
     means: list[list[float]] | None = None,
     goal: str = "best",
+    guardrails: bool = False,
     **procedure: Any,
 ) -> Study:
     """A study with three policies, two groups and a cap of 24 samples, unless told otherwise."""
@@ -92,6 +104,7 @@ def study(
                 "constraint": _scaled((REQUIREMENTS | WIDER)[requirement], scale),
                 "mode": mode,
                 "goal": goal,
+                "guardrails": RAILS if guardrails else [],
             },
             "procedure": {
                 "sampling": sampling, "stopping": STOPPING[stopping], "delta": 0.1, "batch": batch,
@@ -99,6 +112,7 @@ def study(
             } | procedure,
             "truth": {
                 "means": [[scale * mean for mean in row] for row in table], "lag": lag, "dropout": dropout,
+                "guardrails": {rail["name"]: MEANS for rail in RAILS} if guardrails else {},
             },
         }
     )  # fmt: skip
@@ -128,6 +142,8 @@ def quick() -> dict[str, Study]:
     found["screening beside a control"] = study(
         requirement="beside a control", stopping="stylised", goal="screen"
     )
+    found["guard-rails"] = study(guardrails=True)
+    found["guard-rails, indifference"] = study(guardrails=True, stopping="stylised", indifference=0.2)
     found["indifference, bernoulli"] = study("bernoulli", stopping="stylised", indifference=0.2)
     return found
 

@@ -65,7 +65,8 @@ def state_of_outcomes(problem: eh.Problem, spec: Spec, outcomes: np.ndarray) -> 
     state = new_state(spec)
     k = np.repeat(np.arange(policies), groups * n)
     g = np.tile(np.repeat(np.arange(groups), n), policies)
-    record_all(spec, state, new_work(spec), k, g, np.ascontiguousarray(outcomes.ravel()))
+    none = np.zeros((outcomes.size, 0))  # there are no guard-rails
+    record_all(spec, state, new_work(spec), k, g, np.ascontiguousarray(outcomes.ravel()), none)
     return ready(spec, state)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,10 @@ import click
 from evenhand.cli.options import (
     journal_argument,
     json_option,
+    metric_option,
     open_experiment,
     print_json,
+    rail_names,
     read_batch,
     reason_options,
     unescaped,
@@ -25,7 +27,7 @@ from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
     from evenhand.live.experiment import Experiment
-    from evenhand.live.tickets import Ask
+    from evenhand.live.tickets import Ask, Outcomes
     from evenhand.model.problem import Problem
 
 
@@ -53,11 +55,11 @@ def ask_command(
     """
     with open_experiment(journal, name) as trial:
         asks = trial.ask(count, group=group, worker=worker, key=key)
-        status = None if asks else trial.status()
+        status, rails = None if asks else trial.status(), rail_names(trial)
     if as_json:
         print_json([ask._asdict() for ask in asks])
     elif not sys.stdout.isatty():
-        write_batch(asks, sys.stdout)
+        write_batch(asks, sys.stdout, rails)
     elif asks:
         _print(asks, journal)
     if status is not None:
@@ -80,21 +82,23 @@ def _print(asks: list[Ask], journal: str) -> None:
 @click.argument("ticket")
 @click.argument("outcome", required=False)
 @click.option("--group", metavar="G", help="Group of the unit (agnostic mode).")
+@metric_option
 @json_option
 def tell_command(
-    journal: str, name: str | None, ticket: str, outcome: str | None, group: str | None, as_json: bool
-) -> None:
+    journal: str, name: str | None, ticket: str, outcome: str | None, group: str | None,
+    metric: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
     """Record the outcome of TICKET, or all outcomes in a CSV file.
 
     With one argument after JOURNAL, the argument is a CSV file with the columns ticket and outcome, as
-    written by `ask`. Lines without an outcome are skipped. Either all other lines are recorded or none; the
-    error names the first line that is invalid.
+    written by `ask`, and a column for each guard-rail. Lines without an outcome are skipped. Either all other
+    lines are recorded or none; the error names the first line that is invalid.
     """
     with open_experiment(journal, name) as trial:
         if outcome is None:
             result = _tell_file(trial, Path(ticket))
         else:
-            result = trial.tell(ticket, _parsed(trial, outcome), group=group)._asdict()
+            result = trial.tell(ticket, _parsed(trial, outcome, _metrics(metric)), group=group)._asdict()
         status = trial.status()
     if as_json:
         print_json(result)
@@ -106,10 +110,11 @@ def tell_command(
 def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
     """Record all outcomes of a file, or none; an error names the invalid line."""
     rows, places = [], []
-    for number, row in read_batch(path):
+    names = rail_names(trial)
+    for number, row in read_batch(path, names):
         place = f"{path}, line {number}"
         try:
-            outcome = _parsed(trial, row["outcome"])
+            outcome = _parsed(trial, row["outcome"], {name: row[name] or "" for name in names})
         except BadInput as problem:
             raise BadInput(f"{place}: {problem}") from None
         rows.append((row["ticket"], outcome, _group(trial, row)))
@@ -126,10 +131,21 @@ def _group(trial: Experiment, row: dict[str, str]) -> str | None:
     return unescaped(row.get("group") or "") or None
 
 
-def _parsed(trial: Experiment, text: str) -> float:
-    from evenhand.live.input_checks import parsed_outcome
+def _parsed(trial: Experiment, text: str, metrics: Mapping[str, str]) -> Outcomes:
+    from evenhand.live.input_checks import parsed_sample
 
-    return parsed_outcome(text, trial.protocol.problem.family)
+    return parsed_sample(text, metrics, trial.protocol.problem)
+
+
+def _metrics(given: tuple[str, ...]) -> dict[str, str]:
+    """Return the texts of `--metric NAME=VALUE`, by name."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or name in found:
+            raise BadInput(f"--metric must be NAME=VALUE, once for every guard-rail; it is {text!r}.")
+        found[name] = value
+    return found
 
 
 def _sentence(result: dict[str, Any]) -> str:
@@ -164,24 +180,24 @@ def drop_command(
 @click.argument("outcome")
 @click.option("--reason", required=True, help="The reason; recorded in the log.")
 @click.option("--by", required=True, metavar="WHO", help="Your name; recorded in the log.")
+@metric_option
 @json_option
 def amend_command(
-    journal: str, name: str | None, ticket: str, outcome: str, reason: str, by: str, as_json: bool
-) -> None:
+    journal: str, name: str | None, ticket: str, outcome: str, reason: str, by: str,
+    metric: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
     """Correct the outcome of TICKET.
 
     The old outcome stays in the log. Estimates are recomputed from the corrected outcomes.
     """
     with open_experiment(journal, name) as trial:
-        from evenhand.live.input_checks import parsed_outcome
-
-        value = parsed_outcome(outcome, trial.protocol.problem.family)
+        value = _parsed(trial, outcome, _metrics(metric))
         receipt = trial.amend(ticket, value, reason=reason, by=by)
         status = trial.status()
     if as_json:
         print_json(receipt._asdict())
         return
-    click.echo(f"The outcome of {ticket} is now {value:g}; the old outcome stays in the log.")
+    click.echo(f"The outcome of {ticket} is now {receipt.outcome:g}; the old outcome stays in the log.")
     click.echo(status.sentence)
 
 
@@ -191,7 +207,7 @@ def amend_command(
 @click.option("--key", metavar="K", help="Idempotency key of this import; default: a hash of the file.")
 @json_option
 def import_command(journal: str, name: str | None, data: str, key: str | None, as_json: bool) -> None:
-    """Add the outcomes in DATA.csv (policy, group, outcome), all of them or none.
+    """Add the outcomes in DATA.csv (policy, group, outcome, guard-rails), all of them or none.
 
     A file is counted once, even if it is imported again. For different data with identical content, give
     another --key.
@@ -216,17 +232,22 @@ def import_command(journal: str, name: str | None, data: str, key: str | None, a
     click.echo(status.sentence)
 
 
-def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str, str, float]]:
+def _rows(path: Path, problem: Problem, lines: array[int]) -> Iterator[tuple[str, str, Outcomes]]:
     """Yield the rows of a file and append the line number of each to `lines`."""
-    from evenhand.live.input_checks import parsed_number
+    from evenhand.live.input_checks import parsed_number, parsed_sample
     from evenhand.model.problem import JOINED
     from evenhand.study.data_files import columns, group_columns
 
-    wanted = ("policy", *group_columns(problem), "outcome")
-    for line, (policy, *parts, text) in columns(path, wanted):
-        group = JOINED.join(part.strip() for part in parts) if problem.by else parts[0]
+    names, places = [rail.name for rail in problem.guardrails], group_columns(problem)
+    for line, (policy, *parts) in columns(path, ("policy", *places, "outcome", *names)):
+        group = JOINED.join(part.strip() for part in parts[: len(places)]) if problem.by else parts[0]
+        text, *fields = parts[len(places) :]
+        outcome: Outcomes
         try:
-            outcome = parsed_number(text, problem.family)
+            if names:
+                outcome = parsed_sample(text, dict(zip(names, fields, strict=True)), problem)
+            else:
+                outcome = parsed_number(text, problem.family)
         except BadInput as error:
             raise BadInput(f"{path}, line {line}: {error}") from None
         lines.append(line)

@@ -154,20 +154,22 @@ def _print_status(status: Status, journal: str) -> None:
     if status.title:
         print_sentence(out, status.title, style="bold")
     print_sentence(out, status.sentence)
-    relative = any(bound is not None for cell in status.cells for bound in cell.relative)
-    rows: list[list[str | Text]] = [
-        [
-            cell.policy,
-            cell.group,
-            f"{cell.n:,}",
-            "" if cell.mean is None else f"{cell.mean:.4g}",
-            *([requirement_words(cell)] if relative else []),
-            verdict(cell.verdict),
+    titled = [("Cells", status.cells), *((f"Guard-rail {r.name}", r.cells) for r in status.guardrails)]
+    for title, cells in titled:
+        relative = any(bound is not None for cell in cells for bound in cell.relative)
+        rows: list[list[str | Text]] = [
+            [
+                cell.policy,
+                cell.group,
+                f"{cell.n:,}",
+                "" if cell.mean is None else f"{cell.mean:.4g}",
+                *([requirement_words(cell)] if relative else []),
+                verdict(cell.verdict),
+            ]
+            for cell in cells
         ]
-        for cell in status.cells
-    ]
-    columns = ["policy", "group", "samples", "mean", *(["bound"] if relative else []), "requirement"]
-    section(out, "Cells", table(columns, rows, numbers_from=2))
+        columns = ["policy", "group", "samples", "mean", *(["bound"] if relative else []), "requirement"]
+        section(out, title, table(columns, rows, numbers_from=2))
     out.print()
     forecast = "" if status.forecast is None else status.forecast["statement"]
     for sentence in (counts_sentence(status), forecast, health_sentence(status.health)):

@@ -123,14 +123,16 @@ def _print_cells(out: Console, verdict: Verdict) -> None:
     from evenhand.model.phrases import requirement_words
 
     relative = verdict.problem.control is not None
-    rows: list[list[str | Text]] = [
-        [c.policy, c.group, f"{c.n:,}", _number(c.mean), f"{_number(c.low)} to {_number(c.high)}",
-         *([requirement_words(c)] if relative else []), terminal.verdict(c.verdict)]
-        for c in verdict.cells
-    ]  # fmt: skip
     columns = ["policy", "group", "samples", "mean", "interval", *(["requirement"] if relative else [])]
     columns.append("verdict")
-    terminal.section(out, "Cells", terminal.table(columns, rows, numbers_from=2))
+    titled = [("Cells", verdict.cells), *((f"Guard-rail {r.name}", r.cells) for r in verdict.guardrails)]
+    for title, cells in titled:
+        rows: list[list[str | Text]] = [
+            [c.policy, c.group, f"{c.n:,}", _number(c.mean), f"{_number(c.low)} to {_number(c.high)}",
+             *([requirement_words(c)] if relative else []), terminal.verdict(c.verdict)]
+            for c in cells
+        ]  # fmt: skip
+        terminal.section(out, title, terminal.table(columns, rows, numbers_from=2))
     placed = sorted(verdict.policies, key=lambda p: p.place)
     policies: list[list[str | Text]] = [
         [f"{p.place}", p.policy, _number(p.mean), terminal.verdict(p.verdict)] for p in placed

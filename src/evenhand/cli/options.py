@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
@@ -205,27 +205,38 @@ def open_experiment(journal: str, name: str | None, *, write: bool = True) -> It
         store.close()
 
 
-def write_batch(asks: list[Ask], file: TextIO) -> None:
-    """Write tickets as CSV, with an empty column for the outcomes."""
+metric_option = click.option(
+    "--metric", multiple=True, metavar="NAME=VALUE",
+    help="Outcome of a guard-rail, once for each; without a value it is missing.",
+)  # fmt: skip
+
+
+def rail_names(trial: Experiment) -> list[str]:
+    """Return the names of the guard-rails."""
+    return [rail.name for rail in trial.protocol.problem.guardrails]
+
+
+def write_batch(asks: list[Ask], file: TextIO, rails: Sequence[str] = ()) -> None:
+    """Write tickets as CSV, with an empty column for the outcomes and one for each guard-rail."""
     plain = csv.writer(file, lineterminator="\n")
     quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    plain.writerow(COLUMNS)
+    plain.writerow((*COLUMNS, *rails))
     for ask in asks:
-        row = [ask.ticket, _escaped(ask.policy), _escaped(ask.group or ""), ""]
+        row = [ask.ticket, _escaped(ask.policy), _escaped(ask.group or ""), *[""] * (1 + len(rails))]
         # readers also end a line at a carriage return, but csv.writer quotes only its own line terminator
         (quoted if any("\r" in name for name in row[1:]) else plain).writerow(row)
 
 
-def read_batch(path: Path) -> list[tuple[int, dict[str, str]]]:
+def read_batch(path: Path, rails: Sequence[str] = ()) -> list[tuple[int, dict[str, str]]]:
     """Return (line number, row) for every row of a ticket file that has an outcome."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
-            missing = {"ticket", "outcome"} - set(reader.fieldnames or ())
+            wanted = ("ticket", "outcome", *rails)
+            missing = set(wanted) - set(reader.fieldnames or ())
             if missing:
-                raise BadInput(
-                    f"{path} needs the columns ticket and outcome; {sorted(missing)[0]!r} is missing."
-                )
+                columns = f"{', '.join(wanted[:-1])} and {wanted[-1]}"
+                raise BadInput(f"{path} needs the columns {columns}; {sorted(missing)[0]!r} is missing.")
             return [(reader.line_num, row) for row in reader if (row["outcome"] or "").strip()]
     except FileNotFoundError:
         raise BadInput(

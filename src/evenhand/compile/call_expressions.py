@@ -63,6 +63,8 @@ class Calls(Expressions):
             return self._call_kernel(node, called, env, out)
         if is_record(called):
             return self._make_record(node, called, env, out)
+        if called is None and isinstance(node.func, ast.Attribute) and node.func.attr == "_replace":
+            return self._replaced(node, node.func, env, out)
         if node.keywords:
             self.refuse(node, "only kernels and named tuples take arguments by name")
         if called is None and isinstance(node.func, ast.Attribute):
@@ -85,6 +87,25 @@ class Calls(Expressions):
         for (name, type_), value in zip(types.items(), given, strict=True):
             fields[name] = self.as_declared(node, value, type_, f"{record.__name__}.{name}")
         return self.kept_whole(Record(record, fields), out)
+
+    def _replaced(self, node: ast.Call, function: ast.Attribute, env: Environment, out: Block) -> Value:
+        """Return a named tuple with some of its fields replaced, as its method `_replace` does."""
+        owner = self.value(function.value, env, out)
+        if not isinstance(owner, Record) or node.args:
+            self.refuse(node, "_replace is for named tuples, with fields by name")
+        kept = self.kept_whole(owner, out)
+        assert isinstance(kept, Record)
+        types = field_types(kept.type)
+        names = [str(keyword.arg) for keyword in node.keywords]
+        unknown = next((name for name in names if name not in types), None)
+        if unknown is not None:
+            self.refuse(node, f"{kept.type.__name__} has no field {unknown}")
+        given = self.values([keyword.value for keyword in node.keywords], env, out)
+        changed = {
+            name: self.as_declared(node, value, types[name], f"{kept.type.__name__}.{name}")
+            for name, value in zip(names, given, strict=True)
+        }
+        return self.kept_whole(Record(kept.type, kept.fields | changed), out)
 
     def as_declared(self, node: ast.AST, value: Value, type_: Type, what: str) -> Value:
         """Return the value, checked against its declared type."""

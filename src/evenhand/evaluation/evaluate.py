@@ -22,7 +22,7 @@ from evenhand.model.families import Bernoulli, Bounded, Family
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, Floors
 from evenhand.procedure.decide import check, is_due, next_cell
-from evenhand.procedure.spec import Procedure, compile_spec
+from evenhand.procedure.spec import Procedure, compile_spec, refuse_guardrails
 from evenhand.procedure.state import RUNNING, STOPPED, TOLD, State, ask, new_state, new_work, record
 from evenhand.result import Result
 from evenhand.verdicts.judge import Verdict, judge_state
@@ -241,6 +241,7 @@ def assert_meets(result: Verdict | Evaluation, policy: str | None = None) -> Non
 
 def _run(problem: Problem, procedure: Procedure, caller: Caller, seed: int, show: Progress | None) -> State:
     """Sample until the rule stops, the cap is reached, or every candidate has answered every item."""
+    refuse_guardrails(problem)
     spec = compile_spec(problem, procedure)
     state, work = new_state(spec), new_work(spec)
     while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap and not caller.is_complete():

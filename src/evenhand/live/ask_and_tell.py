@@ -20,7 +20,7 @@ from evenhand.errors import (
     StorageFailed,
 )
 from evenhand.live import events as ev
-from evenhand.live.events import decode
+from evenhand.live.events import Metrics, Sample, decode, sample_of
 from evenhand.live.input_checks import code, refuse_unless_open, told_group
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import LIMITS
@@ -140,6 +140,11 @@ class Outcome(NamedTuple):
     value: float
     group: str | None
     place: str = ""  # how error messages name it: "row 3", or a file and a line
+    metrics: Metrics = None
+
+    @property
+    def sample(self) -> Sample:
+        return Sample(self.value, self.metrics)
 
 
 def tell(session: Session, outcome: Outcome) -> Receipt:
@@ -155,11 +160,17 @@ def tell(session: Session, outcome: Outcome) -> Receipt:
     if kept is None:
         late = first.why if isinstance(first, ev.Late) else None
         return Receipt(code(session.fold, outcome.ticket), first.outcome, late is None, late)
-    known = any(isinstance(event, ev.Refused) and event.outcome == outcome.value for event in history)
+    known = any(
+        isinstance(event, ev.Refused) and (event.outcome, event.metrics) == outcome.sample
+        for event in history
+    )
     if not known or session.key_was_given:  # a request with a key needs its own answer in the log
-        refused = ev.Refused(ticket=outcome.ticket, outcome=outcome.value, kept=kept, **session.stamp())
+        refused = ev.Refused(
+            ticket=outcome.ticket, outcome=outcome.value, kept=kept.outcome, metrics=outcome.metrics,
+            kept_metrics=kept.metrics, **session.stamp(),
+        )  # fmt: skip
         session.emit(refused)
-    raise second_outcome(session.fold, outcome.ticket, kept, outcome.value)
+    raise second_outcome(session.fold, outcome.ticket, kept, outcome.sample)
 
 
 def tell_all(session: Session, outcomes: Sequence[Outcome]) -> list[Receipt]:
@@ -186,7 +197,9 @@ def drop(session: Session, ticket: int, reason: str, by: str | None) -> None:
         raise Conflict(f"ticket {code(session.fold, ticket)} has an outcome; correct it with amend instead.")
 
 
-def amend(session: Session, ticket: int, outcome: float, reason: str, by: str) -> Receipt:
+def amend(
+    session: Session, ticket: int, outcome: float, reason: str, by: str, metrics: Metrics = None
+) -> Receipt:
     """Correct an outcome; the old one stays in the log."""
     fold = session.fold
     history = [] if ticket in fold.open_tickets else _history(session, ticket)
@@ -195,14 +208,16 @@ def amend(session: Session, ticket: int, outcome: float, reason: str, by: str) -
         raise BadInput(f"ticket {code(fold, ticket)} has no outcome to correct; tell it instead.")
     policy, group = _cell_names(history, told)
     old, counted = _latest_outcome(history), not isinstance(told, ev.Late)
-    if outcome != old:
+    if (outcome, metrics) != old:
         session.emit(
             ev.Amended(
                 ticket=ticket,
                 policy=policy,
                 group=group,
                 outcome=outcome,
-                old=old,
+                old=old.outcome,
+                metrics=metrics,
+                old_metrics=old.metrics,
                 counted=counted,
                 reason=reason,
                 by=by,
@@ -212,12 +227,21 @@ def amend(session: Session, ticket: int, outcome: float, reason: str, by: str) -
     return Receipt(code(fold, ticket), outcome, counted)
 
 
-def second_outcome(fold: Fold, ticket: int, kept: float, outcome: float) -> Conflict:
+def second_outcome(fold: Fold, ticket: int, kept: Sample, told: Sample) -> Conflict:
     """Return the refusal of an outcome for a ticket that has a different one."""
     return Conflict(
-        f"ticket {code(fold, ticket)} has the outcome {kept:g} already; {outcome:g} was refused and written "
-        "down. Correct it with amend, a reason and your name if it is wrong."
+        f"ticket {code(fold, ticket)} has the outcome {said(kept)} already; {said(told)} was refused and "
+        "written down. Correct it with amend, a reason and your name if it is wrong."
     )
+
+
+def said(sample: Sample) -> str:
+    """Return the outcomes of a sample as text."""
+    rails = [
+        f"{name} {'missing' if x is None else format(x, 'g')}"
+        for name, x in sorted((sample.metrics or {}).items())
+    ]
+    return ", ".join([f"{sample.outcome:g}", *rails])
 
 
 def _checked(session: Session, outcome: Outcome) -> History | None:
@@ -244,19 +268,21 @@ def _refuse_untellable(session: Session, outcome: Outcome, earlier: dict[int, Ou
     else:
         before = earlier.get(outcome.ticket, outcome)
         groups = {_written_group(session.fold, one) for one in (before, outcome)}
-        kept = None if before.value == outcome.value and len(groups) == 1 else before.value
+        kept = None if before.sample == outcome.sample and len(groups) == 1 else before.sample
     if kept is not None:
         raise Conflict(
-            f"ticket {code(session.fold, outcome.ticket)} has the outcome {kept:g} already; it is told as "
-            f"{outcome.value:g}. Nothing was written."
+            f"ticket {code(session.fold, outcome.ticket)} has the outcome {said(kept)} already; it is told "
+            f"as {said(outcome.sample)}. Nothing was written."
         )
 
 
-def _kept_outcome(outcome: Outcome, history: History, first: ev.Told | ev.Late | ev.Imported) -> float | None:
+def _kept_outcome(
+    outcome: Outcome, history: History, first: ev.Told | ev.Late | ev.Imported
+) -> Sample | None:
     """Return the recorded outcome that differs from this one; None if they are equal."""
     kept = _latest_outcome(history)
     same_group = outcome.group is None or outcome.group == _cell_names(history, first)[1]
-    return None if outcome.value in (first.outcome, kept) and same_group else kept
+    return None if outcome.sample in (sample_of(first), kept) and same_group else kept
 
 
 def _count(session: Session, outcome: Outcome) -> Receipt:
@@ -264,13 +290,17 @@ def _count(session: Session, outcome: Outcome) -> Receipt:
     if fold.is_over:
         return _late(session, outcome, fold.why_late)
     ticket, value, group = outcome.ticket, outcome.value, _written_group(fold, outcome)
-    session.emit(ev.Told(ticket=ticket, outcome=value, group=group, **session.stamp()))
+    told = ev.Told(ticket=ticket, outcome=value, metrics=outcome.metrics, group=group, **session.stamp())
+    session.emit(told)
     return Receipt(code(fold, ticket), value, True)
 
 
 def _late(session: Session, outcome: Outcome, why: str) -> Receipt:
     ticket, value, group = outcome.ticket, outcome.value, _written_group(session.fold, outcome)
-    session.emit(ev.Late(ticket=ticket, outcome=value, group=group, why=why, **session.stamp()))
+    late = ev.Late(
+        ticket=ticket, outcome=value, metrics=outcome.metrics, group=group, why=why, **session.stamp()
+    )
+    session.emit(late)
     return Receipt(code(session.fold, ticket), value, False, why)
 
 
@@ -291,9 +321,9 @@ def _first_outcome(history: History) -> ev.Told | ev.Late | ev.Imported | None:
     return next((event for event in history if isinstance(event, (ev.Told, ev.Late, ev.Imported))), None)
 
 
-def _latest_outcome(history: History) -> float:
+def _latest_outcome(history: History) -> Sample:
     kinds = (ev.Told, ev.Late, ev.Imported, ev.Amended)
-    return [event.outcome for event in history if isinstance(event, kinds)][-1]
+    return [sample_of(event) for event in history if isinstance(event, kinds)][-1]
 
 
 def _cell_names(history: History, outcome: ev.Told | ev.Late | ev.Imported) -> tuple[str, str]:

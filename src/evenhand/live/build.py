@@ -127,6 +127,7 @@ class LoggedAsk(NamedTuple):
     row: replay_kernels.Ints
     value: replay_kernels.Array
     digest: replay_kernels.Digests
+    rails: replay_kernels.Array
 
 
 def explained_by_rounding(
@@ -136,13 +137,19 @@ def explained_by_rounding(
 
     `asked` is the row of one ask. The changes tried are the same every time.
     """
+    rails = spec.guardrails.code.size
     for size in SIZES:
         for number in range(TRIES):
             changed = tables.copy()
             for place, table in enumerate((changed.state.w, changed.state.track)):
                 table *= 1.0 + size * _between(2 * number + place, table.shape)
-            row = LoggedAsk(asked.reshape(1, -1).copy(), np.zeros(1), np.zeros((1, 2), dtype=np.uint64))
-            if replay_kernels.advance(spec, *changed, seed, *row) == 1:
+            empty = np.zeros(1), np.zeros((1, 2), dtype=np.uint64), np.full((1, rails), np.nan)
+            row = LoggedAsk(asked.reshape(1, -1).copy(), *empty)
+            state, work, tally = changed
+            done = replay_kernels.advance(
+                spec, state, work, tally, seed, row.row, row.value, row.digest, row.rails
+            )
+            if done == 1:
                 return changed, row
     return None
 

@@ -20,11 +20,13 @@ from evenhand.live.replay_kernels import DrawTally
 from evenhand.live.status import ALERT, CHANCES, Corrected, Health, ShortCell, Status
 from evenhand.live.stop_event import finite_or_none
 from evenhand.live.tickets import ticket_code
+from evenhand.model.phrases import missing_sentence
 from evenhand.model.requirements import Penalty
 from evenhand.model.result_rows import CellRow, PolicyRow, classes_of
 from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.guardrail_rows import guardrail_rows
 from evenhand.procedure.intervals import cell_rows, policy_rows, spent_on, verdicts
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.spec import CERTIFIED, EVIDENCE_VERSION, Spec, is_unproven
@@ -60,7 +62,8 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
     ahead = None if forecast is None else forecast(view)
     cells, policies, computed = _rows(view)
     problem = view.protocol.problem
-    classes = classes_of(policies, excludes=not isinstance(problem.constraint, Penalty))
+    excludes = bool(problem.guardrails) or not isinstance(problem.constraint, Penalty)
+    classes = classes_of(policies, excludes=excludes)
     status = Status(
         experiment=view.protocol.experiment,
         title=view.protocol.study.title,
@@ -84,10 +87,12 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
         health=health_of(view, now),
         policies=policies,
         cells=cells,
+        guardrails=guardrail_rows(view.protocol.problem, view.protocol.spec, state, intervals=False),
         **(_no_forecast(decided) if ahead is None else ahead.to_dict(samples)),
     )
     summary = "" if ahead is None else ahead.summary(samples)
     parts = [status_sentences.sentence(view, status, is_evaluated(view), summary), *_notes(view, computed)]
+    parts += [missing_sentence(rows) for rows in status.guardrails if rows.missing]
     return replace(status, sentence=" ".join(parts))
 
 

@@ -16,7 +16,7 @@ from evenhand.live.build import checked_build
 from evenhand.live.clock import checked_time
 from evenhand.live.events import AnyEvent, is_written_so
 from evenhand.live.hash_chain import Difference, Record
-from evenhand.live.input_checks import checked_outcome, checked_text, optional_text
+from evenhand.live.input_checks import checked_metrics, checked_outcome, checked_text, optional_text
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, refuse_newer_format
 from evenhand.procedure.sampling.draw_cell import MAX_CELLS_WRITTEN
 
@@ -92,6 +92,7 @@ def _check_outcome(
     event: ev.Told | ev.Late | ev.Amended | ev.Imported | ev.Refused, protocol: Protocol
 ) -> None:
     checked_outcome(event.outcome, protocol.problem.family)
+    checked_metrics(event.metrics, protocol.problem)
 
 
 def _check_digest(digest: str) -> None:

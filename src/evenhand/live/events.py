@@ -18,6 +18,10 @@ from evenhand.live.hash_chain import Difference, Record, canonical
 FORMAT = 2
 
 
+# the outcomes of the guard-rails by name, null where one is missing; None in a problem without guard-rails
+Metrics = dict[str, float | None] | None
+
+
 class Event(
     msgspec.Struct,
     frozen=True,
@@ -69,6 +73,7 @@ class Told(Event, frozen=True, kw_only=True, gc=False, tag="told"):
 
     ticket: int
     outcome: float
+    metrics: Metrics = None
     group: str | None = None  # if it was not known before
     sums: str | None = None  # digest of the sums of its cell after it (`replay.Sums`); None in format 1
 
@@ -79,6 +84,7 @@ class Late(Event, frozen=True, kw_only=True, tag="late"):
     ticket: int
     outcome: float
     why: str  # "stopped", "closed", "expired" or "dropped"
+    metrics: Metrics = None
     group: str | None = None
 
 
@@ -98,13 +104,15 @@ class Expired(Event, frozen=True, kw_only=True, gc=False, tag="expired"):
 
 
 class Amended(Event, frozen=True, kw_only=True, tag="amended"):
-    """A correction: `outcome` replaces `old` from here on."""
+    """A correction: `outcome` replaces `old` from here on, and `metrics` replace `old_metrics`."""
 
     ticket: int
     policy: str
     group: str
     outcome: float
     old: float
+    metrics: Metrics = None
+    old_metrics: Metrics = None
     counted: bool  # False if the outcome was late
     reason: str
     by: str
@@ -118,6 +126,7 @@ class Imported(Event, frozen=True, kw_only=True, gc=False, tag="imported"):
     policy: str
     group: str
     outcome: float
+    metrics: Metrics = None
     row: int
     rows: int
     source: str
@@ -130,6 +139,8 @@ class Refused(Event, frozen=True, kw_only=True, tag="refused"):
     ticket: int
     outcome: float
     kept: float
+    metrics: Metrics = None
+    kept_metrics: Metrics = None
 
 
 class Paused(Event, frozen=True, kw_only=True, tag="paused"):
@@ -195,6 +206,19 @@ AnyEvent = (
     Created | Asked | Told | Late | Dropped | Expired | Amended | Imported | Refused
     | Paused | Resumed | Stopped | Closed | Viewed | Answered | BuildChanged | Snapshot
 )  # fmt: skip
+
+
+class Sample(NamedTuple):
+    """The outcome of a sample and those of its guard-rails."""
+
+    outcome: float
+    metrics: Metrics = None
+
+
+def sample_of(event: Told | Late | Imported | Amended) -> Sample:
+    """Return the outcomes that an event records."""
+    return Sample(event.outcome, event.metrics)
+
 
 _decoder = msgspec.json.Decoder(AnyEvent)
 _encoder = msgspec.json.Encoder(order="sorted")

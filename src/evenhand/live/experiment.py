@@ -25,18 +25,18 @@ from evenhand.live.ask_and_tell import Outcome, Request
 from evenhand.live.clock import SYSTEM_CLOCK, Clock, utc
 from evenhand.live.compute_status import Forecaster, status_of
 from evenhand.live.control import create_once
-from evenhand.live.events import LogEntry
+from evenhand.live.events import LogEntry, Metrics
 from evenhand.live.export import write_export
 from evenhand.live.group_commit import Writer
 from evenhand.live.hash_chain import Head
-from evenhand.live.input_checks import checked_outcome, checked_text, optional_text
+from evenhand.live.input_checks import checked_sample, checked_text, optional_text
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.load_log import only_experiment
 from evenhand.live.projection import View, view_of
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
 from evenhand.live.requests import request_key
 from evenhand.live.status import Status
-from evenhand.live.tickets import Ask, Receipt, ticket_number
+from evenhand.live.tickets import Ask, Outcomes, Receipt, ticket_number
 from evenhand.live.transaction import Session
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
@@ -188,19 +188,21 @@ class Experiment(Result):
         return asks if n is not None else next(iter(asks), None)
 
     def tell(
-        self, ticket: Ask | str, outcome: float, *, group: str | None = None, key: str | None = None
+        self, ticket: Ask | str, outcome: Outcomes, *, group: str | None = None, key: str | None = None
     ) -> Receipt:
         """Record the outcome of a ticket.
 
-        Repeating the same outcome has no effect; a different one is refused, and the refusal is recorded.
+        With guard-rails it is a mapping from "outcome" and the name of every guard-rail to a number; None for
+        a guard-rail's outcome that is missing. Repeating the same outcome has no effect; a different one is
+        refused, and the refusal is recorded.
         """
         told = self._outcome(ticket, outcome, group)
-        details = {"ticket": told.ticket, "outcome": told.value, "group": group}
+        details = {"ticket": told.ticket, "outcome": told.value, "group": group} | _metrics(told.metrics)
         return self._submit("tell", partial(ask_and_tell.tell, outcome=told), key, details)
 
     def tell_all(
         self,
-        outcomes: Iterable[tuple[Ask | str, float, str | None]],
+        outcomes: Iterable[tuple[Ask | str, Outcomes, str | None]],
         *,
         key: str | None = None,
         places: Sequence[str] | None = None,
@@ -213,7 +215,7 @@ class Experiment(Result):
         rows = list(outcomes)
         names = [f"row {n}" for n in range(1, len(rows) + 1)] if places is None else list(places)
         told = [self._placed(place, row) for place, row in zip(names, rows, strict=True)]
-        details = {"outcomes": [list(one[:3]) for one in told]}
+        details = {"outcomes": [[*one[:3], *_metrics(one.metrics).values()] for one in told]}
         return self._submit("tell_all", partial(ask_and_tell.tell_all, outcomes=told), key, details)
 
     def drop(self, ticket: Ask | str, reason: str, *, by: str | None = None, key: str | None = None) -> None:
@@ -223,20 +225,21 @@ class Experiment(Result):
         self._submit("drop", partial(ask_and_tell.drop, **details), key, details)
 
     def amend(
-        self, ticket: Ask | str, outcome: float, *, reason: str, by: str, key: str | None = None
+        self, ticket: Ask | str, outcome: Outcomes, *, reason: str, by: str, key: str | None = None
     ) -> Receipt:
         """Correct an outcome; the old one stays in the log with the reason and the name in `by`."""
+        sample = checked_sample(outcome, self.protocol.problem)
         details: Details = {
             "ticket": self._number(ticket),
-            "outcome": checked_outcome(outcome, self.protocol.problem.family),
+            "outcome": sample.outcome,
             "reason": checked_text(reason, "reason"),
             "by": checked_text(by, "by", LIMITS["name_characters"]),
-        }
+        } | _metrics(sample.metrics)
         return self._submit("amend", partial(ask_and_tell.amend, **details), key, details)
 
     def import_data(
         self,
-        rows: Iterable[tuple[str, str, float]],
+        rows: Iterable[tuple[str, str, Outcomes]],
         *,
         source: str = "import",
         key: str | None = None,
@@ -337,11 +340,11 @@ class Experiment(Result):
     def _number(self, ticket: Ask | str) -> int:
         return ticket_number(self.protocol.hash, ticket.ticket if isinstance(ticket, Ask) else ticket)
 
-    def _outcome(self, ticket: Ask | str, outcome: float, group: str | None, place: str = "") -> Outcome:
-        value = checked_outcome(outcome, self.protocol.problem.family)
-        return Outcome(self._number(ticket), value, group, place)
+    def _outcome(self, ticket: Ask | str, outcome: Outcomes, group: str | None, place: str = "") -> Outcome:
+        sample = checked_sample(outcome, self.protocol.problem)
+        return Outcome(self._number(ticket), sample.outcome, group, place, sample.metrics)
 
-    def _placed(self, place: str, row: tuple[Ask | str, float, str | None]) -> Outcome:
+    def _placed(self, place: str, row: tuple[Ask | str, Outcomes, str | None]) -> Outcome:
         try:
             ticket, outcome, group = row
             return self._outcome(ticket, outcome, group, place)
@@ -373,3 +376,8 @@ def _journal_of(address: str | Journal, **options: Any) -> Iterator[Journal]:
         if journal is not address:
             journal.close()
         raise
+
+
+def _metrics(metrics: Metrics) -> Details:
+    """Return the outcomes of guard-rails as a detail of a request; nothing where there are none."""
+    return {} if metrics is None else {"metrics": metrics}

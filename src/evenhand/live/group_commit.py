@@ -245,7 +245,7 @@ class Writer:
                 tries += 1
 
 
-def _history_in(transaction: Transaction, cell: int, seq: int) -> list[float]:
+def _history_in(transaction: Transaction, cell: int, seq: int) -> list[ev.Sample]:
     """Return a cell's outcomes as of an event, read inside the transaction."""
     return corrected(transaction.by_cell(cell, seq))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -16,8 +17,8 @@ import numpy as np
 
 from evenhand.errors import BadInput, Closed
 from evenhand.live import events as ev
-from evenhand.live.events import encode
-from evenhand.live.input_checks import checked_outcome, first_bad, refuse_unless_open
+from evenhand.live.events import Metrics, encode
+from evenhand.live.input_checks import checked_outcome, checked_sample, first_bad, refuse_unless_open
 from evenhand.live.projection import Fold
 from evenhand.live.schema import BEGAN, Index, index_of
 from evenhand.live.transaction import Entry, Session
@@ -35,6 +36,7 @@ class Rows:
         self.policies = array("i")
         self.groups = array("i")
         self.outcomes = array("d")
+        self.rails = {rail.name: array("d") for rail in problem.guardrails}  # NaN where one is missing
         self._policy_numbers = {name: number for number, name in enumerate(problem.policies)}
         self._group_numbers = {name: number for number, name in enumerate(problem.group_names)}
 
@@ -43,7 +45,10 @@ class Rows:
 
     def add(self, policy: str, group: str, outcome: Any) -> None:
         """Add a row; its number is checked later, in batches."""
-        if type(outcome) is not float:
+        metrics: Metrics = None
+        if self.rails:
+            outcome, metrics = checked_sample(outcome, self.problem)
+        elif type(outcome) is not float:
             outcome = checked_outcome(outcome, self.problem.family)
         k, g = self._policy_numbers.get(policy), self._group_numbers.get(group)
         if k is None or g is None:
@@ -51,6 +56,14 @@ class Rows:
         self.policies.append(k)
         self.groups.append(g)
         self.outcomes.append(outcome)
+        for name, value in (metrics or {}).items():
+            self.rails[name].append(math.nan if value is None else value)
+
+    def metrics(self, row: int) -> Metrics:
+        """Return the outcomes of the guard-rails in a row; None where the problem has none."""
+        if not self.rails:
+            return None
+        return {name: None if math.isnan(column[row]) else column[row] for name, column in self.rails.items()}
 
     @property
     def digest(self) -> str:
@@ -58,6 +71,8 @@ class Rows:
         found = hashlib.sha256()
         for column, kind in ((self.policies, "<i4"), (self.groups, "<i4"), (self.outcomes, "<f8")):
             found.update(np.asarray(column).astype(kind).tobytes())
+        for column in self.rails.values():
+            found.update(np.asarray(column).astype("<f8").tobytes())
         return found.hexdigest()
 
 
@@ -138,12 +153,13 @@ def _events(
     cells = zip(rows.policies[part], rows.groups[part], rows.outcomes[part], strict=True)
     for number, (k, g, outcome) in enumerate(cells, start=start + 1):
         ticket, cell = tickets + number, k * len(groups) + g
+        sample = ev.Sample(outcome, rows.metrics(number - 1))
         event = ev.Imported(
-            ticket=ticket, policy=policies[k], group=groups[g], outcome=outcome, row=number, rows=total,
-            source=source, sums=fold.sums_with(cell, outcome).digest(ticket, cell),
+            ticket=ticket, policy=policies[k], group=groups[g], outcome=outcome, metrics=sample.metrics,
+            row=number, rows=total, source=source, sums=fold.sums_with(cell, sample).digest(ticket, cell),
             **(stamp if number == 1 else time),
         )  # fmt: skip
-        if number == 1:
+        if number == 1 or sample.metrics is not None:
             yield event, (encode(event), index_of(event, 0, cell))
         else:
             yield event, (form.encoded(event), Index(ticket, BEGAN, cell))

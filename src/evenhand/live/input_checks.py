@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput, Closed
+from evenhand.errors import BadInput, Closed, nearest
+from evenhand.live.events import Metrics, Sample
 from evenhand.live.protocol import LIMITS
 from evenhand.live.tickets import ticket_code
 from evenhand.model.families import BOOLEANS, Family
+from evenhand.model.guardrails import OUTCOME, Guardrail
 from evenhand.model.problem import Problem
 
 if TYPE_CHECKING:
@@ -94,6 +97,82 @@ def checked_outcome(value: Any, family: Family) -> float:
             f"outcomes must not be larger than {LARGEST:g} in size; this one is {_shown_outcome(value)}."
         )
     return outcome
+
+
+def checked_sample(value: Any, problem: Problem) -> Sample:
+    """Return the outcomes of a sample, checked: a number, or a mapping by name where there are guard-rails.
+
+    A guard-rail's outcome of None is missing; every guard-rail must be named.
+    """
+    if not problem.guardrails:
+        return Sample(checked_outcome(value, problem.family))
+    names = (OUTCOME, *(rail.name for rail in problem.guardrails))
+    if not isinstance(value, Mapping):
+        raise BadInput(
+            f"the outcome of a sample must name {', '.join(names)}; it is {_shown_outcome(value)}."
+        )
+    for name in value:
+        if name not in names:
+            raise BadInput(f"a sample has no outcome {_shown_outcome(name)}{nearest(str(name), names)}")
+    lacking = next((name for name in names if name not in value), None)
+    if lacking is not None:
+        extra = "" if lacking == OUTCOME else " Give it as null (None) if it is missing."
+        raise BadInput(
+            f"the outcome of a sample must name {', '.join(names)}; {lacking!r} is not there.{extra}"
+        )
+    metrics = {name: value[name] for name in names[1:]}
+    return Sample(checked_outcome(value[OUTCOME], problem.family), checked_metrics(metrics, problem))
+
+
+def checked_metrics(metrics: Metrics, problem: Problem) -> Metrics:
+    """Return the outcomes of all guard-rails by name, checked; None where the problem has none."""
+    names = [rail.name for rail in problem.guardrails]
+    if sorted(metrics or ()) != sorted(names):
+        wanted = ", ".join(names) if names else "nothing"
+        raise BadInput(
+            f"the outcomes of guard-rails must name {wanted}; they name {', '.join(metrics or ())}."
+        )
+    return (
+        None
+        if metrics is None
+        else {rail.name: _checked_metric(rail, metrics) for rail in problem.guardrails}
+    )
+
+
+def _checked_metric(rail: Guardrail, metrics: Mapping[str, Any]) -> float | None:
+    value = metrics[rail.name]
+    if value is None:
+        return None
+    try:
+        return checked_outcome(value, rail.family)
+    except BadInput as problem:
+        raise BadInput(f"guard-rail {rail.name!r}: {problem}") from None
+
+
+def unit_metrics(metrics: Metrics, problem: Problem) -> tuple[float, ...]:
+    """Return the outcomes of the guard-rails in unit scale, in their order; NaN where one is missing."""
+    told = [(rail.family, (metrics or {}).get(rail.name)) for rail in problem.guardrails]
+    return tuple(math.nan if x is None else (x - family.low) / family.width for family, x in told)
+
+
+def parsed_sample(
+    text: str, metrics: Mapping[str, str | None], problem: Problem
+) -> float | dict[str, float | None]:
+    """Return what `tell` takes, from fields of a file or a command line.
+
+    An empty field of a guard-rail is a missing outcome; a guard-rail without a field stays out.
+    """
+    outcome = parsed_outcome(text, problem.family)
+    if not problem.guardrails and not metrics:
+        return outcome
+    families = {rail.name: rail.family for rail in problem.guardrails}
+    found: dict[str, float | None] = {OUTCOME: outcome}
+    for name, field in metrics.items():
+        if name not in families:
+            raise BadInput(f"there is no guard-rail {_shown_outcome(name)}{nearest(name, families)}")
+        if field is not None:
+            found[name] = parsed_number(field, families[name]) if field.strip() else None
+    return found
 
 
 def first_bad(outcomes: NDArray[np.float64], family: Family) -> int | None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 
 from evenhand.errors import BadInput, NotFound
-from evenhand.live.events import Created, Snapshot, decode
+from evenhand.live.events import Created, Sample, Snapshot, decode
 from evenhand.live.hash_chain import Difference, Head, Record, genesis, link, verified
 from evenhand.live.journal import Journal
 from evenhand.live.projection import Fold, History
@@ -64,7 +64,7 @@ def catch_up(fold: Fold, rows: Iterable[StoredEvent], history: History) -> None:
 def history_of(journal: Journal, experiment: str) -> History:
     """Return a function that reads a cell's outcomes as of an event from the journal."""
 
-    def outcomes(cell: int, seq: int) -> list[float]:
+    def outcomes(cell: int, seq: int) -> list[Sample]:
         return corrected(journal.by_cell(experiment, cell, seq))
 
     return outcomes

@@ -27,10 +27,11 @@ from typing import Any, NamedTuple
 from evenhand.live import events as ev
 from evenhand.live.build import Build, present_build
 from evenhand.live.event_checks import check_event
-from evenhand.live.events import AnyEvent, Stopped, decode
+from evenhand.live.events import AnyEvent, Sample, Stopped, decode, sample_of
 from evenhand.live.hash_chain import Difference, Head, Record
+from evenhand.live.input_checks import unit_metrics
 from evenhand.live.protocol import Protocol
-from evenhand.live.replay import CellSums, Replay, Sums, sums_of
+from evenhand.live.replay import CellSums, Replay, no_sums
 from evenhand.live.replay_kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TELL, DrawTally
 from evenhand.live.sequence_checks import check_follows, stop_is_missing
 from evenhand.live.tickets import OpenTicket, OpenTickets
@@ -165,7 +166,7 @@ class LogState:
 
 
 # the outcomes that count in a cell as of an event, in the order first recorded; used for amendments
-History = Callable[[int, int], Sequence[float]]
+History = Callable[[int, int], Sequence[Sample]]
 
 # these are compared with the state after the previous event, so queued arithmetic is done first
 _NEED_STATE = (ev.Amended, ev.Stopped, ev.BuildChanged, ev.Snapshot)
@@ -179,10 +180,11 @@ class Fold(LogState):
         self.head = head
         self.replay = Replay(protocol)
         self.snapshot = 0  # number of the latest snapshot event
-        self.sums = CellSums()
+        self.sums: dict[int, CellSums] = {}  # by cell number
         self.use_build(protocol.versions, protocol.format)
         family = protocol.problem.family
         self._low, self._width = family.low, family.width
+        self._guardrails = protocol.problem.guardrails
         self._is_active = protocol.problem.mode == "active"
         self._computations: dict[type, Callable[[int, Any, Place], None]] = {
             ev.Asked: self._compute_asked, ev.Told: self._compute_told, ev.Imported: self._compute_imported,
@@ -254,13 +256,21 @@ class Fold(LogState):
         """Return an outcome in the unit scale of the kernels."""
         return (outcome - self._low) / self._width
 
-    def sums_with(self, cell: int, outcome: float) -> Sums:
-        """Return the sums of a cell after one more outcome."""
-        return self.sums[cell].plus(self.unit(outcome))
+    def rails(self, sample: Sample) -> tuple[float, ...]:
+        """Return the outcomes of the guard-rails in unit scale; NaN where one is missing."""
+        return unit_metrics(sample.metrics, self.protocol.problem) if self._guardrails else ()
 
-    def sums_from(self, outcomes: Iterable[float]) -> Sums:
-        """Return the sums of a cell with these outcomes."""
-        return sums_of(map(self.unit, outcomes))
+    def sums_with(self, cell: int, sample: Sample) -> CellSums:
+        """Return the sums of a cell after one more sample."""
+        before = self.sums.get(cell) or no_sums(len(self._guardrails))
+        return before.plus(self.unit(sample.outcome), self.rails(sample))
+
+    def sums_from(self, samples: Iterable[Sample]) -> CellSums:
+        """Return the sums of a cell with these samples, added in this order."""
+        sums = no_sums(len(self._guardrails))
+        for sample in samples:
+            sums = sums.plus(self.unit(sample.outcome), self.rails(sample))
+        return sums
 
     def _compute_asked(self, seq: int, event: ev.Asked, place: Place) -> None:
         k, g = place
@@ -271,8 +281,9 @@ class Fold(LogState):
 
     def _compute_told(self, seq: int, event: ev.Told, place: Place) -> None:
         cell = self.cell(*place)
-        self._use_sums(seq, event, cell, self.sums_with(cell, event.outcome))
-        self.replay.queue(seq, TELL, *place, -1, self.unit(event.outcome))
+        sample = sample_of(event)
+        self._use_sums(seq, event, cell, self.sums_with(cell, sample))
+        self.replay.queue(seq, TELL, *place, -1, self.unit(event.outcome), rails=self.rails(sample))
 
     def _compute_given_up(self, seq: int, event: ev.Dropped | ev.Expired, place: Place) -> None:
         if self.stop is None:
@@ -280,16 +291,20 @@ class Fold(LogState):
 
     def _compute_imported(self, seq: int, event: ev.Imported, place: Place) -> None:
         cell, kind = self.cell(*place), IMPORT_LAST if event.row == event.rows else IMPORT
-        self._use_sums(seq, event, cell, self.sums_with(cell, event.outcome))
-        self.replay.queue(seq, kind, *place, -1, self.unit(event.outcome))
+        sample = sample_of(event)
+        self._use_sums(seq, event, cell, self.sums_with(cell, sample))
+        self.replay.queue(seq, kind, *place, -1, self.unit(event.outcome), rails=self.rails(sample))
 
     def _compute_amended(self, seq: int, event: ev.Amended, place: Place, history: History) -> None:
         cell = self.cell(*place)
-        outcomes = history(cell, seq)
-        self._use_sums(seq, event, cell, self.sums_from(outcomes))
-        self.replay.replace(seq, *place, [self.unit(x) for x in outcomes])
+        samples = history(cell, seq)
+        self._use_sums(seq, event, cell, self.sums_from(samples))
+        outcomes = [self.unit(sample.outcome) for sample in samples]
+        self.replay.replace(seq, *place, outcomes, list(map(self.rails, samples)))
 
-    def _use_sums(self, seq: int, event: ev.Told | ev.Imported | ev.Amended, cell: int, sums: Sums) -> None:
+    def _use_sums(
+        self, seq: int, event: ev.Told | ev.Imported | ev.Amended, cell: int, sums: CellSums
+    ) -> None:
         """Store the sums; refuse an event whose digest differs (format 1 has none)."""
         if event.sums != (sums.digest(event.ticket, cell) if self.format >= 2 else None):
             raise Difference(seq, f"has the outcome {event.outcome:g}, and leads to other sums than it says.")

@@ -48,7 +48,8 @@ def _answer_of(fold: Fold, event: ev.AnyEvent) -> Any:
     if isinstance(event, ev.Imported):
         return event.rows
     if isinstance(event, ev.Refused):
-        raise second_outcome(fold, event.ticket, event.kept, event.outcome)
+        kept, told = ev.Sample(event.kept, event.kept_metrics), ev.Sample(event.outcome, event.metrics)
+        raise second_outcome(fold, event.ticket, kept, told)
     if isinstance(event, (ev.Told, ev.Late, ev.Amended)):
         counted = event.counted if isinstance(event, ev.Amended) else isinstance(event, ev.Told)
         why = event.why if isinstance(event, ev.Late) else None

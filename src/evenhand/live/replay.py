@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ class Replay:
         rows = np.full((n, 4), -1, dtype=np.int64)
         rows[:, WHAT], rows[:, ARRIVED] = ASK_ANY, group
         values, digests = np.zeros(n), np.zeros((n, 2), dtype=np.uint64)
-        if self._advance(rows, values, digests) != n:
+        if self._advance(rows, values, digests, self._missing(n)) != n:
             raise AssertionError("a cell was asked for after the stop")
         return [
             ChosenCell(k, g, None if math.isnan(p) else p, f"{data:016x}", f"{chance:016x}")
@@ -78,8 +78,14 @@ class Replay:
         arrived: int,
         value: float,
         digests: tuple[int, int] = (0, 0),
+        rails: Sequence[float] = (),
     ) -> None:
-        """Queue a row for the next flush; for an ask `value` is the probability in the log."""
+        """Queue a row for the next flush; for an ask `value` is the probability in the log.
+
+        `rails` are the outcomes of the guard-rails, in unit scale, NaN where one is missing.
+        """
+        if rails:
+            self._rails[len(self._rows)] = rails
         self._rows.append((what, k, g, arrived))
         self._values.append(value)
         self._seqs.append(seq)
@@ -94,11 +100,14 @@ class Replay:
             return
         asked, seqs = self._rows, self._seqs
         logged, chances = np.array(self._digests, dtype=np.uint64), np.array(self._values)
+        rails = self._missing(len(asked))
+        for row, outcomes in self._rails.items():
+            rails[row] = outcomes
         self._clear()  # cleared first, so that no row is computed twice after an error
         rows, values = np.array(asked, dtype=np.int64), chances.copy()
         digests = np.zeros((len(rows), 2), dtype=np.uint64)
         advance = self._advance if self.same_build else self._advance_closely
-        done = advance(rows, values, digests)
+        done = advance(rows, values, digests, rails)
         if self.has_stopped:
             self.stopped_at = seqs[done - 1]
         differs = done < len(rows) and not self.has_stopped  # row `done` has another cell than the rule
@@ -113,10 +122,13 @@ class Replay:
         if found := [problem for problem in problems if problem is not None]:
             raise min(found, key=lambda problem: problem.seq)
 
-    def replace(self, seq: int, k: int, g: int, outcomes: Sequence[float]) -> None:
+    def replace(
+        self, seq: int, k: int, g: int, outcomes: Sequence[float], rails: Sequence[Sequence[float]]
+    ) -> None:
         """Replace a cell's outcomes (unit scale) by these, as event `seq` says."""
+        table = np.array(rails, dtype=float).reshape((len(outcomes), self.spec.guardrails.code.size))
         replay_kernels.replace_outcomes(
-            self.spec, self.state, self.work, k, g, np.array(outcomes, dtype=float)
+            self.spec, self.state, self.work, k, g, np.array(outcomes, dtype=float), table
         )
         if not self.has_stopped and self.state.clock[STOPPED] != RUNNING:
             self.has_stopped, self.stopped_at = True, seq
@@ -135,25 +147,33 @@ class Replay:
         self.other_digits += 1
 
     def _advance(
-        self, rows: replay_kernels.Ints, values: replay_kernels.Array, digests: replay_kernels.Digests
+        self,
+        rows: replay_kernels.Ints,
+        values: replay_kernels.Array,
+        digests: replay_kernels.Digests,
+        rails: replay_kernels.Array,
     ) -> int:
         done = replay_kernels.advance(
-            self.spec, self.state, self.work, self.tally, self.seed, rows, values, digests
+            self.spec, self.state, self.work, self.tally, self.seed, rows, values, digests, rails
         )
         self.has_stopped = bool(self.state.clock[STOPPED] != RUNNING)
         return int(done)
 
     def _advance_closely(
-        self, rows: replay_kernels.Ints, values: replay_kernels.Array, digests: replay_kernels.Digests
+        self,
+        rows: replay_kernels.Ints,
+        values: replay_kernels.Array,
+        digests: replay_kernels.Digests,
+        rails: replay_kernels.Array,
     ) -> int:
         """Compute rows of another build; accept decisions explained by its last digits."""
         asked, said = rows.copy(), values.copy()
         begun, before = 0, self._tables.copy()
-        done = self._advance(rows, values, digests)
+        done = self._advance(rows, values, digests, rails)
         while done < len(rows) and not self.has_stopped:
             self.state, self.work, self.tally = before
             again = asked[begun:done].copy(), said[begun:done].copy(), digests[begun:done].copy()
-            self._advance(*again)  # up to the decision
+            self._advance(*again, rails[begun:done])  # up to the decision
             found = explained_by_rounding(self.spec, self._tables, self.seed, asked[done])
             if found is None:
                 break
@@ -161,7 +181,7 @@ class Replay:
             rows[done], values[done], digests[done] = row.row[0], row.value[0], row.digest[0]
             self.close_decisions += 1
             begun, before = done + 1, self._tables.copy()
-            done = begun + self._advance(rows[begun:], values[begun:], digests[begun:])
+            done = begun + self._advance(rows[begun:], values[begun:], digests[begun:], rails[begun:])
         return done
 
     @property
@@ -226,9 +246,14 @@ class Replay:
         self._values: list[float] = []
         self._seqs: list[int] = []
         self._digests: list[tuple[int, int]] = []
+        self._rails: dict[int, Sequence[float]] = {}  # row -> outcomes of its guard-rails
+
+    def _missing(self, rows: int) -> replay_kernels.Array:
+        """Return the outcomes of guard-rails of so many rows, all missing."""
+        return np.full((rows, self.spec.guardrails.code.size), math.nan)
 
 
-_FORM = struct.Struct("<qqddd")
+_FORM, _RAIL_FORM = struct.Struct("<qqddd"), struct.Struct("<ddd")
 
 
 class Sums(NamedTuple):
@@ -242,21 +267,28 @@ class Sums(NamedTuple):
         """Return the sums with one more outcome, added as `procedure.state.record` does."""
         return Sums(self.n + 1.0, self.s + x, self.ss + x * x)
 
+
+class CellSums(NamedTuple):
+    """The sums of the outcome in one cell, then those of each guard-rail."""
+
+    outcome: Sums
+    rails: tuple[Sums, ...] = ()
+
+    def plus(self, x: float, rails: Sequence[float]) -> CellSums:
+        """Return the sums with one more sample; an outcome of a guard-rail that is NaN is missing."""
+        pairs = zip(self.rails, rails, strict=True)
+        return CellSums(
+            self.outcome.plus(x), tuple(sums if math.isnan(y) else sums.plus(y) for sums, y in pairs)
+        )
+
     def digest(self, ticket: int, cell: int) -> str:
         """Return 64 bits over the sums, their latest ticket and their cell, in hexadecimal."""
-        return hashlib.blake2b(_FORM.pack(ticket, cell, *self), digest_size=8).hexdigest()
+        found = hashlib.blake2b(_FORM.pack(ticket, cell, *self.outcome), digest_size=8)
+        for sums in self.rails:
+            found.update(_RAIL_FORM.pack(*sums))
+        return found.hexdigest()
 
 
-class CellSums(dict[int, Sums]):
-    """Cell number -> sums; cells without outcomes have zeros."""
-
-    def __missing__(self, cell: int) -> Sums:
-        return Sums()
-
-
-def sums_of(outcomes: Iterable[float]) -> Sums:
-    """Return the sums of these outcomes (unit scale), added in this order."""
-    sums = Sums()
-    for x in outcomes:
-        sums = sums.plus(x)
-    return sums
+def no_sums(rails: int) -> CellSums:
+    """Return the sums of a cell without outcomes."""
+    return CellSums(Sums(), (Sums(),) * rails)

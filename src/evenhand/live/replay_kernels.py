@@ -27,6 +27,7 @@ from evenhand.procedure.state import (
     ask_policy,
     drop,
     record,
+    record_guardrails,
     remove_outcomes,
     return_policy,
 )
@@ -63,19 +64,14 @@ def new_draw_tally(spec: Spec) -> DrawTally:
 
 @kernel
 def advance(
-    spec: Spec,
-    state: State,
-    work: Work,
-    tally: DrawTally,
-    seed: int,
-    rows: Ints,
-    values: Array,
-    digests: Digests,
-) -> int:
+    spec: Spec, state: State, work: Work, tally: DrawTally, seed: int, rows: Ints, values: Array,
+    digests: Digests, rails: Array,
+) -> int:  # fmt: skip
     """Compute the rows in order; return how many were computed.
 
     Fewer than all: the stopping rule fired with the last one, or the next row has another cell than the rule;
-    that row then holds the rule's cell. `values` holds outcomes on input and probabilities on output.
+    that row then holds the rule's cell. `values` holds outcomes on input and probabilities on output. `rails`
+    holds the outcomes of the guard-rails, (rows, M), NaN where one is missing.
     """
     for i in range(rows.shape[0]):
         if state.clock[STOPPED] != RUNNING:
@@ -90,12 +86,14 @@ def advance(
             else:
                 drop(spec, state, work, k, g)
         else:
-            _record(spec, state, work, what, k, g, values[i])
+            _record(spec, state, work, what, k, g, values[i], rails[i])
     return len(rows)
 
 
 @kernel
-def replace_outcomes(spec: Spec, state: State, work: Work, k: int, g: int, outcomes: Array) -> None:
+def replace_outcomes(
+    spec: Spec, state: State, work: Work, k: int, g: int, outcomes: Array, rails: Array
+) -> None:
     """Fold a cell's outcomes again from the first, after a correction.
 
     Earlier asks stay as they were.
@@ -104,8 +102,9 @@ def replace_outcomes(spec: Spec, state: State, work: Work, k: int, g: int, outco
     if state.n[g, k] > 0.0:
         state.clock[EMPTY] += 1
     remove_outcomes(state, k, g)
-    for x in outcomes:
-        record(spec, state, work, k, g, x, False)
+    for i in range(outcomes.shape[0]):
+        record_guardrails(spec, state, k, g, rails[i])
+        record(spec, state, work, k, g, outcomes[i], False)
     if state.clock[STOPPED] == RUNNING and _has_begun(spec, state):
         check(spec, state, work)
 
@@ -122,7 +121,7 @@ def _ask(
     digests: Digests,
     i: int,
 ) -> bool:
-    digests[i, STATE] = _digest_of_data(state)
+    digests[i, STATE] = _digest_of_data(spec, state)
     k, g = next_cell(spec, state, work, seed, 0, rows[i, ARRIVED])
     digests[i, CHANCE] = _digest_of_chance(spec, state, work)
     differs = rows[i, WHAT] == ASK_THIS and (rows[i, POLICY] != k or rows[i, GROUP] != g)
@@ -138,11 +137,12 @@ def _ask(
 
 
 @kernel
-def _record(spec: Spec, state: State, work: Work, what: int, k: int, g: int, x: float) -> None:
+def _record(spec: Spec, state: State, work: Work, what: int, k: int, g: int, x: float, rails: Array) -> None:
     told = what == TELL
     if told and spec.mode == AGNOSTIC:
         return_policy(spec, state, work, k)
         told = False
+    record_guardrails(spec, state, k, g, rails)
     record(spec, state, work, k, g, x, told)
     if what == TELL:
         if is_due(spec, state):
@@ -189,11 +189,16 @@ def _count(spec: Spec, work: Work, tally: DrawTally, k: int, g: int) -> float:
 
 
 @kernel
-def _digest_of_data(state: State) -> np.uint64:
+def _digest_of_data(spec: Spec, state: State) -> np.uint64:
     """Return a digest of outcomes and open tickets; equal on every machine."""
     h = _mix_in(_START, state.n)
     h = _mix_in(h, state.s)
     h = _mix_in(h, state.ss)
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            h = _mix_in(h, state.rail_n[j])
+            h = _mix_in(h, state.rail_s[j])
+            h = _mix_in(h, state.rail_ss[j])
     return _mix_in(h, state.out)
 
 
@@ -204,6 +209,10 @@ def _digest_of_chance(spec: Spec, state: State, work: Work) -> np.uint64:
     h = _mix_in(h, state.w)
     h = _mix_in(h, state.bets)
     h = _mix_in(h, state.theta)
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            h = _mix_in(h, state.rail_bets[j])
+            h = _mix_in(h, state.rail_theta[j])
     return _mix_in(h, work.probability) if spec.phi.shape[1] <= MAX_CELLS_WRITTEN else h
 
 

@@ -134,7 +134,7 @@ def _check_imported(fold: Fold, seq: int, event: ev.Imported) -> None:
 def _check_amended(fold: Fold, seq: int, event: ev.Amended) -> None:
     _check_policy(fold, seq, event.policy)
     _check_group(fold, seq, event.group)
-    if event.outcome == event.old:
+    if event.outcome == event.old and event.metrics == event.old_metrics:
         raise Difference(seq, f"corrects the outcome of ticket {event.ticket} to what it was.")
 
 

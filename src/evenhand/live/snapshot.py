@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.live import events as ev
 from evenhand.live.hash_chain import Difference, Head
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
-from evenhand.live.replay import Sums
+from evenhand.live.replay import CellSums, Sums
 from evenhand.live.tickets import OpenTicket
-from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST
+from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST, State
 
 # sums of outcomes in the order of the log: equal on every machine
-_EXACT = ("n", "s", "ss", "out", "clock", "drawn")
+_EXACT = ("n", "s", "ss", "out", "clock", "drawn", "rail_n", "rail_s", "rail_ss")
 # results of logarithms and exponentials: equal for one build, close for all; those from a solver are close
 # up to its tolerance
 _CLOSE = {
     "track": 1e-2, "w": 1e-2, "bets": 1e-6, "theta": 1e-6, "level": 1e-6, "expected": 1e-2, "spread": 1e-2,
+    "rail_bets": 1e-6, "rail_theta": 1e-6,
 }  # fmt: skip
 
 
@@ -28,7 +31,7 @@ def snapshot_of(fold: Fold) -> dict[str, Any]:
     """Return the fold as dicts, lists and numbers."""
     state = fold.replay.state._asdict()
     data = {
-        "state": {name: _numbers(state[name]) for name in (*_EXACT, *_CLOSE) if name in state},
+        "state": {name: _numbers(state[name]) for name in _tables_of(fold)},
         "tally": {name: _numbers(table) for name, table in fold.replay.tally._asdict().items()},
         "tickets": fold.tickets,
         "out": [[ticket, *out] for ticket, out in fold.open_tickets.items()],
@@ -42,13 +45,23 @@ def snapshot_of(fold: Fold) -> dict[str, Any]:
     return data if fold.format < 2 else data | {"build": fold.build, "format": fold.format}
 
 
+def _tables_of(fold: Fold) -> list[str]:
+    """Return the names of the tables in a snapshot; those of guard-rails only where there are some."""
+    rails = bool(fold.protocol.problem.guardrails)
+    known = [name for name in (*_EXACT, *_CLOSE) if name in State._fields]
+    return [name for name in known if rails or not name.startswith("rail_")]
+
+
 def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     """Return the fold in a snapshot; `head` is that of the snapshot event."""
     fold, data = Fold(protocol, head), event.fold
     _adopt_tables(fold, data)
     state = fold.replay.state
     for g, k in np.argwhere(state.n > 0.0).tolist():
-        fold.sums[fold.cell(k, g)] = Sums(*(float(table[g, k]) for table in (state.n, state.s, state.ss)))
+        rails = zip(state.rail_n, state.rail_s, state.rail_ss, strict=True)
+        fold.sums[fold.cell(k, g)] = CellSums(
+            _sums((state.n, state.s, state.ss), k, g), tuple(_sums(tables, k, g) for tables in rails)
+        )
     fold.replay.has_stopped = bool(fold.replay.state.clock[STOPPED] != RUNNING)
     fold.tickets = data["tickets"]
     for ticket, *out in data["out"]:
@@ -64,6 +77,10 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     fold.replay.refresh(head.seq)
     fold.note_time(event)
     return fold
+
+
+def _sums(tables: Iterable[NDArray[np.float64]], k: int, g: int) -> Sums:
+    return Sums(*(float(table[g, k]) for table in tables))
 
 
 def adopt_snapshot(seq: int, fold: Fold, data: dict[str, Any]) -> None:
@@ -109,8 +126,9 @@ def _is_close(name: str, found: Any, table: Any) -> bool:
 
 
 def _adopt_tables(fold: Fold, data: dict[str, Any]) -> None:
-    for name, table in fold.replay.state._asdict().items():
-        table[...] = np.array(_floats(data["state"][name]), dtype=table.dtype)
+    state = fold.replay.state._asdict()
+    for name in _tables_of(fold):
+        state[name][...] = np.array(_floats(data["state"][name]), dtype=state[name].dtype)
     for name, table in fold.replay.tally._asdict().items():
         table[...] = np.array(_floats(data["tally"][name]))
 

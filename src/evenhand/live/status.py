@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from evenhand.model.result_rows import CellRow, PolicyRow
+from evenhand.model.result_rows import CellRow, GuardrailRows, PolicyRow
 
 ALERT = 0.001  # a sample-ratio p-value below this needs attention
 CHANCES = ("0.5", "0.7", "0.8", "0.9")
@@ -87,6 +87,8 @@ class Status:
         One row for every policy.
     cells : tuple of CellRow
         One row for every policy in every group.
+    guardrails : tuple of GuardrailRows
+        The cells of every guard-rail.
     sentence : str
         The status in words.
 
@@ -126,6 +128,7 @@ class Status:
     corrected: Corrected | None = None
     policies: tuple[PolicyRow, ...] = ()
     cells: tuple[CellRow, ...] = ()
+    guardrails: tuple[GuardrailRows, ...] = ()
     sentence: str = ""
 
     @property
@@ -163,6 +166,7 @@ class Status:
             "policies": [row.to_dict() for row in self.policies],
             "cells": [_cell(row) for row in self.cells],
             "sentence": self.sentence,
+            **({"guardrails": list(map(_guardrail, self.guardrails))} if self.guardrails else {}),
         }
 
     @classmethod
@@ -176,6 +180,7 @@ class Status:
             values["corrected"] = Corrected(**values["corrected"])
         values["policies"] = tuple(PolicyRow(**row) for row in values.get("policies", ()))
         values["cells"] = tuple(CellRow.from_dict(row) for row in values.get("cells", ()))
+        values["guardrails"] = tuple(map(GuardrailRows.from_dict, values.get("guardrails", ())))
         for name in ("allowed", "failed", "open"):
             values[name] = tuple(values.get(name, ()))
         return cls(**values)
@@ -185,3 +190,8 @@ def _cell(row: CellRow) -> dict[str, Any]:
     """Return a cell without its interval; `pending` is always there."""
     table = row.to_dict() | {"pending": row.pending}
     return {name: value for name, value in table.items() if name not in _INTERVAL}
+
+
+def _guardrail(rows: GuardrailRows) -> dict[str, Any]:
+    """Return the cells of a guard-rail without their intervals."""
+    return rows.to_dict() | {"cells": [_cell(row) for row in rows.cells]}

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.live.events import Stopped
 from evenhand.live.protocol import Protocol
-from evenhand.model.region import inside
+from evenhand.procedure.guardrails import meets_all
 from evenhand.procedure.state import (
     ANSWER,
     DECIDED,
@@ -45,9 +45,13 @@ def stop_event(protocol: Protocol, state: State, at: str, back: float = 0.0) -> 
 
 def _allowed(protocol: Protocol, state: State) -> list[str]:
     """Return the policies whose estimates meet the requirement; at a stop their evidence suffices."""
-    mean = state.s / state.n
-    region, policies = protocol.spec.region, protocol.problem.policies
-    return [name for k, name in enumerate(policies) if inside(region, k, np.ascontiguousarray(mean))]
+    spec, mean = protocol.spec, np.ascontiguousarray(state.s / state.n)
+    with np.errstate(invalid="ignore"):
+        rails = np.ascontiguousarray(
+            state.rail_s / state.rail_n
+        )  # all outcomes of a guard-rail may be missing
+    policies = protocol.problem.policies
+    return [name for k, name in enumerate(policies) if meets_all(spec, spec.region, k, mean, rails)]
 
 
 def same_stop(a: Stopped, b: Stopped, same_build: bool) -> bool:

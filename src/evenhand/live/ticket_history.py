@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.live import events as ev
-from evenhand.live.events import decode
+from evenhand.live.events import Metrics, Sample, decode, sample_of
 from evenhand.live.hash_chain import Difference, Record
+from evenhand.live.input_checks import unit_metrics
 from evenhand.live.projection import LogState, Place
 from evenhand.live.protocol import Protocol
 from evenhand.live.sequence_checks import check_told_group
@@ -24,13 +25,13 @@ _OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED = range(1, 6)  # states of a ticket
 _GIVEN_UP = {_DROPPED: "dropped", _EXPIRED: "expired"}
 
 
-def corrected(records: Iterable[Record]) -> list[float]:
-    """Return the outcomes of a cell from its records, in the order first recorded."""
-    outcomes: dict[int, float] = {}
+def corrected(records: Iterable[Record]) -> list[Sample]:
+    """Return the samples of a cell from its records, in the order first recorded."""
+    outcomes: dict[int, Sample] = {}
     for record in records:
         event = decode(record)
         if isinstance(event, (ev.Told, ev.Imported, ev.Amended)):
-            outcomes[event.ticket] = event.outcome
+            outcomes[event.ticket] = sample_of(event)
     return list(outcomes.values())
 
 
@@ -40,6 +41,7 @@ class Counted(NamedTuple):
     policy: NDArray[np.int64]
     group: NDArray[np.int64]
     outcome: NDArray[np.float64]
+    rails: NDArray[np.float64]  # (outcomes, M) of the guard-rails in unit scale; NaN where one is missing
 
 
 def counted_outcomes(protocol: Protocol, entries: Iterable[ev.LogEntry]) -> Counted:
@@ -63,7 +65,8 @@ class TicketHistory:
         self._policy, self._group = array("i", [-1]), array("i", [-1])
         self._latest = array("d", [0.0])  # outcome with its latest correction
         self._counted = array("q")  # tickets with outcomes that count, in the order first recorded
-        self._refused: set[tuple[int, float]] = set()
+        self._metrics: dict[int, Metrics] = {}  # outcomes of guard-rails with their latest correction
+        self._refused: set[tuple[object, ...]] = set()
 
     def counted(self) -> Counted:
         """Return the outcomes that count so far."""
@@ -72,14 +75,21 @@ class TicketHistory:
             np.array(self._policy, dtype=np.int64)[tickets],
             np.array(self._group, dtype=np.int64)[tickets],
             np.array(self._latest)[tickets],
+            self._rails(tickets.tolist()),
         )
 
-    def of(self, cell: int) -> list[float]:
-        """Return the outcomes that count in a cell, in the order first recorded."""
-        found = self.counted()
+    def _rails(self, tickets: list[int]) -> NDArray[np.float64]:
+        problem = self._problem
+        rows = [unit_metrics(self._metrics.get(ticket), problem) for ticket in tickets]
+        return np.array(rows, dtype=float).reshape((len(tickets), len(problem.guardrails)))
+
+    def of(self, cell: int) -> list[Sample]:
+        """Return the samples that count in a cell, in the order first recorded."""
+        tickets = np.array(self._counted, dtype=np.int64)
         policy, group = divmod(cell, len(self._problem.group_names))
-        outcomes: list[float] = found.outcome[(found.policy == policy) & (found.group == group)].tolist()
-        return outcomes
+        mine = np.array(self._policy, dtype=np.int64)[tickets] == policy
+        mine &= np.array(self._group, dtype=np.int64)[tickets] == group
+        return [Sample(self._latest[ticket], self._metrics.get(ticket)) for ticket in tickets[mine].tolist()]
 
     def take(self, seq: int, event: ev.AnyEvent, place: Place | None) -> None:
         """Apply an event of this cell; refuse it if it contradicts the history of its ticket."""
@@ -109,7 +119,7 @@ class TicketHistory:
             self._count(event)
 
     def _count(self, event: ev.Told | ev.Imported) -> None:
-        self._latest[event.ticket] = event.outcome
+        self._keep(event)
         self._counted.append(event.ticket)
 
     def _tell_late(self, seq: int, event: ev.Late) -> None:
@@ -123,11 +133,15 @@ class TicketHistory:
         if event.group is not None:
             self._group[event.ticket] = self._state.protocol.groups[event.group]
         self._status[event.ticket] = _LATE
-        self._latest[event.ticket] = event.outcome
+        self._keep(event)
 
     def _refuse(self, seq: int, event: ev.Refused) -> None:
         self._check_latest(seq, event.ticket, event.kept, "refuses another outcome than")
-        told_again = (event.ticket, event.outcome)
+        if event.kept_metrics != self._metrics.get(event.ticket):
+            raise Difference(
+                seq, f"keeps outcomes of guard-rails of ticket {event.ticket} that are not there."
+            )
+        told_again = (event.ticket, event.outcome, *sorted((event.metrics or {}).items()))
         if told_again in self._refused and event.key is None:  # a request with a key gets its own answer
             raise Difference(seq, f"refuses the outcome {event.outcome:g} of ticket {event.ticket} again.")
         self._refused.add(told_again)
@@ -135,6 +149,10 @@ class TicketHistory:
     def correct(self, seq: int, event: ev.Amended) -> None:
         """Apply a correction before it is folded, so that `of` returns the corrected outcomes."""
         self._check_latest(seq, event.ticket, event.old, "corrects")
+        if event.old_metrics != self._metrics.get(event.ticket):
+            raise Difference(
+                seq, f"corrects outcomes of guard-rails of ticket {event.ticket} that are not there."
+            )
         policy, group = self._policy[event.ticket], self._group[event.ticket]
         cell = self._problem.policies[policy], self._problem.group_names[group]
         if (event.policy, event.group) != cell:
@@ -143,7 +161,12 @@ class TicketHistory:
             )
         if event.counted != (self._status[event.ticket] == _COUNTED):
             raise Difference(seq, f"is wrong about whether the outcome of ticket {event.ticket} counts.")
+        self._keep(event)
+
+    def _keep(self, event: ev.Told | ev.Late | ev.Imported | ev.Amended) -> None:
         self._latest[event.ticket] = event.outcome
+        if event.metrics is not None:
+            self._metrics[event.ticket] = event.metrics
 
     def _check_latest(self, seq: int, ticket: int, outcome: float, what: str) -> None:
         if self._status_of(seq, ticket) not in (_COUNTED, _LATE) or self._latest[ticket] != outcome:

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from evenhand.errors import NotFound
 from evenhand.live.clock import seconds_of
+
+# the outcome of a sample; with guard-rails those of all metrics by name, None for one that is missing
+Outcomes = float | Mapping[str, float | None]
 
 
 class Ask(NamedTuple):

@@ -251,7 +251,7 @@ class Session:
     def _with_sums(self, event: ev.AnyEvent, cell: int | None) -> ev.AnyEvent:
         """Return the event with a digest of the sums that its outcome leads to in its cell."""
         if isinstance(event, (ev.Told, ev.Imported)) and cell is not None:
-            sums = self.fold.sums_with(cell, event.outcome)
+            sums = self.fold.sums_with(cell, ev.sample_of(event))
         elif isinstance(event, ev.Amended) and cell is not None:
             correction = Record(self._transaction.head.seq + 1, encode(event), b"")
             sums = self.fold.sums_from(corrected([*self._transaction.by_cell(cell), correction]))
@@ -276,5 +276,5 @@ class Session:
         [record] = self._transaction.append([(encode(event), index)])
         return record
 
-    def _history(self, cell: int, _seq: int) -> list[float]:
+    def _history(self, cell: int, _seq: int) -> list[ev.Sample]:
         return corrected(self._transaction.by_cell(cell))

@@ -72,6 +72,12 @@ def checked_guardrails(guardrails: Any) -> tuple[Guardrail, ...]:
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
         raise BadInput(f"guard-rails must have different names; {double!r} comes twice.")
+    taken = next((name for name in names if name.endswith(" n") and name[:-2] in names), None)
+    if taken is not None:
+        raise BadInput(
+            f"a guard-rail cannot be called {taken!r}: that column has the number of outcomes of "
+            f"{taken[:-2]!r}."
+        )
     return tuple(guardrails)
 
 

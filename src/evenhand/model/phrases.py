@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evenhand.model.result_rows import CellRow, Classes, RelativeBound
+from evenhand.model.result_rows import CellRow, Classes, GuardrailRows, RelativeBound
 
 LISTED = 6  # more names of groups than this are counted, not listed
 
@@ -127,3 +127,11 @@ def _verb(names: Sequence[str], one: str, many: str) -> str:
 def evidence_share(evidence: float, needed: float) -> str:
     """Return the evidence as a percentage of the evidence needed."""
     return f"{max(min(evidence / needed, 1.0), 0.0):.0%} of the evidence needed"
+
+
+def missing_sentence(rows: GuardrailRows) -> str:
+    """Return how many outcomes of a guard-rail are missing, and the assumption about them."""
+    return (
+        f"{rows.missing:,} samples have no outcome of {rows.name}; the guarantee assumes that outcomes are "
+        "missing independently of their values."
+    )

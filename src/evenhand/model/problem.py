@@ -194,6 +194,13 @@ class Problem:
         named = [part.relative_to for one in constraints for part in bounds_of(one) if part.relative_to]
         return named[0] if named else None
 
+    def describe_requirement(self) -> str:
+        """Return the requirement on the outcome and on every guard-rail, as part of a sentence."""
+        alone = self.constraint.kind == "none" and self.guardrails
+        parts = [] if alone else [self.constraint.describe()]
+        parts += [f"{rail.constraint.describe()} ({rail.name})" for rail in self.guardrails]
+        return ", and ".join(parts)
+
     @property
     def standard(self) -> Standard:
         """Return the outcome and its requirement in unit scale, for the kernels."""
@@ -346,6 +353,11 @@ class Problem:
         if isinstance(by, (list, tuple)) and not by:
             return ()
         columns = _names(by, "by", at_least=2)
+        clash = next((rail.name for rail in self.guardrails if rail.name in columns), None)
+        if clash is not None:
+            raise BadInput(
+                f"a guard-rail and a column of groups must have different names; both are {clash!r}."
+            )
         for name in self.groups:
             if len(name.split(JOINED)) != len(columns):
                 example = JOINED.join(f"value of {column}" for column in columns)

@@ -136,6 +136,27 @@ class PolicyRow:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class GuardrailRows:
+    """The cells of one guard-rail, and how many samples have no outcome of it."""
+
+    name: str
+    cells: tuple[CellRow, ...]
+    missing: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows as a JSON object."""
+        return {
+            "name": self.name, "missing": self.missing, "cells": [cell.to_dict() for cell in self.cells],
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> GuardrailRows:
+        """Return the rows that `to_dict` wrote."""
+        cells = tuple(CellRow.from_dict(cell) for cell in table["cells"])
+        return cls(table["name"], cells, table["missing"])
+
+
 class Classes(NamedTuple):
     """The policies by what is shown of their requirement."""
 

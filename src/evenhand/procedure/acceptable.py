@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, PENALTY, RELATIVE, Region, margin
+from evenhand.model.region import BOX, PENALTY, RELATIVE, Region
+from evenhand.procedure.guardrails import margin_of, region_of
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory.inner import score
@@ -35,6 +36,7 @@ class PolicySummary(NamedTuple):
     """Scores, margins and times of all policies at given means: the estimates or a posterior draw."""
 
     mean: Array
+    rails: Array  # (M, L, K) of the guard-rails
     score: Array  # (K,)
     margin: Array  # (K,) how far inside the region
     kept_margin: Array  # (K,) how far inside the loosened region
@@ -45,14 +47,16 @@ class PolicySummary(NamedTuple):
 @kernel
 def by_estimates(work: Work) -> PolicySummary:
     """Return the standing of the policies by the estimates."""
-    return PolicySummary(work.mean, work.score, work.margin, work.kept_margin, work.keep_time, work.fail_time)
+    return PolicySummary(
+        work.mean, work.rail_mean, work.score, work.margin, work.kept_margin, work.keep_time, work.fail_time
+    )
 
 
 @kernel
 def by_draw(state: State, work: Work) -> PolicySummary:
     """Return the standing of the policies by the latest posterior draw."""
     table = work.drawn_standing
-    return PolicySummary(state.theta, table[0], table[1], table[2], table[3], table[4])
+    return PolicySummary(state.theta, state.rail_theta, table[0], table[1], table[2], table[3], table[4])
 
 
 @kernel
@@ -82,37 +86,49 @@ def easiest(spec: Spec, work: Work, at: PolicySummary, best: int) -> int:
 def update_summary(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
     """Compute the entries of policy k from its means."""
     at.score[k] = score(spec.region, spec.shares, k, at.mean)
-    at.margin[k] = margin(spec.region, k, at.mean)
-    at.kept_margin[k] = margin(spec.kept, k, at.mean)
+    at.margin[k] = margin_of(spec, spec.region, k, at.mean, at.rails)
+    at.kept_margin[k] = margin_of(spec, spec.kept, k, at.mean, at.rails)
     if spec.region.kind == PENALTY:
         at.keep_time[k], at.fail_time[k] = 0.0, math.inf
     elif spec.region.kind in (BOX, RELATIVE):
-        _time_of_bounds(spec, work, at, k)
+        times = _time_of_bounds(spec.kept, spec.region, at.mean, work.noise, k)
+        at.keep_time[k], at.fail_time[k] = times
     else:
         _time_of_margin(spec, work, at, k)
+    if spec.guardrails.present:
+        _add_time_of_guardrails(spec, work, at, k)
 
 
 @kernel
-def _time_of_bounds(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
-    """Compute the times of floors and caps, each from its own cell."""
+def _add_time_of_guardrails(spec: Spec, work: Work, at: PolicySummary, k: int) -> None:
+    for j in range(spec.guardrails.code.shape[0]):
+        region = region_of(spec, j)
+        keep, fail = _time_of_bounds(region, region, at.rails[j], work.rail_noise[j], k)
+        at.keep_time[k] += keep
+        at.fail_time[k] = min(at.fail_time[k], fail)
+
+
+@kernel
+def _time_of_bounds(own: Region, r: Region, means: Array, noises: Array, k: int) -> tuple[float, float]:
+    """Return the times to show that k meets the floors and caps of `own`, and that it misses one of r."""
     kept, failed = 0.0, math.inf
-    for g in range(spec.phi.shape[0]):
-        mean, noise = at.mean[g, k], work.noise[g, k]
-        slack = min(mean - spec.kept.lo[g, k], spec.kept.hi[g, k] - mean)
-        short = max(spec.region.lo[g, k] - mean, mean - spec.region.hi[g, k])
+    for g in range(means.shape[0]):
+        mean, noise = means[g, k], noises[g, k]
+        slack = min(mean - own.lo[g, k], own.hi[g, k] - mean)
+        short = max(r.lo[g, k] - mean, mean - r.hi[g, k])
         keep, fail = samples_for(noise, slack), samples_for(noise, short)
-        if spec.region.kind == RELATIVE and k != spec.region.control:
-            keep = max(keep, _time_beside_control(work, at, spec.kept, g, k, 1.0))
-            fail = min(fail, _time_beside_control(work, at, spec.region, g, k, -1.0))
+        if r.kind == RELATIVE and k != r.control:
+            keep = max(keep, _time_beside_control(own, means, noises, g, k, 1.0))
+            fail = min(fail, _time_beside_control(r, means, noises, g, k, -1.0))
         kept, failed = kept + keep, min(failed, fail)
-    at.keep_time[k], at.fail_time[k] = kept, failed
+    return kept, failed
 
 
 @kernel
-def _time_beside_control(work: Work, at: PolicySummary, r: Region, g: int, k: int, sign: float) -> float:
+def _time_beside_control(r: Region, means: Array, noises: Array, g: int, k: int, sign: float) -> float:
     """Return the time to show that k meets its relative bounds in group g (sign 1) or misses one (-1)."""
-    own, control = at.mean[g, k], at.mean[g, r.control]
-    sd, sd_0 = math.sqrt(work.noise[g, k]), math.sqrt(work.noise[g, r.control])
+    own, control = means[g, k], means[g, r.control]
+    sd, sd_0 = math.sqrt(noises[g, k]), math.sqrt(noises[g, r.control])
     floor = own - r.floor_ratio[g] * control + r.floor_margin[g]
     cap = r.cap_ratio[g] * control + r.cap_margin[g] - own
     by_floor = samples_for((sd + r.floor_ratio[g] * sd_0) ** 2, sign * floor)

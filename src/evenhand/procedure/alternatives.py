@@ -13,6 +13,16 @@ from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY, RELATIVE
 from evenhand.model.unit_families import divergence
 from evenhand.procedure.evidence import certified
+from evenhand.procedure.guardrails import (
+    add_masses_of_entering,
+    control_of,
+    enter_all,
+    enter_guardrails,
+    has_conditions,
+    has_control,
+    leave_any,
+    masses_of_leaving,
+)
 from evenhand.procedure.likelihood_bounds import OWNER, bound_of, reset_bounds, store_bound
 from evenhand.procedure.log_space import NOT_COMPUTED, add
 from evenhand.procedure.spec import Spec
@@ -20,6 +30,7 @@ from evenhand.procedure.state import NONE, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
 from evenhand.theory import inner
 from evenhand.theory.beat_bulk import beat_all, beat_some
+from evenhand.theory.metrics import METRIC
 from evenhand.theory.regions import relative
 
 # with more policies than this, computing all evidence at each check takes too long
@@ -30,15 +41,13 @@ BULK_POLICIES = 256
 def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     """eq:stopping_statistics: return the smallest likelihood ratio and its alternative."""
     policies = spec.phi.shape[1]
-    if leader == NONE or spec.region.kind not in (BOX, PENALTY):
+    if leader == NONE or spec.region.kind not in (BOX, PENALTY) or spec.guardrails.present:
         solve_rivals(spec, work, leader)
         value, alternative = _least(work, leader)
     else:
         value, alternative = _weakest_rival(spec, work, leader)
-    if leader != NONE and spec.region.kind != PENALTY:
-        _, lower, which = inner.leave(
-            spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+    if leader != NONE and has_conditions(spec):
+        lower, which = leave_any(spec, work, spec.kept, leader)
         if lower < value:
             value, alternative = lower, policies + which
     return value, alternative
@@ -120,6 +129,8 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
             work.scratch,
         )
         for k in range(policies):
+            if spec.guardrails.present and k != leader:
+                work.glr[k] += enter_guardrails(spec, work, k)
             _stamp(work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader)
         return
     for k in range(policies):
@@ -133,9 +144,7 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
 @kernel
 def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
     if leader == NONE:
-        _, work.glr[k] = inner.enter(
-            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+        work.glr[k] = enter_all(spec, work, k)
         return
     beat_some(
         spec.code,
@@ -153,6 +162,8 @@ def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
         work.lam_0,
         work.scratch,
     )
+    if spec.guardrails.present:
+        work.glr[k] += enter_guardrails(spec, work, k)
 
 
 @kernel
@@ -175,7 +186,7 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
             mine = _evidence_against(spec, state, work, leader, k, value)
             if mine < value or (mine == value and k < alternative):
                 value, alternative = mine, k
-    if leader != NONE and spec.region.kind != PENALTY:
+    if leader != NONE and has_conditions(spec):
         met, which = certified.meets(spec, state, work, leader)
         if met < value:
             value, alternative = met, policies + which
@@ -188,7 +199,7 @@ def _evidence_against(spec: Spec, state: State, work: Work, leader: int, k: int,
 
     Above `enough` the value is only a lower bound.
     """
-    if spec.region.kind == PENALTY:
+    if not has_conditions(spec):
         work.against[k] = evidence_of_lead(spec, state, work, leader, k, enough)
         return work.against[k]
     found = evidence_that_fails(spec, state, work, k)
@@ -258,10 +269,8 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
             mine = kaufmann_koolen.alternative_threshold(spec, state, k, leader)
             if work.glr[k] - mine < value - needed:
                 value, needed, alternative = work.glr[k], mine, k
-    if leader != NONE and spec.region.kind != PENALTY:
-        _, lower, which = inner.leave(
-            spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+    if leader != NONE and has_conditions(spec):
+        lower, which = leave_any(spec, work, spec.kept, leader)
         mine = kaufmann_koolen.alternative_threshold(spec, state, leader, NONE)
         if lower - mine < value - needed:
             value, needed, alternative = lower, mine, policies + which
@@ -295,6 +304,8 @@ def solve_cells(spec: Spec, work: Work, leader: int, alternative: int) -> tuple[
         _masses(spec, work, leader, work.lam_i)
         _masses(spec, work, alternative, work.lam_k)
         _masses_of_control(spec, work)
+        if spec.guardrails.present:
+            add_masses_of_entering(spec, work, alternative)
         return leader, alternative
     if leader == NONE:
         inner.enter(
@@ -302,7 +313,14 @@ def solve_cells(spec: Spec, work: Work, leader: int, alternative: int) -> tuple[
         )
         _masses(spec, work, alternative, work.lam_k)
         _masses_of_control(spec, work)
+        if spec.guardrails.present:
+            add_masses_of_entering(spec, work, alternative)
         return alternative, NONE
+    if spec.guardrails.present:
+        work.lam_0[:] = 0.0
+        if alternative - policies >= METRIC:
+            masses_of_leaving(spec, work, leader, alternative - policies)
+            return leader, NONE
     if spec.region.kind == BOX:
         work.lam_k[:] = 0.0
         g = (alternative - policies) % spec.phi.shape[0]
@@ -325,6 +343,8 @@ def solve_cells(spec: Spec, work: Work, leader: int, alternative: int) -> tuple[
 def _masses_of_control(spec: Spec, work: Work) -> None:
     if spec.region.kind == RELATIVE:
         _masses(spec, work, spec.region.control, work.lam_0)
+    elif has_control(spec):
+        work.lam_0[:] = 0.0
 
 
 @kernel
@@ -337,8 +357,8 @@ def _masses(spec: Spec, work: Work, k: int, lam: Array) -> None:
 @kernel
 def changes_of(spec: Spec, changes: Ints, k: int) -> int:
     """Return the number of changes of policy k, plus those of the control if bounds are relative."""
-    if spec.region.kind == RELATIVE and k != spec.region.control:
-        return changes[k] + changes[spec.region.control]
+    if has_control(spec) and k != control_of(spec):
+        return changes[k] + changes[control_of(spec)]
     return changes[k]
 
 

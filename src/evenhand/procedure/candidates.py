@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import PENALTY
 from evenhand.procedure.acceptable import by_estimates, is_acceptable
 from evenhand.procedure.alternatives import evidence_that_fails, joined
 from evenhand.procedure.evidence import certified
+from evenhand.procedure.guardrails import enter_all, enter_guardrails, has_conditions, leave_any
 from evenhand.procedure.spec import CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
@@ -53,7 +53,7 @@ def _weight(
     """
     policies = spec.phi.shape[1]
     value, needed, alternative = math.inf, flat, 0
-    if i != NONE and spec.region.kind != PENALTY:
+    if i != NONE and has_conditions(spec):
         value, needed, which = _own(spec, state, work, i, flat)
         alternative = policies + which
     for turn in range(policies):
@@ -77,9 +77,7 @@ def _own(spec: Spec, state: State, work: Work, i: int, flat: float) -> tuple[flo
     if spec.stopping == CERTIFIED:
         met, which = certified.meets(spec, state, work, i)
         return met, flat, which
-    _, lower, which = inner.leave(
-        spec.code, spec.kept, i, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-    )
+    lower, which = leave_any(spec, work, spec.kept, i)
     if spec.stopping == KAUFMANN_KOOLEN:
         return lower, kaufmann_koolen.alternative_threshold(spec, state, i, NONE), which
     return lower, flat, which
@@ -91,21 +89,21 @@ def _rival(
 ) -> tuple[float, float]:
     """Return the evidence against "k is allowed and better by the indifference", and its threshold."""
     if spec.stopping == CERTIFIED:
-        if spec.region.kind == PENALTY:
+        if not has_conditions(spec):
             return certified.ahead(spec, state, work, i, k, flat + enough), flat
         found = evidence_that_fails(spec, state, work, k)
         if i != NONE and found <= flat + enough:
             found = joined(spec, certified.ahead(spec, state, work, i, k, flat + enough), found)
         return found, flat
     if i == NONE:
-        _, lower = inner.enter(
-            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+        lower = enter_all(spec, work, k)
     else:
         _, lower = inner.beat(
             spec.code, spec.region, spec.shares, spec.indifference, i, k, work.v, work.mean,
             work.lam_i, work.lam_k, work.lam_0, work.scratch,
         )  # fmt: skip
+        if spec.guardrails.present:
+            lower += enter_guardrails(spec, work, k)
     if spec.stopping == KAUFMANN_KOOLEN:
         return lower, kaufmann_koolen.alternative_threshold(spec, state, k, i)
     return lower, flat

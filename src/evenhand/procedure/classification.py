@@ -14,10 +14,10 @@ import math
 from evenhand.compile import kernel
 from evenhand.procedure.alternatives import evidence_that_fails
 from evenhand.procedure.evidence import certified
+from evenhand.procedure.guardrails import enter_all, leave_any
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen, stylised
-from evenhand.theory import inner
 
 
 @kernel
@@ -41,13 +41,9 @@ def settled_by(spec: Spec, state: State, work: Work, k: int) -> tuple[float, flo
             return certified.meets(spec, state, work, k)[0], bar
         return evidence_that_fails(spec, state, work, k), bar
     if inside:
-        _, lower, _ = inner.leave(
-            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+        lower, _ = leave_any(spec, work, spec.region, k)
     else:
-        _, lower = inner.enter(
-            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+        lower = enter_all(spec, work, k)
     if spec.stopping == KAUFMANN_KOOLEN:
         return lower, kaufmann_koolen.alternative_threshold(spec, state, k, NONE)
     told = state.clock[TOLD]

@@ -8,16 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import RELATIVE, margin
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.model.unit_families import variance as unit_variance
 from evenhand.procedure.acceptable import by_estimates, easiest, update_summary
+from evenhand.procedure.guardrails import control_of, has_control, margin_of, state_of
 from evenhand.procedure.likelihood_bounds import OWNER, lower_bounds
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work, mark_samples_changed
 from evenhand.theory.inner import score
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 # share of the other cells' variance that is assumed for a cell whose outcomes are all equal
 LEAST_VARIANCE = 1e-12
@@ -33,7 +34,9 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     for the evidence).
     """
     if spec.unknown_variance:
-        _pool(state, work)
+        _pool(state, work, work.lacking, work.pooled)
+    if spec.guardrails.present and spec.guardrails.has_unknown_variance:
+        _pool_guardrails(spec, state, work)
     waiting = work.queue[0]
     work.queue[0] = 0
     if waiting < 0:
@@ -45,13 +48,13 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
     control_moved = False
     for j in range(1, waiting + 1):
         k = work.queue[j]
-        control_moved = control_moved or k == spec.region.control
+        control_moved = control_moved or k == control_of(spec)
         _estimate(spec, state, work, k, pending_counts)
         if k == work.lead[0]:
             work.lead[0] = _first_best(work.margin, work.score)
         elif work.margin[k] >= 0.0 and _goes_before(work, k, work.lead[0]):
             work.lead[0] = k
-    if spec.region.kind == RELATIVE and control_moved:
+    if has_control(spec) and control_moved:
         _place_all(spec, work)
         work.lead[0] = _first_best(work.margin, work.score)
     return easiest(spec, work, by_estimates(work), work.lead[0]) if spec.several else work.lead[0]
@@ -60,9 +63,9 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
 @kernel
 def _place_all(spec: Spec, work: Work) -> None:
     """Compute the margins of all policies again, from the control's means, if bounds are relative."""
-    if spec.region.kind == RELATIVE:
+    if has_control(spec):
         for k in range(spec.phi.shape[1]):
-            work.margin[k] = margin(spec.region, k, work.mean)
+            work.margin[k] = margin_of(spec, spec.region, k, work.mean, work.rail_mean)
             if spec.several:
                 update_summary(spec, work, by_estimates(work), k)
 
@@ -89,11 +92,35 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
             lower_bounds(spec.code, work, g, k, n, mean, v)
         work.mean[g, k], work.v[g, k], work.n_estimated[g, k] = mean, v, n
         work.middle[g, k], work.spread[g, k] = _reach(spec.code, mean, max(n, 1.0) / phi)
-    work.margin[k] = margin(spec.region, k, work.mean)
+    if spec.guardrails.present:
+        _estimate_guardrails(spec, state, work, k, pending_counts)
+    work.margin[k] = margin_of(spec, spec.region, k, work.mean, work.rail_mean)
     work.score[k] = score(spec.region, spec.shares, k, work.mean)
     if spec.several:
         _note_noise(spec, state, work, k)
         update_summary(spec, work, by_estimates(work), k)
+
+
+@kernel
+def _estimate_guardrails(spec: Spec, state: State, work: Work, k: int, pending_counts: bool) -> None:
+    """Estimate the means of every guard-rail for policy k."""
+    for j in range(spec.guardrails.code.shape[0]):
+        code = spec.guardrails.code[j]
+        for g in range(spec.phi.shape[0]):
+            n, phi = state.rail_n[j, g, k], rail_dispersion(spec, state, work, j, g, k)
+            mean = state.rail_s[j, g, k] / n if n > 0.0 else _before_data(code)
+            work.rail_mean[j, g, k] = mean
+            work.rail_v[j, g, k] = (n + state.out[g, k] if pending_counts and n > 0.0 else n) / phi
+            if spec.several:
+                work.rail_noise[j, g, k] = phi * _variance_of_one(code, mean, max(n, 1.0) / phi)
+
+
+@kernel
+def rail_dispersion(spec: Spec, state: State, work: Work, j: int, g: int, k: int) -> float:
+    """Return phi of a cell's outcomes of guard-rail j; the estimated variance where it is unknown."""
+    if spec.guardrails.has_unknown_variance and spec.guardrails.unknown_variance[j]:
+        return _estimated_dispersion(state_of(state, j), work.rail_pooled[j], g, k)
+    return spec.guardrails.phi[j, g, k]
 
 
 @kernel
@@ -140,6 +167,11 @@ def dispersion(spec: Spec, state: State, pooled: float, g: int, k: int) -> float
     """Return phi of a cell; where it is unknown, the estimated variance, or `pooled`."""
     if not spec.unknown_variance:
         return spec.phi[g, k]
+    return _estimated_dispersion(state, pooled, g, k)
+
+
+@kernel
+def _estimated_dispersion(state: State, pooled: float, g: int, k: int) -> float:
     if state.n[g, k] < 2.0:
         return pooled
     own = variance(state, g, k)
@@ -147,20 +179,30 @@ def dispersion(spec: Spec, state: State, pooled: float, g: int, k: int) -> float
 
 
 @kernel
-def _pool(state: State, work: Work) -> None:
-    """Compute a variance for the cells that have none; mark their policies for a new estimate."""
+def _pool_guardrails(spec: Spec, state: State, work: Work) -> None:
+    for j in range(spec.guardrails.code.shape[0]):
+        if spec.guardrails.unknown_variance[j]:
+            _pool(state_of(state, j), work, work.rail_lacking[j], work.rail_pooled[j : j + 1])
+
+
+@kernel
+def _pool(state: State, work: Work, without: Ints, pooled: Array) -> None:
+    """Compute a variance for the cells that have none; mark their policies for a new estimate.
+
+    `without` holds the number of such cells of every policy, then that of all.
+    """
     policies = state.n.shape[1]
     waiting = work.queue[0]
     for j in range(policies if waiting < 0 else waiting):
         k = j if waiting < 0 else work.queue[j + 1]
         lacking = _lacking(state, k)
-        work.lacking[policies] += lacking - work.lacking[k]
-        work.lacking[k] = lacking
-    if work.lacking[policies] == 0:
+        without[policies] += lacking - without[k]
+        without[k] = lacking
+    if without[policies] == 0:
         return
-    work.pooled[0] = pooled_variance(state)
+    pooled[0] = pooled_variance(state)
     for k in range(policies):
-        if work.lacking[k] > 0:
+        if without[k] > 0:
             mark_samples_changed(work, k)
 
 

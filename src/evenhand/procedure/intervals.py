@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, PENALTY, QUOTA, RELATIVE
+from evenhand.model.region import BOX, PENALTY, QUOTA, RELATIVE, Region
 from evenhand.model.result_rows import CellRow, PolicyRow, RelativeBound
 from evenhand.model.unit_families import GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.estimates import dispersion, pooled_variance, variance
 from evenhand.procedure.evidence import certified, control_pair
 from evenhand.procedure.evidence.by_family import cell_above, cell_below, threshold
+from evenhand.procedure.guardrails import enter_all, leave_any, region_of
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen, stylised
-from evenhand.theory import inner
 from evenhand.theory.regions import relative
 
 Array = NDArray[np.float64]
@@ -64,11 +64,9 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
             return MET
         return NOT_KNOWN if min(fails, met) == NOT_COMPUTED else UNDECIDED
     if work.margin[k] >= 0.0:
-        _, lower, _ = inner.leave(
-            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+        lower, _ = leave_any(spec, work, spec.region, k)
         return MET if lower >= _likelihood_level(spec, state, k, True) else UNDECIDED
-    _, lower = inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
+    lower = enter_all(spec, work, k)
     return FAILED if lower >= _likelihood_level(spec, state, k, False) else UNDECIDED
 
 
@@ -86,8 +84,13 @@ def verdicts(spec: Spec, state: State, work: Work) -> tuple[Ints, Ints, bool]:
     judge_every_cell(spec, state, work, cells)
     judge_every_policy(own_bounds(spec), state, work, policies)
     known = policies != NOT_KNOWN
-    found = reconciled(spec.region.kind, cells, np.where(known, policies, UNDECIDED))
+    found = reconciled(requirement_kind(spec), cells, np.where(known, policies, UNDECIDED))
     return *found, bool(known.all())
+
+
+def requirement_kind(spec: Spec) -> int:
+    """Return the kind of the requirement for `reconciled`; with guard-rails a penalty is not all of it."""
+    return BOX if spec.guardrails.present and spec.region.kind == PENALTY else spec.region.kind
 
 
 def reconciled(kind: int, cells: Ints, policies: Ints) -> tuple[Ints, Ints]:
@@ -237,14 +240,24 @@ def _extra(spec: Spec, k: int) -> float:
     """Return the additional evidence needed to fail a policy by one of its bounds alone."""
     if spec.stopping not in (CERTIFIED, BUDGET):
         return 0.0
-    bounds = 0
-    for g in range(spec.phi.shape[0]):
-        bounds += spec.region.lo[g, k] > -math.inf
-        bounds += spec.region.hi[g, k] < math.inf
-        if spec.region.kind == RELATIVE and k != spec.region.control:
-            bounds += spec.region.floor_margin[g] < math.inf
-            bounds += spec.region.cap_margin[g] < math.inf
+    bounds = _bounds(spec.region, k)
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            bounds += _bounds(region_of(spec, j), k)
     return math.log(float(max(bounds, 1)))
+
+
+@kernel
+def _bounds(r: Region, k: int) -> int:
+    """Return the number of floors and caps of policy k."""
+    bounds = 0
+    for g in range(r.lo.shape[0]):
+        bounds += r.lo[g, k] > -math.inf
+        bounds += r.hi[g, k] < math.inf
+        if r.kind == RELATIVE and k != r.control:
+            bounds += r.floor_margin[g] < math.inf
+            bounds += r.cap_margin[g] < math.inf
+    return bounds
 
 
 @kernel

@@ -12,11 +12,12 @@ import math
 import numpy as np
 
 from evenhand.compile import kernel, uncompiled
-from evenhand.model.region import BOX, RELATIVE, ROUNDING, inside
+from evenhand.model.region import BOX, ROUNDING
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.acceptable import by_draw, by_estimates, easiest, is_acceptable, update_summary
-from evenhand.procedure.estimates import dispersion
-from evenhand.procedure.randomness import DECISIONS, fill_words, normal
+from evenhand.procedure.estimates import dispersion, rail_dispersion
+from evenhand.procedure.guardrails import control_of, has_control, meets_all
+from evenhand.procedure.randomness import DECISIONS, RAIL_DECISIONS, fill_words, normal, philox
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import CURSOR, DRAWN_AT_ONCE, NONE, State, Work
 from evenhand.theory.inner import score
@@ -38,12 +39,14 @@ def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replicatio
     fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
     # the policy with the highest bound first: most others cannot reach its score
     leader = _bound_all(spec, state, work)
-    if spec.region.kind == RELATIVE:
-        _drawn_score(spec, state, work, spec.region.control, spec.region.control)
-    best = _drawn_score(spec, state, work, leader, leader)
+    if has_control(spec):
+        _drawn_score(spec, state, work, control_of(spec), control_of(spec), seed, replication, decision)
+    if spec.guardrails.present and work.lead[0] != NONE:  # the leader by the estimates is asked about later
+        _drawn_score(spec, state, work, work.lead[0], work.lead[0], seed, replication, decision)
+    best = _drawn_score(spec, state, work, leader, leader, seed, replication, decision)
     for k in range(policies):
         if k != leader and work.most[k] >= best:
-            drawn = _drawn_score(spec, state, work, k, k)
+            drawn = _drawn_score(spec, state, work, k, k, seed, replication, decision)
             if drawn > best or (drawn == best and k < leader):
                 leader, best = k, drawn
     return leader if best > -math.inf else NONE
@@ -56,11 +59,11 @@ def draw_policy(
     """Draw policy k's means, and the control's if there is one, from the posterior into state.theta."""
     blocks = _blocks(spec)
     fill_words(seed, decision, FIRST_BLOCK + k * blocks, replication, DECISIONS, work.words)
-    _drawn_score(spec, state, work, k, 0)
-    if spec.region.kind == RELATIVE and k != spec.region.control:
-        start = FIRST_BLOCK + spec.region.control * blocks
+    _drawn_score(spec, state, work, k, 0, seed, replication, decision)
+    if has_control(spec) and k != control_of(spec):
+        start = FIRST_BLOCK + control_of(spec) * blocks
         fill_words(seed, decision, start, replication, DECISIONS, work.words)
-        _drawn_score(spec, state, work, spec.region.control, 0)
+        _drawn_score(spec, state, work, control_of(spec), 0, seed, replication, decision)
 
 
 @kernel
@@ -79,7 +82,7 @@ def posterior_answer(
     fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
     best = NONE
     for k in range(spec.phi.shape[1]):
-        _drawn_score(spec, state, work, k, k)
+        _drawn_score(spec, state, work, k, k, seed, replication, decision)
     for k in range(spec.phi.shape[1]):
         update_summary(spec, work, at, k)
         if at.margin[k] >= 0.0 and (best == NONE or at.score[k] > at.score[best]):
@@ -96,8 +99,8 @@ def posterior_answer(
 @kernel
 def _is_good_draw(spec: Spec, state: State, i: int, best: int) -> bool:
     """Return whether policy i is acceptable by its latest draw; `best` is the best by the draws."""
-    if not inside(spec.kept, i, state.theta) or best == NONE:
-        return inside(spec.kept, i, state.theta)
+    if best == NONE or not meets_all(spec, spec.kept, i, state.theta, state.rail_theta):
+        return meets_all(spec, spec.kept, i, state.theta, state.rail_theta)
     lead = score(spec.region, spec.shares, i, state.theta) + spec.indifference
     return lead >= score(spec.region, spec.shares, best, state.theta)
 
@@ -133,28 +136,48 @@ def _draw_window(
     for begin, end in ((start, start + ahead), (0, count - ahead)):
         fill_words(seed, decision, FIRST_BLOCK + begin * blocks, replication, DECISIONS, work.words)
         for k in range(begin, end):
-            work.drawn[k] = _drawn_score(spec, state, work, k, k - begin)
-            if spec.region.kind == RELATIVE and k == spec.region.control:
+            work.drawn[k] = _drawn_score(spec, state, work, k, k - begin, seed, replication, decision)
+            if has_control(spec) and k == control_of(spec):
                 control_drawn = True
     if control_drawn:
         work.drawn[:] = math.nan  # bounds are relative to the control: all draws are scored again
 
 
 @kernel
-def _drawn_score(spec: Spec, state: State, work: Work, k: int, place: int) -> float:
+def _drawn_score(
+    spec: Spec, state: State, work: Work, k: int, place: int, seed: int, replication: int, decision: int
+) -> float:
     """Draw policy k's means into state.theta and return their score; -inf if infeasible.
 
-    Its words are at this place in work.words.
+    Its words are at this place in work.words. Those of guard-rails have a stream of their own.
     """
     first = place * _blocks(spec)
     for g in range(spec.phi.shape[0]):
         state.theta[g, k] = _drawn(spec, state, work, k, g, normal(work.words[g % 4, first + g // 4]))
+    if spec.guardrails.present:
+        _draw_guardrails(spec, state, work, k, seed, replication, decision)
     return _score(spec, state, k)
 
 
 @kernel
+def _draw_guardrails(
+    spec: Spec, state: State, work: Work, k: int, seed: int, replication: int, decision: int
+) -> None:
+    """Draw the means of policy k's guard-rails into state.rail_theta."""
+    groups, policies = spec.phi.shape
+    for j in range(spec.guardrails.code.shape[0]):
+        for g in range(groups):
+            word, _, _, _ = philox(
+                seed, decision, (j * policies + k) * groups + g, replication, RAIL_DECISIONS
+            )
+            n = max(state.rail_n[j, g, k], 1.0) / rail_dispersion(spec, state, work, j, g, k)
+            mean = work.rail_mean[j, g, k]
+            state.rail_theta[j, g, k] = _at_normal(spec.guardrails.code[j], mean, n, normal(word))
+
+
+@kernel
 def _score(spec: Spec, state: State, k: int) -> float:
-    if not inside(spec.region, k, state.theta):
+    if not meets_all(spec, spec.region, k, state.theta, state.rail_theta):
         return -math.inf
     return score(spec.region, spec.shares, k, state.theta)
 
@@ -225,12 +248,17 @@ def _drawn(spec: Spec, state: State, work: Work, k: int, g: int, z: float) -> fl
     the others.
     """
     n = max(state.n[g, k], 1.0) / dispersion(spec, state, work.pooled[0], g, k)
-    mean = work.mean[g, k]
-    if spec.code == GAUSSIAN:
+    return _at_normal(spec.code, work.mean[g, k], n, z)
+
+
+@kernel
+def _at_normal(code: int, mean: float, n: float, z: float) -> float:
+    """Return the posterior's quantile that belongs to a standard normal z."""
+    if code == GAUSSIAN:
         return mean + z / math.sqrt(n)
-    if spec.code == BERNOULLI:
+    if code == BERNOULLI:
         angle = math.asin(math.sqrt((n * mean + 0.375) / (n + 0.75))) + 0.5 * z / math.sqrt(n + 0.5)
         return math.sin(min(max(angle, 0.0), 0.5 * math.pi)) ** 2
-    if spec.code == POISSON:
+    if code == POISSON:
         return max(math.sqrt(mean + 0.375 / n) + 0.5 * z / math.sqrt(n), 0.0) ** 2
     return mean * math.exp(z / math.sqrt(n))

@@ -11,6 +11,8 @@ Any draw can be recomputed from its address. The key is the 64-bit seed. The cou
     stream 3  lag and dropout of the n-th ask
     stream 4  the scenario of a replication, where truths are drawn
     stream 5  the order of initial samples: word 0 is the first sample of a round
+    stream 6  outcomes of guard-rails: draw d of cell (j K + k) L + l of guard-rail j
+    stream 7  decisions: posterior draws of guard-rails, word 1 as in stream 6
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 
-OUTCOMES, DECISIONS, ARRIVALS, DELAYS, SCENARIOS, ORDER = range(6)
+OUTCOMES, DECISIONS, ARRIVALS, DELAYS, SCENARIOS, ORDER, RAIL_OUTCOMES, RAIL_DECISIONS = range(8)
 ROUNDS = 8  # of the network that permutes places
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)

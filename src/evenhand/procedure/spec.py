@@ -20,6 +20,7 @@ from evenhand.model.labels import written
 from evenhand.model.mean_checks import checked_indifference, checked_tolerance
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
 from evenhand.model.region import CUSTOM, PerCell, PerGroup, Region
+from evenhand.procedure.guardrail_spec import GuardrailSpec, compile_guardrails
 from evenhand.procedure.initial_samples import (
     checked_initial,
     checked_order,
@@ -36,6 +37,13 @@ SAMPLING = (
     "policy-track-and-stop", "two-stage", "ocba-co", "sequential-halving", "oracle",
 )  # fmt: skip
 SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every policy is to be classified
+GUARDED = (
+    "ts-ids",
+    "ids",
+    "top-two",
+    "uniform",
+    "oracle",
+)  # the rules that serve where there are guard-rails
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
 
 ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
@@ -352,6 +360,7 @@ class Spec(NamedTuple):
     futility: float  # the least estimated probability of a decision before the cap, or 0
     has_futility: Static[bool]
     several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
+    guardrails: GuardrailSpec  # further outcomes of every sample and their bounds
 
 
 def is_unproven(problem: Problem, procedure: Procedure) -> bool:
@@ -384,6 +393,7 @@ def compile_spec(
             f'goal = "screen" is sampled by {", ".join(SCREENING)}; the sampling is '
             f"{procedure.sampling_name!r}."
         )
+    _refuse_rules_without_guardrails(problem, procedure)
     standard = problem.standard
     if standard.region.kind == CUSTOM:
         raise BadInput(
@@ -435,13 +445,33 @@ def compile_spec(
         futility=procedure.futility or 0.0,
         has_futility=procedure.futility is not None,
         several=procedure.indifference > 0 or bool(procedure.tolerance),
+        guardrails=compile_guardrails(problem),
     )
+
+
+def _refuse_rules_without_guardrails(problem: Problem, procedure: Procedure) -> None:
+    """Refuse sampling and stopping rules that ignore guard-rails, where the problem has some."""
+    if not problem.guardrails:
+        return
+    if procedure.sampling_name not in GUARDED:
+        raise BadInput(
+            f"guard-rails are sampled by {', '.join(GUARDED)}; the sampling is {procedure.sampling_name!r}."
+        )
+    if procedure.stopping_name == "kaufmann-koolen":
+        raise BadInput(
+            "stopping 'kaufmann-koolen' has no threshold for guard-rails; take stopping = 'certified'."
+        )
+
+
+def refuse_guardrails(problem: Problem) -> None:
+    """Refuse guard-rails where only plans, simulations and live experiments support them."""
+    if problem.guardrails:
+        raise BadInput("guard-rails can be planned, simulated and run, but not yet judged.")
 
 
 def _refuse_what_can_only_be_planned(problem: Problem) -> None:
     """Refuse the parts of a problem that only plans support."""
     only_planned = {
-        "guard-rails": bool(problem.guardrails),
         "max_policies": problem.max_policies is not None,
     }
     for what, asked in only_planned.items():

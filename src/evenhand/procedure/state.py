@@ -7,6 +7,7 @@ when it was computed; a new Work gives the same decisions.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from evenhand.compile import Axes, kernel
 from evenhand.model.region import PerCell, PerGroup, PerPolicy
 from evenhand.model.unit_families import EXPONENTIAL
+from evenhand.procedure.guardrail_spec import PerMetric, PerMetricCell
 from evenhand.procedure.spec import Spec
 from evenhand.theory.inner import work_size
 
@@ -54,6 +56,12 @@ class State(NamedTuple):
     clock: Annotated[Ints, Axes(16)]  # TOLD, ASKED, ...
     # EVIDENCE, NEEDED, WEAKEST: as of the last check; number of times evidence was not computed
     level: Annotated[Array, Axes(4)]
+    # the outcomes of the guard-rails, which may be missing, so that each has its own counts
+    rail_n: PerMetricCell
+    rail_s: PerMetricCell
+    rail_ss: PerMetricCell
+    rail_bets: Annotated[Array, Axes("M", None, "K")]  # (M, 5 L, K)
+    rail_theta: PerMetricCell
 
 
 class Work(NamedTuple):
@@ -105,6 +113,13 @@ class Work(NamedTuple):
     )
     stamp_fails: PolicyCounts  # (K,) outcome_changes[k] when fails[k] was computed
     spare: Annotated[Array, Axes(8, "L", "K")]  # (8, L, K) tables for the sampling rule
+    # of the guard-rails: estimates, effective counts, variances of one outcome, as for the outcome above
+    rail_mean: PerMetricCell
+    rail_v: PerMetricCell
+    rail_noise: PerMetricCell
+    rail_lacking: Annotated[Ints, Axes("M", None)]  # (M, K + 1)
+    rail_pooled: PerMetric
+    rail_lam: Annotated[Array, Axes(2, "L")]  # (2, L) means of a policy and of the control in an alternative
     scratch: Annotated[Array, Axes(None)]  # for the solvers of the alternatives
 
 
@@ -113,7 +128,12 @@ def new_state(spec: Spec) -> State:
     shape = spec.phi.shape
     n, s, ss, out, track, w, theta = (np.zeros(shape) for _ in range(7))
     bets, clock = np.zeros((5 * shape[0], shape[1])), np.zeros(16, dtype=np.int64)
-    state = State(n, s, ss, out, track, w, bets, theta, clock, level=np.zeros(4))
+    rails = (spec.guardrails.code.shape[0], *shape)
+    rail_n, rail_s, rail_ss, rail_theta = (np.zeros(rails) for _ in range(4))
+    state = State(
+        n, s, ss, out, track, w, bets, theta, clock, level=np.zeros(4), rail_n=rail_n, rail_s=rail_s,
+        rail_ss=rail_ss, rail_bets=np.zeros((rails[0], *bets.shape)), rail_theta=rail_theta,
+    )  # fmt: skip
     state.clock[ANSWER] = NONE
     state.clock[EMPTY] = spec.phi.size
     state.w[:] = 1.0 / state.w.size
@@ -126,6 +146,7 @@ def new_work(spec: Spec) -> Work:
     scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 16 * groups)
     queue = np.zeros(policies + 1, dtype=np.int64)
     queue[0] = -1
+    rails = spec.guardrails.code.shape[0]
     return Work(
         mean=np.zeros((groups, policies)),
         v=np.zeros((groups, policies)),
@@ -165,6 +186,12 @@ def new_work(spec: Spec) -> Work:
         stamp_ahead=np.full((3, policies), -9, dtype=np.int64),
         stamp_fails=np.full(policies, -1, dtype=np.int64),
         spare=np.zeros((8, groups, policies)),
+        rail_mean=np.zeros((rails, groups, policies)),
+        rail_v=np.zeros((rails, groups, policies)),
+        rail_noise=np.zeros((rails, groups, policies)),
+        rail_lacking=np.zeros((rails, policies + 1), dtype=np.int64),
+        rail_pooled=np.ones(rails),
+        rail_lam=np.zeros((2, groups)),
         scratch=scratch,
     )
 
@@ -235,7 +262,7 @@ def return_policy(spec: Spec, state: State, work: Work, k: int) -> None:
 def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_out: bool) -> None:
     """Record an outcome x (unit scale) of cell (k, g); eq:est_performance is s / n."""
     if spec.unknown_variance or spec.code == EXPONENTIAL:
-        _record_shifted(state, k, g, x)
+        _record_shifted(state.bets, state.n[g, k], k, g, x)
     if state.n[g, k] == 0.0:
         state.clock[EMPTY] -= 1
     state.n[g, k] += 1.0
@@ -249,23 +276,46 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
 
 
 @kernel
+def record_guardrail(spec: Spec, state: State, j: int, k: int, g: int, x: float) -> None:
+    """Record an outcome x (unit scale) of guard-rail j in cell (k, g); call `record` for its sample next."""
+    if spec.guardrails.unknown_variance[j] or spec.guardrails.code[j] == EXPONENTIAL:
+        _record_shifted(state.rail_bets[j], state.rail_n[j, g, k], k, g, x)
+    state.rail_n[j, g, k] += 1.0
+    state.rail_s[j, g, k] += x
+    state.rail_ss[j, g, k] += x * x
+
+
+@kernel
+def record_guardrails(spec: Spec, state: State, k: int, g: int, outcomes: Array) -> None:
+    """Record the outcomes of all guard-rails of a sample, (M,) in unit scale; NaN where one is missing."""
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            if not math.isnan(outcomes[j]):
+                record_guardrail(spec, state, j, k, g, outcomes[j])
+
+
+@kernel
 def remove_outcomes(state: State, k: int, g: int) -> None:
     """Remove all outcomes of cell (k, g); the caller updates `clock`."""
     state.n[g, k], state.s[g, k], state.ss[g, k] = 0.0, 0.0, 0.0
     for part in range(5):
         state.bets[part * state.n.shape[0] + g, k] = 0.0
+    for j in range(state.rail_n.shape[0]):
+        state.rail_n[j, g, k], state.rail_s[j, g, k], state.rail_ss[j, g, k] = 0.0, 0.0, 0.0
+        for part in range(5):
+            state.rail_bets[j, part * state.n.shape[0] + g, k] = 0.0
 
 
 @kernel
-def _record_shifted(state: State, k: int, g: int, x: float) -> None:
-    """Record an outcome's distance to the cell's first, without cancellation or a scale."""
-    groups, n = state.n.shape[0], state.n[g, k]
+def _record_shifted(bets: Array, n: float, k: int, g: int, x: float) -> None:
+    """Record the distance of a cell's (n + 1)-th outcome to its first, without cancellation or a scale."""
+    groups = bets.shape[0] // 5
     if n == 0.0:
-        state.bets[FIRST * groups + g, k] = x
+        bets[FIRST * groups + g, k] = x
         return
-    away = x - state.bets[FIRST * groups + g, k]
-    if away != 0.0 and state.bets[LENGTH * groups + g, k] == 0.0:
-        state.bets[LENGTH * groups + g, k] = n + 1.0
-        state.bets[LEAP * groups + g, k] = away
-    state.bets[SHIFTED * groups + g, k] += away
-    state.bets[SQUARES * groups + g, k] += away * away
+    away = x - bets[FIRST * groups + g, k]
+    if away != 0.0 and bets[LENGTH * groups + g, k] == 0.0:
+        bets[LENGTH * groups + g, k] = n + 1.0
+        bets[LEAP * groups + g, k] = away
+    bets[SHIFTED * groups + g, k] += away
+    bets[SQUARES * groups + g, k] += away * away

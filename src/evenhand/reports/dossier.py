@@ -21,7 +21,7 @@ import numpy as np
 from evenhand.errors import BadInput, Undecidable
 from evenhand.model.argument_checks import in_words
 from evenhand.procedure.initial_samples import initial_table
-from evenhand.procedure.spec import Budget, compile_spec
+from evenhand.procedure.spec import Budget, compile_spec, refuse_guardrails
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, floors_picture
 from evenhand.reports.document import Report
 from evenhand.reports.dossier_scenarios import scenario_grid
@@ -251,6 +251,7 @@ def new_recipe(
     max_samples: int | None = None,
 ) -> Recipe:
     """Return the recipe of a study: the usual scenarios unless others are given, and the cap of runs."""
+    refuse_guardrails(study.problem)
     compile_spec(study.problem, study.procedure)  # refuses what cannot be simulated
     means = np.array(study.means())
     tables = (

@@ -87,7 +87,7 @@ def methods(problem: Problem, procedure: Procedure) -> Methods:
 
 def fixed_methods(problem: Problem, delta: float) -> Methods:
     """Return how one look at a fixed sample is judged, and what is claimed for it."""
-    many = wrong_answers(problem.standard.region, len(problem.policies))
+    many = _wrong_answers(problem)
     wrong = "policies to classify" if problem.goal == "screen" else "wrong answers"
     text = (
         "Each of the conditions that the answer rests on is tested by a p-value that holds at every size: "
@@ -104,6 +104,12 @@ def fixed_methods(problem: Problem, delta: float) -> Methods:
     )
 
 
+def _wrong_answers(problem: Problem) -> int:
+    """Return the number of wrong answers; with guard-rails every policy can fail."""
+    policies = len(problem.policies)
+    return policies if problem.guardrails else wrong_answers(problem.standard.region, policies)
+
+
 def _acceptable(procedure: Procedure) -> str:
     """Return which answers are right besides the best; empty if none is."""
     parts = []
@@ -116,21 +122,24 @@ def _acceptable(procedure: Procedure) -> str:
 
 
 def _question(problem: Problem) -> str:
+    required = problem.describe_requirement()
     if problem.goal == "screen":
-        return (
-            f"The question: which of {len(problem.policies)} policies {problem.constraint.describe()}, and "
-            "which do not?"
-        )
+        return f"The question: which of {len(problem.policies)} policies {required}, and which do not?"
     return (
         f"The question: which of {len(problem.policies)} policies has the best mean outcome over the whole "
         f"population ({len(problem.groups)} groups, weighted by their shares) among those that "
-        f"{problem.constraint.describe()}?"
+        f"{required}?"
     )
 
 
 def _assumptions(problem: Problem) -> str:
+    rails = "".join(
+        f", of {rail.name}: {ASSUMPTIONS[rail.family.name]} (missing outcomes are missing independently of "
+        "their values)"
+        for rail in problem.guardrails
+    )
     return (
-        f"All of this assumes that {ASSUMPTIONS[problem.family.name]}, that no cell's mean "
+        f"All of this assumes that {ASSUMPTIONS[problem.family.name]}{rails}, that no cell's mean "
         "drifts, and that an outcome does not depend on when it was asked for. The guarantee is about the "
         "groups and the outcome named here. It says nothing of groups that were not named, of other "
         "outcomes, or of a population with other shares."
@@ -154,7 +163,7 @@ def _rule(problem: Problem, procedure: Procedure) -> Methods:
 
 
 def _certified(problem: Problem, delta: float) -> Methods:
-    many = wrong_answers(problem.standard.region, len(problem.policies))
+    many = _wrong_answers(problem)
     if problem.goal == "screen":
         return _screening(many, delta)
     return Methods(

@@ -17,12 +17,7 @@ KINDS_OF_ALTERNATIVE = {
 
 def requirement(plan: Plan) -> str:
     """Return the requirement on the outcome and on every guard-rail, as part of a sentence."""
-    problem = plan.problem
-    parts = (
-        [] if problem.constraint.kind == "none" and problem.guardrails else [problem.constraint.describe()]
-    )
-    parts += [f"{rail.constraint.describe()} ({rail.name})" for rail in problem.guardrails]
-    return f"the requirement (every policy must {', and '.join(parts)})"
+    return f"the requirement (every policy must {plan.problem.describe_requirement()})"
 
 
 def headline(plan: Plan) -> str:

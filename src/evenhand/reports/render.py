@@ -55,7 +55,7 @@ def _asked(report: Report) -> str:
     problem = report.studies[0].problem
     return (
         f"{len(problem.policies)} policies, {len(problem.groups)} groups. "
-        f"The chosen policy must {problem.constraint.describe()}."
+        f"The chosen policy must {problem.describe_requirement()}."
     )
 
 

@@ -10,7 +10,7 @@ A request that fails in transit is sent again with the same key and is carried o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,7 @@ from evenhand.files import whole_file
 from evenhand.live.events import LogEntry
 from evenhand.live.hash_chain import Head
 from evenhand.live.status import Status
-from evenhand.live.tickets import Ask, Receipt
+from evenhand.live.tickets import Ask, Outcomes, Receipt
 from evenhand.service.connection import Connection
 
 if TYPE_CHECKING:
@@ -173,14 +173,14 @@ class RemoteExperiment:
         return asks if n is not None else next(iter(asks), None)
 
     def tell(
-        self, ticket: Ask | str, outcome: float, *, group: str | None = None, key: str | None = None
+        self, ticket: Ask | str, outcome: Outcomes, *, group: str | None = None, key: str | None = None
     ) -> Receipt:
         """Record an outcome; the same again has no effect, a different one is refused."""
         return Receipt(**self._post("tell", _outcome(ticket, outcome, group), key))
 
     def tell_all(
         self,
-        outcomes: Iterable[tuple[Ask | str, float, str | None]],
+        outcomes: Iterable[tuple[Ask | str, Outcomes, str | None]],
         *,
         key: str | None = None,
         places: Sequence[str] | None = None,
@@ -197,17 +197,17 @@ class RemoteExperiment:
         self._post("drop", {"ticket": _code(ticket), "reason": reason, "by": by}, key)
 
     def amend(
-        self, ticket: Ask | str, outcome: float, *, reason: str, by: str, key: str | None = None
+        self, ticket: Ask | str, outcome: Outcomes, *, reason: str, by: str, key: str | None = None
     ) -> Receipt:
         """Correct an outcome; the old one stays in the log with the reason and the name in `by`."""
         if not isinstance(by, str) or not by.strip():
             raise BadInput(f"by must be some text; it is {by!r}.")
-        body = {"ticket": _code(ticket), "outcome": _number(outcome), "reason": reason, "by": by}
+        body = {"ticket": _code(ticket), "outcome": _sample(outcome), "reason": reason, "by": by}
         return Receipt(**self._post("amend", body, key))
 
     def import_data(
         self,
-        rows: Iterable[tuple[str, str, float]],
+        rows: Iterable[tuple[str, str, Outcomes]],
         *,
         source: str = "import",
         key: str | None = None,
@@ -323,8 +323,15 @@ def _number(outcome: object) -> float | bool:
     return value
 
 
-def _outcome(ticket: Ask | str, outcome: float, group: str | None) -> dict[str, Any]:
-    return {"ticket": _code(ticket), "outcome": _number(outcome), "group": group}
+def _sample(outcome: object) -> Any:
+    """Return the outcomes of a sample to send: a number, or numbers by name with guard-rails."""
+    if isinstance(outcome, Mapping):
+        return {name: None if value is None else _number(value) for name, value in outcome.items()}
+    return _number(outcome)
+
+
+def _outcome(ticket: Ask | str, outcome: Outcomes, group: str | None) -> dict[str, Any]:
+    return {"ticket": _code(ticket), "outcome": _sample(outcome), "group": group}
 
 
 def _placed(place: str, row: Any) -> dict[str, Any]:
@@ -341,7 +348,7 @@ def _placed(place: str, row: Any) -> dict[str, Any]:
 def _imported(place_of: Callable[[int], str], number: int, row: Any) -> list[Any]:
     try:
         policy, group, outcome = row
-        return [policy, group, _number(outcome)]
+        return [policy, group, _sample(outcome)]
     except BadInput as problem:
         raise BadInput(f"{place_of(number)}: {problem}") from None
     except (TypeError, ValueError):

@@ -23,6 +23,7 @@ from evenhand.live import events as ev
 from evenhand.live.clock import seconds_of
 from evenhand.live.compute_status import is_evaluated, status_of
 from evenhand.live.events import LogEntry
+from evenhand.live.input_checks import unit_metrics
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.projection import LogState, View
 from evenhand.live.protocol import Protocol
@@ -34,6 +35,7 @@ from evenhand.reports import captioned_figures, page_parts
 from evenhand.reports.figure_rows import Evidence
 from evenhand.reports.figures.canvas import NARROW, WIDE, svg
 from evenhand.reports.sections.experiment import where_samples_went
+from evenhand.reports.sections.verdict import guardrail_pictures
 from evenhand.service.experiments import blinded
 from evenhand.service.panels import ListedTicket, PanelContent, PanelFigure
 from evenhand.verdicts.evidence_history import check_again
@@ -70,9 +72,13 @@ def panel_content(
         progress=verdict.progress if is_evaluated(view) and status.needed else None,
         pictures=(
             _picture(captioned_figures.floors_picture(estimates, standings), WIDE, NARROW),
+            *(_picture(picture, WIDE, NARROW) for picture in guardrail_pictures(verdict)),
             _picture(where_samples_went(view, standings, "Where samples go"), NARROW),
         ),
         cells=tuple(_cell(e) for e in estimates),
+        guardrails=tuple(
+            (rows.name, rows.missing, tuple(map(_cell, rows.cells))) for rows in verdict.guardrails
+        ),
         evidence=chart(points) if points else None,
         says_evidence=captioned_figures.evidence_picture(points).says if points else "",
         behind=view.head.seq - reader.seq,
@@ -178,7 +184,7 @@ class LogReader:
 
     def __init__(self, protocol: Protocol) -> None:
         self.protocol = protocol
-        self._corrections: dict[int, float] = {}
+        self._corrections: dict[int, ev.Sample] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -190,7 +196,7 @@ class LogReader:
         self._state, self._work = new_state(spec), new_work(spec)
         self._told = 0
         self._every = 1
-        self._waiting: list[tuple[int, int, float]] = []
+        self._waiting: list[tuple[int, int, ev.Sample]] = []
 
     def read_on(self, journal: Journal, until: int) -> None:
         """Read the log up to this event, at most `AT_ONCE` events."""
@@ -201,8 +207,8 @@ class LogReader:
     def take(self, entries: Iterable[LogEntry]) -> None:
         """Apply events; a correction of an earlier outcome restarts the reading with it."""
         events = [(entry.seq, entry.event) for entry in entries]
-        amended = {e.ticket: e.outcome for _, e in events if isinstance(e, ev.Amended) and e.counted}
-        if any(self._corrections.get(ticket) != outcome for ticket, outcome in amended.items()):
+        amended = {e.ticket: ev.sample_of(e) for _, e in events if isinstance(e, ev.Amended) and e.counted}
+        if any(self._corrections.get(ticket) != sample for ticket, sample in amended.items()):
             self._corrections |= amended
             self._begin()
             return
@@ -219,7 +225,7 @@ class LogReader:
     def _one(self, event: ev.AnyEvent) -> None:
         place = self._log.apply(event)
         if place is not None and isinstance(event, (ev.Told, ev.Imported)):
-            self._waiting.append((*place, self._corrections.get(event.ticket, event.outcome)))
+            self._waiting.append((*place, self._corrections.get(event.ticket, ev.sample_of(event))))
         elif isinstance(event, ev.Late):
             self.late.append(LateOutcome(event.ticket, event.outcome, event.why, event.at))
 
@@ -230,17 +236,19 @@ class LogReader:
         if looks == 0:
             return
         rows, self._waiting = self._waiting[: looks * self._every], self._waiting[looks * self._every :]
-        policy, group, outcome = (np.array(column) for column in zip(*rows, strict=True))
+        policy, group = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 1))
         levels, answers = np.full((looks, 3), np.nan), np.zeros(looks, dtype=np.int64)
-        unit = np.ascontiguousarray(self.protocol.problem.family.to_unit(outcome))
+        problem, samples = self.protocol.problem, [row[2] for row in rows]
+        outcome = np.array([sample.outcome for sample in samples], dtype=float)
+        unit = np.ascontiguousarray(problem.family.to_unit(outcome))
+        rails = np.array([unit_metrics(sample.metrics, problem) for sample in samples], dtype=float)
         check_again(
-            self.protocol.spec, self._state, self._work, policy, group, unit, self._every, levels, answers
-        )
+            self.protocol.spec, self._state, self._work, policy, group, unit,
+            rails.reshape((len(rows), len(problem.guardrails))), self._every, levels, answers,
+        )  # fmt: skip
         for look, (value, needed, alternative) in enumerate(levels.tolist(), start=1):
             if np.isfinite(value) and np.isfinite(needed):
-                weakest = alternative_in_words(
-                    self.protocol.problem, int(answers[look - 1]), int(alternative)
-                )
+                weakest = alternative_in_words(problem, int(answers[look - 1]), int(alternative))
                 self.points.append(Evidence(self._told + look * self._every, value, needed, weakest))
         self._told += len(rows)
         while len(self.points) > MOST_POINTS:

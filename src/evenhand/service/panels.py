@@ -55,6 +55,7 @@ class PanelContent:
     progress: float | None = None
     pictures: tuple[PanelFigure, ...] = ()
     cells: tuple[dict[str, Any], ...] = ()
+    guardrails: tuple[tuple[str, int, tuple[dict[str, Any], ...]], ...] = ()  # name, missing, cells
     evidence: dict[str, Any] | None = None  # columns of the curve
     says_evidence: str = ""
     behind: int = 0  # events that the curve does not contain yet

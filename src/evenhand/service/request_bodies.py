@@ -17,7 +17,8 @@ Ticket = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 By = Annotated[str, Meta(min_length=1, max_length=100)]
-Outcome = float | bool  # the family decides which numbers are outcomes
+# a number, which the family admits or not; with guard-rails numbers by name, null for one that is missing
+Outcome = float | bool | dict[str, float | bool | None]
 
 
 class Create(Struct, forbid_unknown_fields=True):

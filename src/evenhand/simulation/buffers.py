@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import Axes
 from evenhand.model.region import PerCell
+from evenhand.procedure.guardrail_spec import PerMetricCell
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work, new_state, new_work
 from evenhand.simulation.streams import Source
@@ -78,6 +79,9 @@ class PendingSamples(NamedTuple):
     drawn: Annotated[Ints, Axes("L", "K")]  # (L, K) outcomes drawn so far: the address of the next one
     mean: PerCell  # (L, K) scratch
     truth: PerCell  # (L, K) the true means of this replication, in unit scale
+    rail_outcome: Annotated[Array, Axes("slots", "M")]  # of pending samples
+    rail_mean: PerMetricCell  # scratch
+    rail_truth: PerMetricCell  # the true means of the guard-rails, in unit scale
     clock: Annotated[Ints, Axes(2)]  # SETTLED, REACHED
     peak: Annotated[Array, Axes(2)]  # PEAK, NEAR
 
@@ -99,10 +103,12 @@ def new_buffers(spec: Spec, source: Source) -> RunBuffers:
     """Allocate the arrays for one replication at a time."""
     slots = source.lag_most + spec.batch + 1
     whole = [np.zeros(slots, dtype=np.int64) for _ in range(5)]
+    rails = spec.guardrails.phi.shape
     pending = PendingSamples(
         policy=whole[0], group=whole[1], outcome=np.zeros(slots), lost=np.zeros(slots, dtype=np.bool_),
         after=whole[2], first=whole[3], last=whole[4], drawn=np.zeros(spec.phi.shape, dtype=np.int64),
         mean=np.zeros(spec.phi.shape), truth=np.zeros(spec.phi.shape),
+        rail_outcome=np.zeros((slots, rails[0])), rail_mean=np.zeros(rails), rail_truth=np.zeros(rails),
         clock=np.zeros(2, dtype=np.int64), peak=np.zeros(2),
     )  # fmt: skip
     return _contiguous(RunBuffers(new_state(spec), new_state(spec), new_work(spec), pending))

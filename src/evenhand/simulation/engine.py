@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import inside
 from evenhand.procedure.decide import check, is_due, next_cell
+from evenhand.procedure.guardrails import best_of, is_classified, meets_all
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import (
     ANSWER,
@@ -35,6 +35,7 @@ from evenhand.procedure.state import (
     ask_policy,
     drop,
     record,
+    record_guardrail,
     return_policy,
 )
 from evenhand.simulation.buffers import (
@@ -49,8 +50,8 @@ from evenhand.simulation.buffers import (
     RunBuffers,
     Trace,
 )
-from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome
-from evenhand.theory.inner import best, is_acceptable, is_classified
+from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome, rail_outcome
+from evenhand.theory.inner import is_acceptable
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -81,8 +82,8 @@ def run_block(
 @kernel
 def begin(spec: Spec, source: Source, mean: Array, buffers: RunBuffers) -> int:
     """Prepare a replication with these means; return the best answer."""
-    _clear(buffers)
-    return _best_answer(spec, source, mean, buffers.pending.truth)
+    _clear(spec, buffers)
+    return _best_answer(spec, source, mean, buffers.pending.truth, buffers.pending.rail_truth)
 
 
 @kernel
@@ -157,6 +158,11 @@ def _request_sample(
     slot, due = number % size, (number + lag(source, number, seed, replication)) % size
     pending.policy[slot], pending.group[slot] = k, g
     pending.outcome[slot] = outcome(source, mean, k, g, pending.drawn[g, k], seed, replication)
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            pending.rail_outcome[slot, j] = rail_outcome(
+                source, j, k, g, pending.drawn[g, k], seed, replication
+            )
     pending.lost[slot] = is_lost(source, number, seed, replication)
     pending.drawn[g, k] += 1
     pending.after[slot] = -1
@@ -191,6 +197,10 @@ def _settle(spec: Spec, source: Source, buffers: RunBuffers, slot: int) -> bool:
         if spec.mode != AGNOSTIC:
             drop(spec, state, work, k, g)
         return False
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            seen = (pending.rail_outcome[slot, j] - source.rail_low[j]) / source.rail_width[j]
+            record_guardrail(spec, state, j, k, g, seen)
     unit = (pending.outcome[slot] - source.low) / source.width
     record(spec, state, work, k, g, unit, spec.mode != AGNOSTIC)
     return True
@@ -203,7 +213,7 @@ def _note_peak(spec: Spec, state: State, pending: PendingSamples, truth: int) ->
     if margin > pending.peak[PEAK]:
         pending.peak[PEAK] = margin
         if spec.screens:
-            _note_means(state, pending)
+            _note_means(spec, state, pending)
         if not _is_right(spec, pending, truth, state.clock[ANSWER]):
             pending.peak[NEAR] = margin
 
@@ -231,17 +241,20 @@ def _note_checkpoint(spec: Spec, buffers: RunBuffers, checkpoints: Ints, at: Int
     if state.clock[EMPTY] > 0:
         at[reached] = NO_ANSWER_YET
         return
-    _note_means(state, pending)
-    at[reached] = best(spec.region, spec.shares, pending.mean)
+    _note_means(spec, state, pending)
+    at[reached] = best_of(spec, pending.mean, pending.rail_mean)
     if spec.screens:  # what was classified right, and nobody else
-        at[reached] = NONE if is_classified(spec.region, pending.mean, pending.truth) else NO_ANSWER_YET
+        at[reached] = NONE if _is_classified(spec, pending) else NO_ANSWER_YET
 
 
 @kernel
-def _note_means(state: State, pending: PendingSamples) -> None:
+def _note_means(spec: Spec, state: State, pending: PendingSamples) -> None:
     for g in range(state.n.shape[0]):
         for k in range(state.n.shape[1]):
             pending.mean[g, k] = state.s[g, k] / state.n[g, k]
+            if spec.guardrails.present:
+                for j in range(spec.guardrails.code.shape[0]):
+                    pending.rail_mean[j, g, k] = state.rail_s[j, g, k] / state.rail_n[j, g, k]
 
 
 @kernel
@@ -275,10 +288,10 @@ def _screened(spec: Spec, buffers: RunBuffers, truth: int, rows: Rows, row: int)
     state, pending = buffers.state, buffers.pending
     right = state.clock[EMPTY] == 0
     if right:
-        _note_means(state, pending)
-        right = is_classified(spec.region, pending.mean, pending.truth)
+        _note_means(spec, state, pending)
+        right = _is_classified(spec, pending)
         for k in range(state.n.shape[1]):
-            rows.allowed[k] += inside(spec.region, k, pending.mean)
+            rows.allowed[k] += meets_all(spec, spec.region, k, pending.mean, pending.rail_mean)
     for j in range(rows.checkpoints.shape[1]):
         passed = j < pending.clock[REACHED]
         rows.right_at[row, j] = rows.checkpoints[row, j] == NONE if passed else right
@@ -288,27 +301,37 @@ def _screened(spec: Spec, buffers: RunBuffers, truth: int, rows: Rows, row: int)
 def _is_right(spec: Spec, pending: PendingSamples, truth: int, answer: int) -> bool:
     """Return whether the answer is acceptable; in screening, whether every class by pending.mean is right."""
     if spec.screens:
-        return is_classified(spec.region, pending.mean, pending.truth)
+        return _is_classified(spec, pending)
     if not spec.several or answer < 0:
         return answer == truth
+    if not meets_all(spec, spec.kept, answer, pending.truth, pending.rail_truth):
+        return False
     return is_acceptable(spec.region, spec.kept, spec.shares, spec.indifference, answer, truth, pending.truth)
 
 
 @kernel
-def _best_answer(spec: Spec, source: Source, mean: Array, unit: Array) -> int:
-    for g in range(mean.shape[0]):
-        for k in range(mean.shape[1]):
-            unit[g, k] = (mean[g, k] - source.low) / source.width
-    if spec.screens:
-        for k in range(mean.shape[1]):
-            if inside(spec.region, k, unit):
-                return k
-        return NONE
-    return best(spec.region, spec.shares, unit)
+def _is_classified(spec: Spec, pending: PendingSamples) -> bool:
+    return is_classified(spec, pending.mean, pending.rail_mean, pending.truth, pending.rail_truth)
 
 
 @kernel
-def _clear(buffers: RunBuffers) -> None:
+def _best_answer(spec: Spec, source: Source, mean: Array, unit: Array, rails: Array) -> int:
+    for g in range(mean.shape[0]):
+        for k in range(mean.shape[1]):
+            unit[g, k] = (mean[g, k] - source.low) / source.width
+            if spec.guardrails.present:
+                for j in range(spec.guardrails.code.shape[0]):
+                    rails[j, g, k] = (source.rail_means[j, g, k] - source.rail_low[j]) / source.rail_width[j]
+    if spec.screens:
+        for k in range(mean.shape[1]):
+            if meets_all(spec, spec.region, k, unit, rails):
+                return k
+        return NONE
+    return best_of(spec, unit, rails)
+
+
+@kernel
+def _clear(spec: Spec, buffers: RunBuffers) -> None:
     """Reset the state for a new replication.
 
     Cached results in Work have stamps with counts that never recur.
@@ -322,6 +345,13 @@ def _clear(buffers: RunBuffers) -> None:
     _copy_table(state.w, blank.w)
     _copy_table(state.bets, blank.bets)
     _copy_table(state.theta, blank.theta)
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            _copy_table(state.rail_n[j], blank.rail_n[j])
+            _copy_table(state.rail_s[j], blank.rail_s[j])
+            _copy_table(state.rail_ss[j], blank.rail_ss[j])
+            _copy_table(state.rail_bets[j], blank.rail_bets[j])
+            _copy_table(state.rail_theta[j], blank.rail_theta[j])
     for i in range(state.clock.shape[0]):
         state.clock[i] = blank.clock[i]
     for i in range(state.level.shape[0]):

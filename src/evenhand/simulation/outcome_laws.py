@@ -102,7 +102,33 @@ def _source(problem: Problem, truth: Truth, law: int, means: Array, **data: Any)
         lag_least=int(lag[0]),
         lag_most=int(lag[1]),
         dropout=float(truth.dropout),
+        **_guardrail_laws(problem, truth),
     )
+
+
+def _guardrail_laws(problem: Problem, truth: Truth) -> dict[str, Any]:
+    """Return the distributions of the guard-rails' outcomes, by field of a source."""
+    families = [rail.family for rail in problem.guardrails]
+    policies, groups = problem.shape
+    shape = (len(families), groups, policies)
+    tables = problem.check_guardrail_means(truth.guardrails)
+    spreads = [
+        np.sqrt(one.dispersion(policies, groups)) if isinstance(one, Gaussian) else np.ones(problem.shape)
+        for one in families
+    ]
+    return {
+        "rail_law": np.array([LAWS[one.name] for one in families], dtype=np.int64),
+        "rail_means": np.array([table.T for table in tables], dtype=float).reshape(shape),
+        "rail_sd": np.array([table.T for table in spreads], dtype=float).reshape(shape),
+        "rail_trials": np.array(
+            [one.trials if isinstance(one, Binomial) else 1 for one in families], dtype=np.int64
+        ),
+        "rail_shape": np.array(
+            [one.shape if isinstance(one, Gamma) else 1.0 for one in families], dtype=float
+        ),
+        "rail_low": np.array([one.low for one in families], dtype=float),
+        "rail_width": np.array([one.width for one in families], dtype=float),
+    }
 
 
 def _checked(problem: Problem, law: int, means: ArrayLike) -> Array:

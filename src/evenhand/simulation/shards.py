@@ -78,6 +78,8 @@ def prepare(
         spec = _with_oracle_weights(study, drawn)
     check_start(spec)
     study.problem.check_truth(truth.cell_means(study.problem), truth.guardrails)
+    if device == CUDA and study.problem.guardrails:
+        raise BadInput("guard-rails are simulated on the device cpu only; the device is cuda.")
     source = compile_truth(study.problem, truth)
     draw = None if drawn is None else drawn.draw
     return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version(), device)

@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 
 from evenhand.compile import Axes, Static, kernel
 from evenhand.model.region import PerCell
-from evenhand.procedure.randomness import ARRIVALS, DELAYS, OUTCOMES, SCENARIOS, four_normals, uniform
+from evenhand.procedure.guardrail_spec import PerMetric, PerMetricCell
+from evenhand.procedure.randomness import (
+    ARRIVALS,
+    DELAYS,
+    OUTCOMES,
+    RAIL_OUTCOMES,
+    SCENARIOS,
+    four_normals,
+    uniform,
+)
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,29 +52,70 @@ class Source(NamedTuple):
     lag_least: int  # an outcome is observed at least this many asks after its own,
     lag_most: int  # and at most this many
     dropout: float  # the probability that it is never observed
+    # the distributions of the guard-rails' outcomes: independent of each other and of the outcome, given the
+    # policy and the group
+    rail_law: Annotated[Ints, Axes("M")]
+    rail_means: PerMetricCell
+    rail_sd: PerMetricCell
+    rail_trials: Annotated[Ints, Axes("M")]
+    rail_shape: PerMetric
+    rail_low: PerMetric
+    rail_width: PerMetric
+
+
+class Law(NamedTuple):
+    """The distribution of one cell's outcomes."""
+
+    kind: int  # NORMAL, COIN, ...
+    mean: float
+    sd: float
+    trials: int
+    shape: float
+    low: float
+    width: float
 
 
 @kernel
 def outcome(source: Source, mean: Array, k: int, g: int, draw: int, seed: int, replication: int) -> float:
     """Return the draw-th outcome of cell (k, g) in the user's units; `mean` is (L, K)."""
     cell = k * mean.shape[0] + g
-    m = mean[g, k]
-    if source.law == NORMAL:
-        z, _, _, _ = four_normals(seed, draw, cell, replication, OUTCOMES)
-        return m + source.sd[g, k] * z
-    if source.law == GAMMA:
-        return m / source.shape * _gamma(source.shape, draw, cell, seed, replication)
+    if source.law != DATA:
+        law = Law(
+            source.law, mean[g, k], source.sd[g, k], source.trials, source.shape, source.low, source.width
+        )
+        return _drawn(law, draw, cell, seed, replication, OUTCOMES)
     u = uniform(seed, draw, cell, replication, OUTCOMES)
-    if source.law == COIN:
-        return 1.0 if u < m else 0.0
-    if source.law == BINOMIAL:
-        return _binomial(source.trials, m / source.trials, u)
-    if source.law == POISSON:
-        return _poisson(m, u)
-    if source.law == ENDS:
-        return source.low + source.width if u < (m - source.low) / source.width else source.low
     start, end = source.starts[cell], source.starts[cell + 1]
     return float(source.values[start + min(int(u * (end - start)), end - start - 1)])
+
+
+@kernel
+def rail_outcome(source: Source, j: int, k: int, g: int, draw: int, seed: int, replication: int) -> float:
+    """Return the outcome of guard-rail j that belongs to the draw-th outcome of cell (k, g)."""
+    _, groups, policies = source.rail_means.shape
+    law = Law(
+        source.rail_law[j], source.rail_means[j, g, k], source.rail_sd[j, g, k], source.rail_trials[j],
+        source.rail_shape[j], source.rail_low[j], source.rail_width[j],
+    )  # fmt: skip
+    return _drawn(law, draw, (j * policies + k) * groups + g, seed, replication, RAIL_OUTCOMES)
+
+
+@kernel
+def _drawn(law: Law, draw: int, cell: int, seed: int, replication: int, stream: int) -> float:
+    """Return a draw from one of the distributions other than DATA."""
+    if law.kind == NORMAL:
+        z, _, _, _ = four_normals(seed, draw, cell, replication, stream)
+        return law.mean + law.sd * z
+    if law.kind == GAMMA:
+        return law.mean / law.shape * _gamma(law.shape, draw, cell, seed, replication, stream)
+    u = uniform(seed, draw, cell, replication, stream)
+    if law.kind == COIN:
+        return 1.0 if u < law.mean else 0.0
+    if law.kind == BINOMIAL:
+        return _binomial(law.trials, law.mean / law.trials, u)
+    if law.kind == POISSON:
+        return _poisson(law.mean, u)
+    return law.low + law.width if u < (law.mean - law.low) / law.width else law.low
 
 
 @kernel
@@ -79,7 +129,7 @@ def total(
         z, _, _, _ = four_normals(seed, draw, cell, replication, OUTCOMES)
         return count * m + math.sqrt(float(count)) * source.sd[g, k] * z
     if source.law == GAMMA:
-        return m / source.shape * _gamma(count * source.shape, draw, cell, seed, replication)
+        return m / source.shape * _gamma(count * source.shape, draw, cell, seed, replication, OUTCOMES)
     u = uniform(seed, draw, cell, replication, OUTCOMES)
     if source.law == POISSON:
         return _poisson(count * m, u)
@@ -180,19 +230,19 @@ def _binomial(trials: int, p: float, u: float) -> float:
 
 
 @kernel
-def _gamma(shape: float, draw: int, cell: int, seed: int, replication: int) -> float:
+def _gamma(shape: float, draw: int, cell: int, seed: int, replication: int, stream: int) -> float:
     """Draw a Gamma with scale 1 (Marsaglia and Tsang 2000); shapes below 1 from shape + 1."""
     if shape == 1.0:
-        return -math.log(uniform(seed, draw, cell, replication, OUTCOMES))
+        return -math.log(uniform(seed, draw, cell, replication, stream))
     boost = 1.0
     if shape < 1.0:
-        boost = uniform(seed, draw, cell, replication, OUTCOMES) ** (1.0 / shape)
+        boost = uniform(seed, draw, cell, replication, stream) ** (1.0 / shape)
     d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     attempt = 1
     while True:
-        z, _, _, _ = four_normals(seed, draw, cell, replication, OUTCOMES + ATTEMPT * attempt)
-        u = uniform(seed, draw, cell, replication, OUTCOMES + ATTEMPT * (attempt + 1))
+        z, _, _, _ = four_normals(seed, draw, cell, replication, stream + ATTEMPT * attempt)
+        u = uniform(seed, draw, cell, replication, stream + ATTEMPT * (attempt + 1))
         v = (1.0 + c * z) ** 3
         if v > 0.0 and math.log(u) < 0.5 * z * z + d - d * v + d * math.log(v):
             return boost * d * v

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import NotComputed
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, PENALTY, RELATIVE
+from evenhand.model.region import BOX, RELATIVE
 from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.procedure import intervals
 from evenhand.procedure.alternatives import weakest_by_evidence
@@ -19,6 +19,7 @@ from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.guardrails import has_conditions
 from evenhand.procedure.intervals import (
     NOT_KNOWN,
     every_interval,
@@ -26,6 +27,7 @@ from evenhand.procedure.intervals import (
     judge_every_policy,
     own_bounds,
     reconciled,
+    requirement_kind,
 )
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.spec import BUDGET, CERTIFIED, Spec
@@ -198,7 +200,7 @@ def _against_all(spec: Spec, state: State, work: Work, whole: list[bool], leader
         against = max(float(np.logaddexp(ahead, fails)), LEAST)
         if against < value:
             value, alternative = against, k
-    if leader != NONE and spec.region.kind != PENALTY:
+    if leader != NONE and has_conditions(spec):
         met, which = certified.meets(spec, state, work, leader)
         if met < value:
             value, alternative = float(met), len(whole) + int(which)
@@ -226,7 +228,7 @@ def result_rows(
     problem: Problem, spec: Spec, state: State, cells: CellVerdicts, rule_result: RuleResult
 ) -> tuple[tuple[CellRow, ...], tuple[PolicyRow, ...]]:
     """Return a row for each cell and one for each policy."""
-    of_cells, of_policies = reconciled(spec.region.kind, cells.verdict, rule_result.policies)
+    of_cells, of_policies = reconciled(requirement_kind(spec), cells.verdict, rule_result.policies)
     return (
         intervals.cell_rows(problem, spec, state, of_cells, cells.low, cells.high),
         intervals.policy_rows(problem, spec, state, of_policies, rule_result.leader),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,22 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import BOOLEANS
+from evenhand.model.guardrails import Guardrail
 from evenhand.model.problem import Problem
 from evenhand.procedure.outcome_order import FAMILIES, Order, new_order, note_order
 from evenhand.procedure.spec import Procedure, Spec, compile_spec
-from evenhand.procedure.state import EMPTY, SHORT, STARTED, TOLD, State, Work, new_state, new_work, record
+from evenhand.procedure.state import (
+    EMPTY,
+    SHORT,
+    STARTED,
+    TOLD,
+    State,
+    Work,
+    new_state,
+    new_work,
+    record,
+    record_guardrails,
+)
 
 Array = NDArray[np.float64]
 
@@ -25,6 +37,11 @@ LARGEST = 1e100  # the squares of larger outcomes overflow
 MOST = 1e15  # outcomes of a cell
 OUTCOME = "an outcome"
 SHOWN = 5  # that many bad rows are named; the others are counted
+
+
+def size_column(rail: str) -> str:
+    """Return the column with the number of outcomes of a guard-rail, in a table of counts."""
+    return f"{rail} n"
 
 
 class ValuesMissing(BadInput):
@@ -46,6 +63,7 @@ class Data:
     missing: int  # rows left out because a value was missing
     counts: bool  # came as counts per cell, not as single outcomes
     order: Order  # of single outcomes, where the family's evidence depends on it
+    rail_orders: tuple[Order, ...] = ()  # the same for every guard-rail
 
 
 class Tally:
@@ -64,14 +82,21 @@ class Tally:
         self.state: State = new_state(self.spec)
         self.work: Work = new_work(self.spec)
         self.order: Order = new_order(self.state.n.shape)
+        self.rails = tuple(rail.name for rail in problem.guardrails)
+        self.rail_orders = tuple(new_order(self.state.n.shape) for _ in self.rails)
         self.rows = 0
         self.absent = _BadRows()
         self.outside = _BadRows()
 
     def add(
-        self, where: Sequence[str], policies: Sequence[Any], groups: Sequence[Any], outcomes: Sequence[Any]
+        self,
+        where: Sequence[str],
+        policies: Sequence[Any],
+        groups: Sequence[Any],
+        outcomes: Sequence[Any],
+        columns: Mapping[str, Sequence[Any]],
     ) -> None:
-        """Add single outcomes, with the place of each."""
+        """Add single outcomes, with the place of each; `columns` has those of the guard-rails by name."""
         self.rows += len(where)
         k = np.array(
             [self._index(self.policies, name, "policy", where, i) for i, name in enumerate(policies)],
@@ -89,12 +114,44 @@ class Tally:
             self.outside.note(where, outside, outcomes)
         keep = ~absent & ~outside
         unit = self.problem.family.to_unit(x[keep])
-        record_all(self.spec, self.state, self.work, k[keep], g[keep], np.ascontiguousarray(unit))
+        rails = self._rails(where, columns, keep, k, g)
+        record_all(self.spec, self.state, self.work, k[keep], g[keep], np.ascontiguousarray(unit), rails)
         if self.problem.family.name in FAMILIES:
             note_order(self.order, k[keep], g[keep], np.ascontiguousarray(x[keep]))
 
-    def add_counts(self, where: str, policy: Any, group: Any, n: Any, mean: Any, successes: Any) -> None:
-        """Add the count and the mean (or the number of successes) of a cell; every cell may come once."""
+    def _rails(
+        self,
+        where: Sequence[str],
+        columns: Mapping[str, Sequence[Any]],
+        keep: NDArray[np.bool_],
+        k: NDArray[np.int64],
+        g: NDArray[np.int64],
+    ) -> Array:
+        """Return the outcomes of the guard-rails in unit scale, (rows, M); NaN where one is missing."""
+        found = np.full((int(keep.sum()), len(self.rails)), math.nan)
+        for j, rail in enumerate(self.problem.guardrails):
+            values = self._numbers(columns[rail.name], where)
+            seen = ~np.isnan(values)
+            wrong = seen & ~(rail.family.admits(np.where(seen, values, 0.0)) & (np.abs(values) <= LARGEST))
+            if wrong.any():
+                i = int(np.argmax(wrong))
+                raise BadInput(
+                    f"{where[i]}: outcomes of guard-rail {rail.name!r} must be {rail.family.outcomes}; this "
+                    f"one is {columns[rail.name][i]}."
+                )
+            found[:, j] = rail.family.to_unit(values[keep])
+            if rail.family.name in FAMILIES:
+                mine = keep & seen
+                note_order(self.rail_orders[j], k[mine], g[mine], np.ascontiguousarray(values[mine]))
+        return found
+
+    def add_counts(
+        self, where: str, policy: Any, group: Any, n: Any, mean: Any, successes: Any, row: Mapping[str, Any]
+    ) -> None:
+        """Add the count and the mean (or the number of successes) of a cell; every cell may come once.
+
+        `row` has the means of the guard-rails by name, and the numbers of their outcomes if not n.
+        """
         self.rows += 1
         k = self._index(self.policies, policy, "policy", [where], 0)
         g = self._index(self.groups, group, "group", [where], 0)
@@ -124,6 +181,31 @@ class Tally:
         )
         unit = float(self.problem.family.to_unit(average))
         self.state.n[g, k], self.state.s[g, k] = size, size * unit
+        for j, rail in enumerate(self.problem.guardrails):
+            self._add_rail_counts(where, j, rail, k, g, size, row)
+
+    def _add_rail_counts(
+        self, where: str, j: int, rail: Guardrail, k: int, g: int, most: float, row: Mapping[str, Any]
+    ) -> None:
+        """Add the count and the mean of a cell's outcomes of one guard-rail."""
+        given = row.get(size_column(rail.name))
+        size = most if given is None else self._numbers([given], [where], size_column(rail.name))[0]
+        mean = self._numbers([row[rail.name]], [where], f"the mean of {rail.name}")[0]
+        if math.isnan(mean) or math.isnan(size) or size == 0:
+            return  # all are missing
+        if not 0 <= size <= most or size != int(size):
+            raise BadInput(
+                f"{where}: {size_column(rail.name)!r} must be a whole number from 0 to n, {most:,.0f}; it is "
+                f"{given}."
+            )
+        low, high = rail.family.domain
+        if not (low <= mean <= high and math.isfinite(mean)):
+            raise BadInput(
+                f"{where}: the mean of guard-rail {rail.name!r} ({rail.family.outcomes}) is not "
+                f"{row[rail.name]}."
+            )
+        self.state.rail_n[j, g, k] = size
+        self.state.rail_s[j, g, k] = size * float(rail.family.to_unit(mean))
 
     def finish(self, counts: bool) -> Data:
         """Return the data, or raise one sentence about what is wrong with them."""
@@ -134,12 +216,14 @@ class Tally:
             raise ValuesMissing(
                 f"{self.absent.count:,} of {self.rows:,} rows miss a value ({self.absent.places()})."
             )
-        if counts and family.name in FAMILIES:  # their evidence needs single outcomes
+        families = [family, *(rail.family for rail in self.problem.guardrails)]
+        ordered = next((one.name for one in families if one.name in FAMILIES), None)
+        if counts and ordered is not None:  # their evidence needs single outcomes
             raise BadInput(
-                f"the {family.name} family learns its scale from single outcomes, which counts do not hold. "
+                f"the {ordered} family learns its scale from single outcomes, which counts do not hold. "
                 "Give rows of policy, group, outcome, in the order they came."
             )
-        return Data(self.state, self.rows, self.absent.count, counts, self.order)
+        return Data(self.state, self.rows, self.absent.count, counts, self.order, self.rail_orders)
 
     def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
         """Return the number of a name; -1 where it is missing."""
@@ -225,16 +309,18 @@ def record_all(
     policies: NDArray[np.int64],
     groups: NDArray[np.int64],
     outcomes: Array,
+    rails: Array,
 ) -> None:
     """Record outcomes in their order: where the variance is unknown, the evidence depends on it."""
     for i in range(outcomes.shape[0]):
+        record_guardrails(spec, state, policies[i], groups[i], rails[i])
         record(spec, state, work, policies[i], groups[i], outcomes[i], False)
 
 
 def ready(spec: Spec, data: State) -> State:
     """Return the state of a procedure that has collected these data itself."""
     state = new_state(spec)
-    for name in ("n", "s", "bets"):
+    for name in ("n", "s", "bets", "rail_n", "rail_s", "rail_bets"):
         getattr(state, name)[:] = getattr(data, name)
     state.clock[TOLD] = int(state.n.sum())
     state.clock[EMPTY] = int((state.n == 0).sum())

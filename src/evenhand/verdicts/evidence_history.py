@@ -23,6 +23,7 @@ from evenhand.procedure.state import (
     new_state,
     new_work,
     record,
+    record_guardrails,
 )
 
 Array = NDArray[np.float64]
@@ -35,6 +36,7 @@ class OrderedOutcomes(NamedTuple):
     policy: Ints
     group: Ints
     outcome: Array
+    rails: Array  # (outcomes, M) of the guard-rails, NaN where one is missing
 
 
 class RuleCheck(NamedTuple):
@@ -53,9 +55,7 @@ def rule_checks(spec: Spec, told: OrderedOutcomes, at_most: int) -> list[RuleChe
     every = max(1, -(-total // at_most))
     samples = list(range(total, 0, -every))[::-1]
     levels, leaders = np.full((len(samples), 3), np.nan), np.zeros(len(samples), dtype=np.int64)
-    check_again(
-        spec, new_state(spec), new_work(spec), told.policy, told.group, told.outcome, every, levels, leaders
-    )
+    check_again(spec, new_state(spec), new_work(spec), *told, every, levels, leaders)
     return [
         RuleCheck(after, float(evidence), float(needed), int(leader), int(alternative))
         for after, (evidence, needed, alternative), leader in zip(samples, levels, leaders, strict=True)
@@ -65,12 +65,13 @@ def rule_checks(spec: Spec, told: OrderedOutcomes, at_most: int) -> list[RuleChe
 
 @kernel
 def check_again(
-    spec: Spec, state: State, work: Work, policy: Ints, group: Ints, outcome: Array, every: int,
-    levels: Array, leaders: Ints,
+    spec: Spec, state: State, work: Work, policy: Ints, group: Ints, outcome: Array, rails: Array,
+    every: int, levels: Array, leaders: Ints,
 ) -> None:  # fmt: skip
     """Record the outcomes again; check whenever the number of those left is a multiple of `every`."""
     total, look = policy.shape[0], 0
     for i in range(total):
+        record_guardrails(spec, state, policy[i], group[i], rails[i])
         record(spec, state, work, policy[i], group[i], outcome[i], False)
         if (total - i - 1) % every == 0:
             if state.clock[EMPTY] == 0:

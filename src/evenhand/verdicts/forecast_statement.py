@@ -155,6 +155,8 @@ def why_no_forecast(spec: Spec, state: State) -> str:
     from evenhand.procedure.spec import BUDGET  # heavy for a command that only prints its help
 
     samples, cells, empty = int(state.n.sum()), state.n.size, int((state.n == 0).sum())
+    if spec.guardrails.present:
+        return "forecasts do not include guard-rails"
     if empty > 0:
         return f"{empty} of {cells} cells have no outcome yet"
     if spec.unknown_variance and state.n.max() < 2:

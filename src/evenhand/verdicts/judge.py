@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.errors import BadInput
 from evenhand.model.argument_checks import flag, optional, whole_number
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors, Penalty
-from evenhand.model.result_rows import CellRow, Classes, PolicyRow, classes_of
+from evenhand.model.result_rows import CellRow, Classes, GuardrailRows, PolicyRow, classes_of
 from evenhand.model.study_like import problem_of
+from evenhand.procedure.guardrail_rows import guardrail_rows
 from evenhand.procedure.intervals import spent_on
 from evenhand.procedure.outcome_order import depends_on_order, refuse_sorted
 from evenhand.procedure.spec import Procedure, Spec, compile_spec, is_unproven
@@ -81,6 +83,7 @@ class Verdict(Result):
     rows: int = 0
     missing: int = 0
     spent: float | None = None  # what the samples have cost; None without costs
+    guardrails: tuple[GuardrailRows, ...] = ()
 
     @property
     def screens(self) -> bool:
@@ -90,7 +93,8 @@ class Verdict(Result):
     @property
     def classes(self) -> Classes:
         """Return the policies that are shown to meet the requirement, shown to fail it, and open."""
-        return classes_of(self.policies, excludes=not isinstance(self.problem.constraint, Penalty))
+        excludes = bool(self.problem.guardrails) or not isinstance(self.problem.constraint, Penalty)
+        return classes_of(self.policies, excludes=excludes)
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -190,6 +194,7 @@ class Verdict(Result):
             "rows": self.rows,
             "missing": self.missing,
             "words": self.words(),
+            **({"guardrails": [rows.to_dict() for rows in self.guardrails]} if self.guardrails else {}),
         }
 
 
@@ -256,10 +261,15 @@ def judge(
     if delta is not None:
         chosen = replace(chosen, delta=delta)
     problem = problem_of(problem)
+    _refuse_fixed_guardrails(problem, fixed)
     spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample does not use the stopping rule
     found = read(problem, data, missing, columns)
     if depends_on_order(problem, chosen) and not fixed:
         refuse_sorted(problem, found.order)
+    for rail, order in zip(problem.guardrails, found.rail_orders, strict=True):
+        alone = Problem(problem.policies, problem.groups, rail.family, rail.constraint, goal=problem.goal)
+        if depends_on_order(alone, chosen):
+            refuse_sorted(alone, order)
     state = ready(spec, found.state)
     verdict = judge_state(problem, chosen, state, fixed=fixed, replications=replications, seed=seed)
     return replace(verdict, rows=found.rows, missing=found.missing)
@@ -280,6 +290,7 @@ def judge_state(
     `ahead` is a forecast that was made before. An experiment that was begun with a pair of rule and family
     that is refused today is judged, and its verdict claims no guarantee.
     """
+    _refuse_fixed_guardrails(problem, fixed)
     spec = compile_spec(problem, procedure, recorded=True)
     state = copied(state)
     cells, rule_result = (
@@ -308,7 +319,15 @@ def judge_state(
         else delta_needed(spec, rule_result),
         alternatives=alternatives(problem, procedure, state, cells, fixed),
         spent=spent_on(problem, state),
+        guardrails=guardrail_rows(problem, spec, state),
     )
+
+
+def _refuse_fixed_guardrails(problem: Problem, fixed: bool) -> None:
+    if fixed and problem.guardrails:
+        raise BadInput(
+            "guard-rails are judged by evidence that holds at any time; fixed is for problems without them."
+        )
 
 
 def _forecast(

@@ -3,6 +3,8 @@
     policy, group, outcome                    a row per outcome
     policy, group, n, mean                    a row per cell; or
     policy, group, n, successes
+    policy, group, outcome, NAME              with guard-rails: a column for each, named like it
+    policy, group, n, mean, NAME, NAME n      counts: the mean of guard-rail NAME and its number of outcomes
     policy, region, age, outcome              the group in several columns, those of `Problem.by`
     {"policy": {"group": [0, 1, 1, ...]}}     a dict by policy, then by group
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,10 +25,12 @@ from typing import Any, TextIO
 import numpy as np
 
 from evenhand.errors import BadInput, nearest, shown
+from evenhand.model.guardrails import OUTCOME
 from evenhand.model.problem import JOINED, Problem
-from evenhand.verdicts.counts import Data, Tally, is_missing
+from evenhand.verdicts.counts import Data, Tally, is_missing, size_column
 
 CHUNK = 16_384  # rows held in memory at once
+PART = re.compile(r"group( \d+)?")
 COLUMNS = ("policy", "group", "outcome", "n", "mean", "successes")
 
 
@@ -34,7 +39,7 @@ def read(
 ) -> Data:
     """Return what a path, a frame or a dict holds; `columns` maps our column names to those of the data."""
     tally = Tally(problem, missing)
-    names = _column_names(columns)
+    names = _column_names(columns, tally.rails)
     if problem.by and "group" not in (columns or {}):
         names |= dict(zip(_parts(len(problem.by)), problem.by, strict=True))
     if isinstance(source, Mapping):
@@ -56,7 +61,7 @@ def _read_csv(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
             header = next(reader, None)
             if header is None:
                 raise BadInput(f"{path.name} is empty; it needs a header line with policy, group, outcome.")
-            place = _places(header, names, path.name)
+            place = _places(header, names, path.name, tally.rails)
             counts = "outcome" not in place
             for where, columns in _chunks(reader, place, len(header)):
                 _add(tally, where, columns, counts)
@@ -104,7 +109,7 @@ def _read_parquet(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
 
     try:
         file = parquet.ParquetFile(path)
-        place = _places(file.schema_arrow.names, names, path.name)
+        place = _places(file.schema_arrow.names, names, path.name, tally.rails)
         wanted = [file.schema_arrow.names[i] for i in place.values()]
         first = 1
         for batch in file.iter_batches(CHUNK, columns=wanted):
@@ -130,7 +135,7 @@ def _read_frame(tally: Tally, source: Any, names: Mapping[str, str]) -> Data:
             f"got {type(source).__name__}."
         ) from None
     frame = found.collect() if isinstance(found, nw.LazyFrame) else found
-    place = _places(list(map(str, frame.columns)), names, "the frame")
+    place = _places(list(map(str, frame.columns)), names, "the frame", tally.rails)
     chosen = {name: frame.columns[i] for name, i in place.items()}
     for start in range(0, len(frame), CHUNK):
         _add_frame(tally, frame[start : start + CHUNK], chosen, start + 1)
@@ -150,8 +155,21 @@ def _read_nested(tally: Tally, source: Mapping[str, Any]) -> Data:
             where = _Items(policy, group, len(values))
             for start in range(0, len(values), CHUNK):
                 part = values[start : start + CHUNK]
-                tally.add(where.part(start, len(part)), [policy] * len(part), [group] * len(part), part)
+                columns = _nested_columns(part, tally.rails, f"{policy!r} in {group!r}")
+                places = where.part(start, len(part))
+                tally.add(places, [policy] * len(part), [group] * len(part), columns[OUTCOME], columns)
     return tally.finish(False)
+
+
+def _nested_columns(values: list[Any], rails: Sequence[str], where: str) -> dict[str, list[Any]]:
+    """Return the outcomes of all metrics as columns; with guard-rails each sample is a mapping by name."""
+    if not rails:
+        return {OUTCOME: values}
+    names = (OUTCOME, *rails)
+    for value in values:
+        if not isinstance(value, Mapping) or sorted(value) != sorted(names):
+            raise BadInput(f"each sample of {where} must name {', '.join(names)}; one is {shown(value)}.")
+    return {name: [value[name] for value in values] for name in names}
 
 
 def _as_list(outcomes: Any, where: str) -> list[Any]:
@@ -171,9 +189,14 @@ def _parts(count: int) -> list[str]:
     return ["group", *(f"group {number}" for number in range(2, count + 1))]
 
 
-def _joined(columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+def _group_parts(names: Iterable[str], rails: Sequence[str]) -> list[str]:
+    """Return those of our names of columns that give the group, or a part of it."""
+    return [name for name in names if PART.fullmatch(name) and name not in rails]
+
+
+def _joined(columns: Mapping[str, Sequence[Any]], rails: Sequence[str]) -> Mapping[str, Sequence[Any]]:
     """Return the columns with one for the group, joined from several; missing where a part is."""
-    parts = [columns[name] for name in columns if name.startswith("group")]
+    parts = [columns[name] for name in _group_parts(columns, rails)]
     if len(parts) == 1:
         return columns
     named = [
@@ -184,26 +207,28 @@ def _joined(columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]
 
 
 def _add(tally: Tally, where: Sequence[str], columns: Mapping[str, Sequence[Any]], counts: bool) -> None:
-    columns = _joined(columns)
+    columns = _joined(columns, tally.rails)
     if not counts:
-        tally.add(where, columns["policy"], columns["group"], columns["outcome"])
+        tally.add(where, columns["policy"], columns["group"], columns["outcome"], columns)
         return
     for i in range(len(where)):
         row = {name: values[i] for name, values in columns.items()}
         tally.add_counts(
-            where[i], row["policy"], row["group"], row["n"], row.get("mean"), row.get("successes")
+            where[i], row["policy"], row["group"], row["n"], row.get("mean"), row.get("successes"), row
         )
 
 
-def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[str, int]:
+def _places(
+    header: Sequence[str], names: Mapping[str, str], what: str, rails: Sequence[str]
+) -> dict[str, int]:
     """Return the position of every column that is used."""
     titles = [title.strip() for title in header]
     double = next((title for title in titles if title and titles.count(title) > 1), None)
     if double is not None:
         raise BadInput(f"{what} must have different column names; {double!r} comes twice.")
     place = {name: titles.index(title) for name, title in names.items() if title in titles}
-    groups = [name for name in names if name.startswith("group")]
-    for name in ("policy", *groups):
+    groups = _group_parts(names, rails)
+    for name in ("policy", *groups, *rails):
         if name not in place:
             raise MissingColumn(f"{what} needs a column {names[name]!r}{nearest(names[name], titles)}", name)
     kinds = ["outcome" in place, "n" in place and ("mean" in place or "successes" in place)]
@@ -219,7 +244,8 @@ def _places(header: Sequence[str], names: Mapping[str, str], what: str) -> dict[
     if "mean" in place and "successes" in place and not kinds[0]:
         raise BadInput(f"{what} gives 'mean' and 'successes' at once; leave one of them out.")
     used = ("policy", *groups, *(("outcome",) if kinds[0] else ("n", "mean", "successes")))
-    return {name: place[name] for name in used if name in place}
+    sizes = () if kinds[0] else tuple(size_column(name) for name in rails)
+    return {name: place[name] for name in (*used, *rails, *sizes) if name in place}
 
 
 class MissingColumn(BadInput):
@@ -231,16 +257,17 @@ class MissingColumn(BadInput):
         self.fault, self.column = fault, column
 
 
-def _column_names(columns: Mapping[str, str] | None) -> dict[str, str]:
+def _column_names(columns: Mapping[str, str] | None, rails: Sequence[str]) -> dict[str, str]:
     if columns is not None and not (
         isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values())
     ):
         raise BadInput(f"columns must map our names of columns to those of the data; it is {shown(columns)}.")
+    known_columns = (*COLUMNS, *rails, *map(size_column, rails))
     for name in columns or {}:
-        if name not in COLUMNS:
-            known = nearest(str(name), COLUMNS)
+        if name not in known_columns:
+            known = nearest(str(name), known_columns)
             raise BadInput(f"columns maps our names to those of the data; there is no {name!r}{known}")
-    return {name: (columns or {}).get(name, name) for name in COLUMNS}
+    return {name: (columns or {}).get(name, name) for name in known_columns}
 
 
 def _open_text(path: Path) -> TextIO:

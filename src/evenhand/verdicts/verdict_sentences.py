@@ -11,6 +11,7 @@ from evenhand.model.phrases import (
     close_words,
     evidence_share,
     listed,
+    missing_sentence,
     spent_sentence,
 )
 from evenhand.model.problem import Problem
@@ -18,6 +19,7 @@ from evenhand.model.region import BOX, QUOTA, RELATIVE, SPREAD
 from evenhand.procedure.outcome_order import depends_on_order
 from evenhand.procedure.spec import proves
 from evenhand.procedure.state import NONE
+from evenhand.theory.metrics import METRIC
 from evenhand.verdicts.forecast_statement import NOT_ASKED
 
 if TYPE_CHECKING:
@@ -37,8 +39,13 @@ def alternative_in_words(problem: Problem, leader: int, alternative: int) -> str
         if leader == NONE or problem.goal == "screen":
             return f"whether {policies[alternative]} meets the requirement"
         return f"{policies[leader]} against {policies[alternative]}"
-    atom, kind = alternative - len(policies), problem.standard.region.kind
-    name = policies[leader]
+    metric, atom = divmod(alternative - len(policies), METRIC)
+    name, kind = policies[leader], problem.standards[metric].region.kind
+    if metric > 0:
+        name = f"{name}: {problem.guardrails[metric - 1].name},"
+        side, g = divmod(atom, len(groups))
+        against = f" against {problem.control}" if side >= 2 else ""
+        return f"{name} {'cap' if side % 2 else 'floor'}{against} in {groups[g]}"
     if kind in (BOX, RELATIVE) and atom < (2 if kind == BOX else 4) * len(groups):
         side, g = divmod(atom, len(groups))
         against = f" against {problem.control}" if side >= 2 else ""
@@ -66,6 +73,7 @@ def sentences(verdict: Verdict) -> list[str]:
         said.append(
             f"{verdict.missing:,} of {verdict.rows:,} rows were left out because a value was missing."
         )
+    said += [missing_sentence(rows) for rows in verdict.guardrails if rows.missing]
     said.append(_order(verdict))
     return [sentence for sentence in said if sentence]
 
@@ -100,7 +108,11 @@ def _open_cells(verdict: Verdict) -> list[str]:
     """Return where the bounds of the leader are certified, refuted or open."""
     if verdict.leader is None:
         return []
-    return [bounds_sentence(verdict.cells, verdict.leader, _is_proved(verdict))]
+    found = [bounds_sentence(verdict.cells, verdict.leader, _is_proved(verdict))]
+    for rows in verdict.guardrails:
+        said = bounds_sentence(rows.cells, verdict.leader, _is_proved(verdict))
+        found += [f"{rows.name}: {said}"] if said else []
+    return found
 
 
 def _is_proved(verdict: Verdict) -> bool:

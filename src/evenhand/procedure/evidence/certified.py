@@ -11,7 +11,8 @@ If k0 is the right answer, E2_k0 and one process for each wrong i (that of an at
 K e-processes, and every wrong stop implies that their mean is at least 1/delta.
 
 With a tolerance, i's own atoms are those of its loosened requirement. An atom is one condition: a floor, a
-cap, a row, an ordered pair of groups, the quota, the quadratic.
+cap, a row, an ordered pair of groups, the quota, the quadratic. Those of guard-rails count too: E2_k averages
+over the atoms of all metrics.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, RELATIVE, SPREAD, Region
 from evenhand.model.unit_families import GAUSSIAN
-from evenhand.procedure.evidence import by_family, control_pair, likelihood_mixture, penalty
+from evenhand.procedure.evidence import by_family, guardrails, likelihood_mixture, penalty
+from evenhand.procedure.evidence.bounds import bounds_broken, bounds_kept
 from evenhand.procedure.evidence.by_family import atom_ceiling, cell_above, cell_below, threshold
 from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING, add, added
 from evenhand.procedure.spec import Spec
@@ -54,13 +56,11 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
     r = spec.region
     total, atoms = -math.inf, 0
     if r.kind in (BOX, RELATIVE):
-        total, atoms = _bounds_broken(spec, state, k)
+        total, atoms = bounds_broken(spec, state, k, total, atoms, work.scratch)
     elif r.kind == SPREAD:
         total, atoms = _pairs_broken(spec, state, work, k)
     elif r.kind == CONVEX:
         total, atoms = _rows_broken(spec, state, work, k)
-    if r.kind == RELATIVE and k != r.control:
-        total, atoms = control_pair.broken(spec, state, r, k, total, atoms, work.scratch)
     if r.kind == QUOTA or (r.kind == CONVEX and r.need > 0):
         total, atoms = added(total, _quota(spec, state, work, r, k, -1.0, r.need)[0]), atoms + 1
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
@@ -68,6 +68,8 @@ def fails(spec: Spec, state: State, work: Work, k: int) -> float:
             added(total, likelihood_mixture.enters(spec, state, work, _quadratic(r), k, atom_ceiling(spec))),
             atoms + 1,
         )
+    if spec.guardrails.present:
+        total, atoms = guardrails.broken(spec, state, work, k, total, atoms)
     if math.isnan(total):
         return NOT_COMPUTED
     return max(total - math.log(float(atoms)), NOTHING) if atoms > 0 else NOTHING
@@ -79,18 +81,16 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
 
     Atom numbers: g for a floor, L + g for a cap, 2 L + g and 3 L + g for those relative to the control,
     g L + h for the pair "g is too far below h", the row's number for a row; after the rows the quadratic,
-    then the quota with its weakest group.
+    then the quota with its weakest group; from (j + 1) METRIC on the bounds of guard-rail j.
     """
     r, groups = spec.kept, spec.phi.shape[0]
     least, which = math.inf, 0
     if r.kind in (BOX, RELATIVE):
-        least, which = _bounds_kept(spec, state, i)
+        least, which = bounds_kept(spec, state, i, work.scratch)
     elif r.kind == SPREAD:
         least, which = _pairs_kept(spec, state, work, i)
     elif r.kind == CONVEX:
         least, which = _rows_kept(spec, state, work, i)
-    if r.kind == RELATIVE and i != r.control:
-        least, which = control_pair.kept(spec, state, r, i, least, which, work.scratch)
     rows = r.rows.shape[0]
     if r.kind == DISPERSION or (r.kind == CONVEX and r.limit < math.inf):
         value = likelihood_mixture.leaves(spec, state, work, _quadratic(r), i, atom_ceiling(spec))
@@ -100,6 +100,8 @@ def meets(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
         value, weakest = _quota(spec, state, work, r, i, 1.0, groups - r.need + 1)
         if value < least:
             least, which = value, weakest + (rows + 1 if r.kind == CONVEX else 0)
+    if spec.guardrails.present:
+        least, which = guardrails.kept(spec, state, work, i, least, which)
     return least, which
 
 
@@ -111,37 +113,6 @@ def _quadratic(r: Region) -> Region:
         r.control, r.floor_ratio, r.floor_margin, r.cap_ratio, r.cap_margin,
         r.resolution,
     )  # fmt: skip
-
-
-@kernel
-def _bounds_broken(spec: Spec, state: State, k: int) -> tuple[float, int]:
-    """Return the log of the sum of e-values against {k meets a floor or cap}, and their number."""
-    total, atoms = -math.inf, 0
-    for g in range(spec.phi.shape[0]):
-        low, high = spec.region.lo[g, k], spec.region.hi[g, k]
-        if low > -math.inf:
-            total, atoms = added(total, cell_below(spec, state, g, k, low)), atoms + 1
-        if high < math.inf:
-            total, atoms = added(total, cell_above(spec, state, g, k, high)), atoms + 1
-    return total, atoms
-
-
-@kernel
-def _bounds_kept(spec: Spec, state: State, i: int) -> tuple[float, int]:
-    """Return the least e-value against {i violates this floor or cap}, and which."""
-    groups = spec.phi.shape[0]
-    least, which = math.inf, 0
-    for g in range(groups):
-        low, high = spec.kept.lo[g, i], spec.kept.hi[g, i]
-        if low > -math.inf:
-            value = cell_above(spec, state, g, i, low)
-            if value < least:
-                least, which = value, g
-        if high < math.inf:
-            value = cell_below(spec, state, g, i, high)
-            if value < least:
-                least, which = value, groups + g
-    return least, which
 
 
 @kernel

@@ -78,6 +78,8 @@ def against(
         one = _block(state.n[g, k], state.s[g, k], spec.phi[g, k], sign, PAIR_N1)
         two = _block(state.n[g, control], state.s[g, control], spec.phi[g, control], -sign * ratio, PAIR_N1)
         return known(gaussian.bound(c - one.dot - two.dot, one, two))
+    if state.n[g, k] == 0.0 or state.n[g, control] == 0.0:
+        return NOTHING
     return tilts.pair(spec, state, g, k, sign, control, -sign * ratio, c, work)
 
 

@@ -12,7 +12,10 @@ from evenhand.procedure.spec import Spec
 @kernel
 def threshold(spec: Spec) -> float:
     """def:delta-PAC: return the threshold of the evidence: ln(wrong answers / delta)."""
-    return math.log(wrong_answers(spec.region, spec.phi.shape[1]) / spec.delta)
+    policies = spec.phi.shape[1]
+    if spec.guardrails.present:  # every policy can fail
+        return math.log(policies / spec.delta)
+    return math.log(wrong_answers(spec.region, policies) / spec.delta)
 
 
 @kernel
@@ -38,6 +41,9 @@ def atom_ceiling(spec: Spec) -> float:
     It is the threshold for an average over all atoms to which this one alone contributes.
     """
     groups = spec.phi.shape[0]
+    if spec.guardrails.present:
+        atoms = groups * (groups + 1) + spec.region.rows.shape[0]
+        return threshold(spec) + math.log(float(atoms + 4 * groups * (spec.guardrails.code.shape[0] + 1)))
     if spec.region.kind == RELATIVE:
         return threshold(spec) + math.log(4.0 * groups)
     return threshold(spec) + math.log(float(groups * (groups + 1) + spec.region.rows.shape[0]))

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import inside
 from evenhand.procedure.alternatives import solve_cells
 from evenhand.procedure.classification import settled_by
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
+from evenhand.procedure.guardrails import leave_any, meets_all
 from evenhand.procedure.posterior import draw_policy
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import (
@@ -28,7 +28,6 @@ from evenhand.procedure.sampling.draw_cell import (
 from evenhand.procedure.sampling.ts_ids import from_broken_bounds, from_doubtful_failure
 from evenhand.procedure.spec import CERTIFIED, PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, State, Work
-from evenhand.theory import inner
 
 
 @kernel
@@ -45,7 +44,7 @@ def choose(
     doubt = False
     if coin < spec.leader:
         draw_policy(spec, state, work, k, seed, replication, decision)
-        doubt = inside(spec.region, k, state.theta) != allowed
+        doubt = meets_all(spec, spec.region, k, state.theta, state.rail_theta) != allowed
     if doubt and allowed:
         chosen, g = from_broken_bounds(spec, state, work, k, group, u)
     elif doubt:
@@ -82,8 +81,6 @@ def _from_weakest(spec: Spec, state: State, work: Work, k: int, group: int, u: f
     if spec.stopping == CERTIFIED:
         _, which = certified.meets(spec, state, work, k)
     else:
-        _, _, which = inner.leave(
-            spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+        _, which = leave_any(spec, work, spec.region, k)
     solve_cells(spec, work, k, spec.phi.shape[1] + which)
     return from_masses(spec, work, k, NONE, group, u)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import RELATIVE
+from evenhand.procedure.guardrails import control_of, has_control
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, CERTIFIED, Spec
 from evenhand.procedure.state import NONE, State, Work
 
@@ -66,7 +66,7 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
         if spec.mode != ACTIVE and group >= 0 and g != group:
             continue
         total += work.lam_k[g] + (work.lam_i[g] if k != NONE else 0.0)
-        if spec.region.kind == RELATIVE:
+        if has_control(spec):
             total += work.lam_0[g]
     if not total > 0.0:
         return -1, -1
@@ -86,10 +86,10 @@ def from_masses(spec: Spec, work: Work, i: int, k: int, group: int, u: float) ->
                 left -= mass
                 if left <= 0.0:
                     return policy, g
-    if spec.region.kind == RELATIVE:
+    if has_control(spec):
         for g in range(groups):
             if work.lam_0[g] > 0.0 and not (spec.mode != ACTIVE and group >= 0 and g != group):
-                last_k, last_g = spec.region.control, g
+                last_k, last_g = control_of(spec), g
                 left -= work.lam_0[g]
                 if left <= 0.0:
                     break
@@ -106,8 +106,8 @@ def _divide_by_costs(spec: Spec, work: Work, i: int, second: int) -> None:
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] /= _cost(spec, second, g)
         work.lam_i[g] /= _cost(spec, i, g)
-        if spec.region.kind == RELATIVE:
-            work.lam_0[g] /= _cost(spec, spec.region.control, g)
+        if has_control(spec):
+            work.lam_0[g] /= _cost(spec, control_of(spec), g)
 
 
 @kernel
@@ -133,8 +133,8 @@ def _write_probabilities(spec: Spec, work: Work, i: int, k: int, group: int, tot
         work.probability[g, second] += work.lam_k[g] / total
         if k != NONE:
             work.probability[g, i] += work.lam_i[g] / total
-        if spec.region.kind == RELATIVE:
-            work.probability[g, spec.region.control] += work.lam_0[g] / total
+        if has_control(spec):
+            work.probability[g, control_of(spec)] += work.lam_0[g] / total
 
 
 @kernel
@@ -159,8 +159,8 @@ def with_minimum(spec: Spec, state: State, work: Work, k: int, g: int) -> tuple[
 
     This prevents that one cell takes all samples, and that the control has too few.
     """
-    if spec.region.kind == RELATIVE and k != spec.region.control:
-        control = spec.region.control
+    if has_control(spec) and k != control_of(spec):
+        control = control_of(spec)
         if count(state, control, g) < MINIMUM_FACTOR * math.sqrt(count(state, k, g)):
             return certain(spec, work, control, g)
     if spec.mode != ACTIVE:

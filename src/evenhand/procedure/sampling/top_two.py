@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import RELATIVE
 from evenhand.procedure.alternatives import solve_cells, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
+from evenhand.procedure.guardrails import has_control
 from evenhand.procedure.posterior import posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import count, from_masses, with_minimum
@@ -36,12 +36,12 @@ def choose(
     _, alternative = weakest_by_likelihood(spec, work, leader)
     i, k = solve_cells(spec, work, leader, alternative)
     control = 0.0
-    if spec.region.kind == RELATIVE:  # the control's part of the rival's half
+    if has_control(spec):  # the control's part of the rival's half
         control = _total(spec, group, work.lam_0)
         control /= max(control + _total(spec, group, work.lam_k), 1e-300)
         _scale(work.lam_0, control / max(_total(spec, group, work.lam_0), 1e-300))
     _normalise_masses(spec, state, work, i if k == NONE else k, group, work.lam_k)
-    if spec.region.kind == RELATIVE:
+    if has_control(spec):
         _scale(work.lam_k, 1.0 - control)
     if k != NONE:
         _normalise_masses(spec, state, work, i, group, work.lam_i)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, PENALTY, RELATIVE, ROUNDING, inside
+from evenhand.model.region import BOX, RELATIVE, ROUNDING, inside
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
 from evenhand.procedure.alternatives import (
     BULK_POLICIES,
@@ -21,6 +21,14 @@ from evenhand.procedure.alternatives import (
     weakest_by_likelihood,
 )
 from evenhand.procedure.estimates import dispersion, refresh
+from evenhand.procedure.guardrails import (
+    control_of,
+    has_conditions,
+    has_control,
+    leave_any,
+    masses_of_leaving,
+    meets_all,
+)
 from evenhand.procedure.posterior import draw_policy, posterior_answer, posterior_leader
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import (
@@ -32,9 +40,11 @@ from evenhand.procedure.sampling.draw_cell import (
     least_sampled_cell,
     with_minimum,
 )
+from evenhand.procedure.sampling.guardrail_cells import add_broken_guardrails, displace_by_guardrails
 from evenhand.procedure.spec import ACTIVE, CERTIFIED, Spec
 from evenhand.procedure.state import NONE, Array, State, Work
 from evenhand.theory import inner
+from evenhand.theory.metrics import METRIC
 
 PLAUSIBLE = 4.0  # standard errors by which a policy's score may be misjudged
 
@@ -54,7 +64,7 @@ def choose(
             challenger = posterior_leader(spec, state, work, seed, replication, decision)
     if challenger == leader:
         k, g = NONE, NONE
-        if spec.region.kind == RELATIVE and coin < spec.leader and leader != NONE:
+        if has_control(spec) and coin < spec.leader and leader != NONE:
             k, g = _from_doubtful_rival(spec, state, work, leader, seed, replication, decision, group, u)
         if k == NONE:
             k, g = from_weakest_alternative(spec, state, work, leader, group, u)
@@ -112,7 +122,7 @@ def _from_doubtful_rival(
         return NONE, NONE
     draw_policy(spec, state, work, rival, seed, replication, decision)
     allowed = work.margin[rival] >= 0.0
-    if inside(spec.region, rival, state.theta) == allowed:
+    if meets_all(spec, spec.region, rival, state.theta, state.rail_theta) == allowed:
         return NONE, NONE
     if allowed:
         return from_broken_bounds(spec, state, work, rival, group, u)
@@ -152,16 +162,25 @@ def from_disagreement(
     spec: Spec, state: State, work: Work, leader: int, challenger: int, group: int, u: float
 ) -> tuple[int, int]:
     """Draw a cell that can show whether the challenger or the leader is right."""
-    own_bounds = spec.several or spec.region.kind == RELATIVE
-    if own_bounds and leader != NONE and not inside(spec.kept, leader, state.theta):
+    own_bounds = spec.several or has_control(spec) or spec.guardrails.present
+    if (
+        own_bounds
+        and leader != NONE
+        and not meets_all(spec, spec.kept, leader, state.theta, state.rail_theta)
+    ):
         return from_broken_bounds(spec, state, work, leader, group, u)
     if challenger == NONE:
         # no policy is feasible in the draw: sample where the leader is nearest to failing
+        if spec.guardrails.present:
+            _, which = leave_any(spec, work, spec.kept, leader)
+            if which >= METRIC:
+                masses_of_leaving(spec, work, leader, which)
+                return from_masses(spec, work, leader, NONE, group, u)
         inner.leave(spec.code, spec.kept, leader, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
         _displaced(spec, state, work, leader, work.lam_k)
         _displaced_control(spec, state, work)
         return from_masses(spec, work, leader, NONE, group, u)
-    if work.margin[challenger] < 0.0 and spec.region.kind != PENALTY:
+    if work.margin[challenger] < 0.0 and has_conditions(spec):
         return from_doubtful_failure(spec, state, work, challenger, group, u)
     # both are feasible: sample where their difference varies most
     for g in range(spec.phi.shape[0]):
@@ -179,6 +198,8 @@ def from_doubtful_failure(
     inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)
     _displaced(spec, state, work, k, work.lam_k)
     _displaced_control(spec, state, work)
+    if spec.guardrails.present:
+        displace_by_guardrails(spec, state, work, k)
     _keep_least_sampled(spec, state, work, k)
     return from_masses(spec, work, k, NONE, group, u)
 
@@ -204,6 +225,10 @@ def from_broken_bounds(
                 ratio = r.floor_ratio[g] if below else r.cap_ratio[g]
                 work.lam_k[g] += _noise_of_mean(spec, state, work, leader, g)
                 work.lam_0[g] = ratio * ratio * noise
+    if spec.guardrails.present:
+        if spec.region.kind not in (BOX, RELATIVE) and inside(spec.kept, leader, state.theta):
+            work.lam_k[:] = 0.0
+        add_broken_guardrails(spec, state, work, leader)
     return from_masses(spec, work, leader, NONE, group, u)
 
 
@@ -247,7 +272,7 @@ def _keep_least_sampled(spec: Spec, state: State, work: Work, k: int) -> None:
     for g in range(spec.phi.shape[0]):
         if work.lam_k[g] > 0.0 and (best < 0 or count(state, k, g) < count(state, k, best)):
             best = g
-    if spec.region.kind == RELATIVE:
+    if has_control(spec):
         best = _keep_least_sampled_of_both(spec, state, work, k, best)
     for g in range(spec.phi.shape[0]):
         work.lam_k[g] = 1.0 if g == best else 0.0
@@ -259,7 +284,7 @@ def _keep_least_sampled_of_both(spec: Spec, state: State, work: Work, k: int, be
 
     Returns `best`, or -1 where the control's has fewer samples, which is then all that is left in lam_0.
     """
-    control, other = spec.region.control, -1
+    control, other = control_of(spec), -1
     for g in range(spec.phi.shape[0]):
         if work.lam_0[g] > 0.0 and (other < 0 or count(state, control, g) < count(state, control, other)):
             other = g

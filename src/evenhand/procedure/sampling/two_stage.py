@@ -124,7 +124,7 @@ def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
 def _against(spec: Spec, state: State, work: Work, leader: int, k: int, enough: float) -> float:
     """Return the evidence that k is not a better answer than the leader; up to `enough`."""
     if spec.stopping == CERTIFIED:
-        return max(
-            evidence_of_lead(spec, state, work, leader, k, enough), evidence_that_fails(spec, state, work, k)
-        )
+        ahead = evidence_of_lead(spec, state, work, leader, k, enough)  # both use the same scratch
+        fails = evidence_that_fails(spec, state, work, k)
+        return max(ahead, fails)
     return work.glr[k]

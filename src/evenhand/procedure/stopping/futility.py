@@ -17,9 +17,9 @@ import math
 
 from evenhand.compile import kernel
 from evenhand.procedure.alternatives import weakest_by_likelihood
+from evenhand.procedure.guardrails import enter_all, leave_any
 from evenhand.procedure.spec import CERTIFIED, Spec
 from evenhand.procedure.state import TOLD, State, Work
-from evenhand.theory import inner
 
 
 @kernel
@@ -47,11 +47,6 @@ def _likelihood_ratio(spec: Spec, work: Work, leader: int, alternative: int) -> 
         value, _ = weakest_by_likelihood(spec, work, leader)
         return value
     if work.margin[alternative] >= 0.0:
-        _, lower, _ = inner.leave(
-            spec.code, spec.region, alternative, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-        )
+        lower, _ = leave_any(spec, work, spec.region, alternative)
         return lower
-    _, lower = inner.enter(
-        spec.code, spec.region, alternative, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-    )
-    return lower
+    return enter_all(spec, work, alternative)

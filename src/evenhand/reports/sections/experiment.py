@@ -21,6 +21,7 @@ from evenhand.reports.sections.verdict import (
     allowed_words,
     emphasised,
     evidence_words,
+    guardrail_pictures,
     notes,
     spent_highlight,
     tables,
@@ -44,6 +45,7 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
     history = evidence_over_time(view, trial.events())
     pictures = [
         floors_picture(estimates, standings),
+        *guardrail_pictures(verdict),
         where_samples_went(view, standings, "Where samples went, and where they were meant to go"),
     ]
     if history:
@@ -81,7 +83,7 @@ def evidence_over_time(view: View, log: Iterable[LogEntry]) -> list[Evidence]:
             alternative_in_words(problem, look.leader, look.alternative),
         )
         for look in rule_checks(
-            view.protocol.spec, OrderedOutcomes(counted.policy, counted.group, unit), POINTS
+            view.protocol.spec, OrderedOutcomes(counted.policy, counted.group, unit, counted.rails), POINTS
         )
     ]
 

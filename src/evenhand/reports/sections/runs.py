@@ -96,7 +96,7 @@ def duration_row(name: str, runs: Runs, ideal: Plan | None) -> Duration:
 
 def _where(runs: Runs, ideal: Plan | None) -> list[Picture]:
     problem = runs.study.problem
-    standings = [] if ideal is None else true_standings(problem, ideal.means, ideal.answer)
+    standings = [] if ideal is None else true_standings(problem, ideal.means, ideal.answer, ideal.guardrails)
     aim = None if ideal is None else ideal.allocation
     rows = shares(problem, runs.allocation, aim)
     return [allocation_picture(rows, standings, "Where the samples went", "the best allocation")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from evenhand.model.phrases import bound_word
@@ -25,7 +27,7 @@ def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
         title="What the data say",
         lead=(*emphasised(said[0], verdict), *(f" {sentence}" for sentence in said[1:])),
         notes=notes(verdict),
-        pictures=(floors_picture(estimates, standings), *where(verdict)),
+        pictures=(floors_picture(estimates, standings), *guardrail_pictures(verdict), *where(verdict)),
         tables=tuple(tables(verdict)),
         numbers=verdict.to_dict()
         | {
@@ -75,6 +77,30 @@ def _intervals(verdict: Verdict) -> str:
     return f"Each interval holds the true mean with probability at least {share}, however often one looks."
 
 
+def guardrail_pictures(verdict: Verdict) -> list[Picture]:
+    """Return the figures of the means of every guard-rail against their bounds."""
+    return [
+        replace(
+            floors_picture(rows.cells, verdict.policies, f"The means of {rows.name} against their bounds"),
+            name=f"guard-rail-{number}",
+        )
+        for number, rows in enumerate(verdict.guardrails, start=1)
+    ]
+
+
+def guardrail_tables(verdict: Verdict) -> list[Table]:
+    """Return a table of the cells of every guard-rail."""
+    columns = ["policy", "group", "outcomes", "mean", "low", "high", "verdict"]
+    return [
+        table(
+            f"Guard-rail {rows.name}" + (f" ({rows.missing:,} outcomes missing)" if rows.missing else ""),
+            columns,
+            [[c.policy, c.group, c.n, c.mean, c.low, c.high, c.verdict] for c in rows.cells],
+        )
+        for rows in verdict.guardrails
+    ]
+
+
 def where(verdict: Verdict) -> list[Picture]:
     """Return the figure of where the samples are, and where the next ones should go."""
     problem, total = verdict.problem, max(verdict.samples, 1)
@@ -88,7 +114,8 @@ def where(verdict: Verdict) -> list[Picture]:
 
 def tables(verdict: Verdict) -> list[Table]:
     """Return the tables of policies, of further samples and of the decision under other bounds."""
-    found = [] if isinstance(verdict.problem.constraint, (NoConstraint, Penalty)) else [_classes(verdict)]
+    all_allowed = isinstance(verdict.problem.constraint, (NoConstraint, Penalty)) and not verdict.guardrails
+    found = [*([] if all_allowed else [_classes(verdict)]), *guardrail_tables(verdict)]
     if verdict.forecast.runs:
         found.append(
             table(

@@ -1,0 +1,68 @@
+"""The rows of guard-rails: verdicts and intervals of their cells, in the user's units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenhand.model.families import GaussianUnknown
+from evenhand.model.problem import Problem
+from evenhand.model.region import BOX, RELATIVE
+from evenhand.model.result_rows import GuardrailRows
+from evenhand.procedure.estimates import refresh
+from evenhand.procedure.guardrail_spec import GuardrailSpec
+from evenhand.procedure.intervals import cell_rows, every_interval, judge_every_cell
+from evenhand.procedure.spec import Spec
+from evenhand.procedure.state import State, new_work
+
+
+def guardrail_rows(
+    problem: Problem, spec: Spec, state: State, intervals: bool = True
+) -> tuple[GuardrailRows, ...]:
+    """Return the cells of every guard-rail with their verdicts and, unless left out, intervals."""
+    found = []
+    for j, rail in enumerate(problem.guardrails):
+        alone = Problem(problem.policies, problem.groups, rail.family, rail.constraint, goal=problem.goal)
+        own, told = metric_spec(problem, spec, j), metric_state(state, j)
+        work, verdict = new_work(own), np.zeros(own.phi.shape, dtype=np.int64)
+        refresh(own, told, work, False)
+        judge_every_cell(own, told, work, verdict)
+        low, high = (np.zeros(own.phi.shape) for _ in range(2)) if intervals else (None, None)
+        if low is not None and high is not None:
+            every_interval(own, told, low, high)
+        cells = cell_rows(alone, own, told, verdict, low, high)
+        found.append(GuardrailRows(rail.name, cells, int(state.n.sum() - told.n.sum())))
+    return tuple(found)
+
+
+def metric_spec(problem: Problem, spec: Spec, j: int) -> Spec:
+    """Return the specification with guard-rail j in place of the outcome; thresholds stay the same."""
+    standard = problem.standards[j + 1]
+    return spec._replace(
+        code=standard.code,
+        phi=standard.phi,
+        region=standard.region,
+        kept=standard.region,
+        unknown_variance=isinstance(problem.guardrails[j].family, GaussianUnknown),
+        guardrails=_with_outcome(spec, j),
+    )
+
+
+def metric_state(state: State, j: int) -> State:
+    """Return the state with the outcomes of guard-rail j in place of the outcome's."""
+    return state._replace(n=state.rail_n[j], s=state.rail_s[j], ss=state.rail_ss[j], bets=state.rail_bets[j])
+
+
+def _with_outcome(spec: Spec, j: int) -> GuardrailSpec:
+    """Return the guard-rails with the bounds of the outcome in place of those of j: their number stays."""
+    rails, own = spec.guardrails, spec.region
+    plain = own.kind in (BOX, RELATIVE)
+    swapped: dict[str, Any] = {
+        name: np.array(getattr(rails, name))
+        for name in ("lo", "hi", "floor_ratio", "floor_margin", "cap_ratio", "cap_margin")
+    }
+    for name, table in swapped.items():
+        ratio = name.endswith("ratio")
+        table[j] = getattr(own, name) if plain else 1.0 if ratio else -np.inf if name == "lo" else np.inf
+    return rails._replace(**swapped)
