@@ -83,6 +83,10 @@ class Status:
         The forecast of further samples: by chance, its horizon, the share of runs beyond it, and all of it.
     corrected : Corrected or None
         The result of the rule now, if outcomes were corrected after the decision.
+    allowed, failed, open : tuple of str
+        The policies shown to meet the requirement, shown not to meet it, and not decided yet.
+    spent : float or None
+        What the samples have cost; None without sampling costs.
     policies : tuple of PolicyRow
         One row for every policy.
     cells : tuple of CellRow

@@ -45,6 +45,8 @@ class CellRow:
         The bounds that the mean must meet.
     pending : float or None
         The number of open tickets, in a live experiment.
+    relative_floor, relative_cap : RelativeBound or None
+        The bounds relative to a control.
 
     Examples
     --------
