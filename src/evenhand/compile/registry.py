@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import dis
+import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast, overload
@@ -30,6 +31,15 @@ _VARIADIC = 0x04 | 0x08  # *args, **kwargs in co_flags
 KERNELS: list[Kernel] = []
 
 
+class _Calls(threading.local):
+    """Whether this thread runs kernels as plain Python."""
+
+    plain = False
+
+
+_calls = _Calls()
+
+
 class Kernel:
     """A function that can be compiled; a call from Python runs compiled code."""
 
@@ -42,6 +52,8 @@ class Kernel:
         _check(function)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if _calls.plain:
+            return self.py_func(*arguments, **named)
         from evenhand.compile.dispatch import call
 
         return call(self, arguments, named)
@@ -68,8 +80,21 @@ def kernel(function: F | None = None, *, inlined: bool = False) -> F | Callable[
 
 
 def uncompiled(function: F) -> F:
-    """Return the Python function of a kernel: for a few calls, where compiling takes longer."""
-    return cast(F, cast(Kernel, function).py_func)
+    """Return a kernel as plain Python: for a few calls, where compiling takes longer.
+
+    The kernels that it calls run as plain Python too.
+    """
+    plain = cast(Kernel, function).py_func
+
+    @wraps(plain)
+    def run(*arguments: Any) -> Any:
+        before, _calls.plain = _calls.plain, True
+        try:
+            return plain(*arguments)
+        finally:
+            _calls.plain = before
+
+    return cast(F, run)
 
 
 def _registered(function: F, inlined: bool) -> F:

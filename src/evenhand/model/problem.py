@@ -279,14 +279,14 @@ class Problem:
             return np.array([bool(contains(row)) for row in table]) & kept
         unit = np.ascontiguousarray(self.family.to_unit(table).T)
         region = self.standard.region
-        return np.array([bool(regions.inside(region, k, unit)) for k in range(self.shape[0])]) & kept
+        return np.array([regions.is_inside(region, k, unit) for k in range(self.shape[0])]) & kept
 
     def _kept(self, guardrails: tuple[Array, ...]) -> NDArray[np.bool_]:
         """Return which policies meet every guard-rail at these means."""
         kept = np.ones(self.shape[0], dtype=bool)
         for rail, standard, table in zip(self.guardrails, self.standards[1:], guardrails, strict=True):
             unit = np.ascontiguousarray(rail.family.to_unit(table).T)
-            kept &= [bool(regions.inside(standard.region, k, unit)) for k in range(self.shape[0])]
+            kept &= [regions.is_inside(standard.region, k, unit) for k in range(self.shape[0])]
         return kept
 
     def answer(self, means: ArrayLike, guardrails: Mapping[str, Any] | None = None) -> int | None:

@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.compile import Axes, Static, kernel
+from evenhand.compile import Axes, Static, kernel, uncompiled
 from evenhand.errors import BadInput
 from evenhand.model.argument_checks import Scale
 
@@ -36,6 +36,7 @@ RELATIVE = 7  # the box of lo and hi, and bounds relative to the means of a cont
 
 # two numbers are equal up to rounding if they differ by less than this part of the sum of their terms' sizes
 ROUNDING = 1e-12
+FEW = 64  # policies up to which a margin is computed by plain Python when called from there
 # if means are farther from 0 than this many times their range, squares are taken relative to one of them
 FAR = 1024.0
 
@@ -135,6 +136,17 @@ def margin(r: Region, k: int, mean: Array) -> float:
 def inside(r: Region, k: int, mean: Array) -> bool:
     """Return whether policy k meets its requirement at these means (L, K)."""
     return margin(r, k, mean) >= 0.0
+
+
+def margin_of(r: Region, k: int, mean: Array) -> float:
+    """Return `margin`; by plain Python where there are few policies, which is quicker than compiling."""
+    found = margin if mean.shape[1] > FEW else uncompiled(margin)
+    return float(found(r, k, mean))
+
+
+def is_inside(r: Region, k: int, mean: Array) -> bool:
+    """Return `inside`; by plain Python where there are few policies."""
+    return margin_of(r, k, mean) >= 0.0
 
 
 @kernel

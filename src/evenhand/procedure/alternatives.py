@@ -12,6 +12,7 @@ import math
 from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY, RELATIVE
 from evenhand.model.unit_families import divergence
+from evenhand.procedure import evidence_cache
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.guardrails import (
     add_masses_of_entering,
@@ -23,27 +24,54 @@ from evenhand.procedure.guardrails import (
     leave_any,
     masses_of_leaving,
 )
-from evenhand.procedure.likelihood_bounds import OWNER, bound_of, reset_bounds, store_bound
+from evenhand.procedure.likelihood_bounds import OWNER, highest, refer_to, reset_bounds, store_bound
 from evenhand.procedure.log_space import NOT_COMPUTED, add
+from evenhand.procedure.policy_blocks import bound_blocks, span_of
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import NONE, Array, Ints, State, Work
+from evenhand.procedure.state import NONE, OUTCOMES, SAMPLES, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
 from evenhand.theory import inner
-from evenhand.theory.beat_bulk import beat_all, beat_some
+from evenhand.theory.beat_bulk import beat_all, beat_one, beat_some, own_line
+from evenhand.theory.bernoulli_bulk import BLOCK
 from evenhand.theory.metrics import METRIC
 from evenhand.theory.regions import relative
 
-# with more policies than this, computing all evidence at each check takes too long
-BULK_POLICIES = 256
+# stale rivals of a block above which they are solved together, and not one by one
+FEW = 16
 
 
 @kernel
 def weakest_by_likelihood(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     """eq:stopping_statistics: return the smallest likelihood ratio and its alternative."""
+    if _is_known(work, SAMPLES, leader):
+        return work.weakest[SAMPLES], work.stamp_weakest[SAMPLES, 2]
+    value, alternative = _least_ratio(spec, work, leader)
+    _keep(work, SAMPLES, leader, value, alternative)
+    return value, alternative
+
+
+@kernel
+def _is_known(work: Work, what: int, leader: int) -> bool:
+    """Return whether nothing has changed since this kind of weakest alternative was found."""
+    stamp = work.stamp_weakest[what]
+    return stamp[0] == leader and stamp[1] == work.changes[what]
+
+
+@kernel
+def _keep(work: Work, what: int, leader: int, value: float, alternative: int) -> None:
+    stamp = work.stamp_weakest[what]
+    work.weakest[what] = value
+    stamp[0], stamp[1], stamp[2] = leader, work.changes[what], alternative
+
+
+@kernel
+def _least_ratio(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     policies = spec.phi.shape[1]
     if leader == NONE or spec.region.kind not in (BOX, PENALTY) or spec.guardrails.present:
         solve_rivals(spec, work, leader)
         value, alternative = _least(work, leader)
+    elif spec.many and spec.region.kind == BOX:
+        value, alternative = _weakest_of_many(spec, work, leader)
     else:
         value, alternative = _weakest_rival(spec, work, leader)
     if leader != NONE and has_conditions(spec):
@@ -66,28 +94,108 @@ def _weakest_rival(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
         for k in range(policies):
             store_bound(work, k)
         return _least(work, leader)
+    level, slope = own_line(spec.shares, spec.indifference, leader, work.v, work.mean)
     lowest, first = math.inf, NONE
     for k in range(policies):
-        floor = bound_of(work, k)
-        if floor < lowest and k != leader:
-            lowest, first = floor, k
+        if work.floor[k] < lowest and k != leader:
+            lowest, first = work.floor[k], k
     value, alternative = math.inf, 0
     if first != NONE:
-        value, alternative = _solved(spec, work, leader, first), first
+        value, alternative = _solved(spec, work, leader, first, level, slope), first
+    enough = highest(work, value)
     for k in range(policies):
-        if k != leader and k != first and bound_of(work, k) <= value:
-            mine = _solved(spec, work, leader, k)
+        if work.floor[k] <= enough and k != leader and k != first:
+            mine = _solved(spec, work, leader, k, level, slope)
             if mine < value or (mine == value and k < alternative):
                 value, alternative = mine, k
+                enough = highest(work, value)
     return value, alternative
 
 
 @kernel
-def _solved(spec: Spec, work: Work, leader: int, k: int) -> float:
-    """Return the likelihood ratio of rival k, solving it again only if its data have changed."""
+def _weakest_of_many(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
+    """Do what `_weakest_rival` does, without blocks of policies whose lower bound is too high."""
+    if work.bound_state[OWNER] != leader:
+        refer_to(work, leader)
+        bound_blocks(spec, work, leader)
+    level, slope = own_line(spec.shares, spec.indifference, leader, work.v, work.mean)
+    lowest, first = math.inf, NONE
+    for block in range(work.lowest.size):
+        if work.lowest[block] < lowest:
+            start, stop = span_of(work, block)
+            for k in range(start, stop):
+                if work.floor[k] < lowest and k != leader:
+                    lowest, first = work.floor[k], k
+    value, alternative = math.inf, 0
+    if first != NONE:
+        value, alternative = _solved(spec, work, leader, first, level, slope), first
+    for block in range(work.lowest.size):
+        if work.lowest[block] <= highest(work, value):
+            value, alternative = _weakest_of_block(
+                spec, work, leader, block, value, alternative, level, slope
+            )
+    return value, alternative
+
+
+@kernel
+def _weakest_of_block(
+    spec: Spec,
+    work: Work,
+    leader: int,
+    block: int,
+    value: float,
+    alternative: int,
+    level: float,
+    slope: float,
+) -> tuple[float, int]:
+    """Return the weaker of this alternative and the rivals in a block, and update its bound."""
+    start, stop = span_of(work, block)
+    owner, stale, least = work.sample_changes[leader], 0, math.inf
+    enough = highest(work, value)
+    for k in range(start, stop):
+        if work.floor[k] <= enough:
+            stale += not _is_fresh(work.stamp_glr, work.sample_changes[k], k, owner, leader)
+    if stale > FEW:
+        _solve_block(spec, work, leader, start, stop)
+    for k in range(start, stop):
+        if k == leader:
+            continue
+        if k != alternative and work.floor[k] <= enough:
+            mine = _solved(spec, work, leader, k, level, slope)
+            if mine < value or (mine == value and k < alternative):
+                value, alternative = mine, k
+                enough = highest(work, value)
+        least = min(least, work.floor[k])
+    work.lowest[block] = least
+    return value, alternative
+
+
+@kernel
+def _solve_block(spec: Spec, work: Work, leader: int, start: int, stop: int) -> None:
+    """Solve all rivals from start to stop; their ratios are those of `_solve_one`, bit for bit."""
+    for j in range(start, stop, BLOCK):
+        end = min(j + BLOCK, stop)
+        beat_some(
+            spec.code, spec.region, spec.shares, spec.indifference, leader, j, end, work.v, work.mean,
+            work.glr, work.lam_i, work.lam_k, work.lam_0, work.scratch,
+        )  # fmt: skip
+    for k in range(start, stop):
+        _stamp(work.stamp_glr, work.sample_changes[k], k, work.sample_changes[leader], leader)
+        store_bound(work, k)
+
+
+@kernel
+def _solved(spec: Spec, work: Work, leader: int, k: int, level: float, slope: float) -> float:
+    """Return the likelihood ratio of rival k, solving it again only if its data have changed.
+
+    Level and slope are those of the leader's `own_line`.
+    """
     owner = work.sample_changes[leader]
     if not _is_fresh(work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader):
-        _solve_one(spec, work, leader, k)
+        beat_one(
+            spec.code, spec.region, spec.shares, spec.indifference, leader, k, level, slope, work.v,
+            work.mean, work.glr, work.lam_i, work.lam_k, work.lam_0, work.scratch,
+        )  # fmt: skip
         _stamp(work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader)
     store_bound(work, k)
     return work.glr[k]
@@ -170,27 +278,88 @@ def _solve_one(spec: Spec, work: Work, leader: int, k: int) -> None:
 def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     """Return the smallest certified evidence (ln e-value) and its alternative.
 
-    The alternative that was weakest last is evaluated first; for the others it is enough to know that they
-    are not weaker.
+    The alternative that was weakest last is evaluated first, then those whose evidence is stored; for the
+    others it is enough to know that they are not weaker.
     """
+    if _is_known(work, OUTCOMES, leader):
+        return work.weakest[OUTCOMES], work.stamp_weakest[OUTCOMES, 2]
+    value, alternative = _least_evidence(spec, state, work, leader)
+    _keep(work, OUTCOMES, leader, value, alternative)
+    return value, alternative
+
+
+@kernel
+def _least_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     policies = spec.phi.shape[1]
-    first = NONE
+    if has_conditions(spec):
+        _renew_failing(spec, state, work, leader)
+    first, lowest = NONE, math.inf
     for k in range(policies):
-        if k != leader and (first == NONE or work.against[k] < work.against[first]):
-            first = k
+        if k != leader and (first == NONE or work.against[k] < lowest):
+            first, lowest = k, work.against[k]
     value, alternative = math.inf, 0
     if first != NONE:
         value, alternative = _evidence_against(spec, state, work, leader, first, math.inf), first
     for k in range(policies):
-        if k != leader and k != first:
+        if k != leader and k != first and not _is_open(spec, work, leader, k, value):
             mine = _evidence_against(spec, state, work, leader, k, value)
             if mine < value or (mine == value and k < alternative):
                 value, alternative = mine, k
+    k = _next_open(spec, work, leader, 0, value)
+    while k < policies:
+        mine = _evidence_against(spec, state, work, leader, k, value)
+        if mine < value or (mine == value and k < alternative):
+            value, alternative = mine, k
+        k = _next_open(spec, work, leader, k + 1, value)
     if leader != NONE and has_conditions(spec):
-        met, which = certified.meets(spec, state, work, leader)
+        met, which = evidence_cache.meets(spec, state, work, leader)
         if met < value:
             value, alternative = met, policies + which
     return value, alternative
+
+
+@kernel
+def _renew_failing(spec: Spec, state: State, work: Work, leader: int) -> None:
+    """Compute the evidence that rivals fail where it is not known.
+
+    By a loop over these alone, as in `_least_evidence`: neighbouring threads of a GPU, each with another
+    policy, compute together.
+    """
+    k = _next_stale(spec, work, leader, 0)
+    while k < spec.phi.shape[1]:
+        evidence_that_fails(spec, state, work, k)
+        k = _next_stale(spec, work, leader, k + 1)
+
+
+@kernel
+def _next_stale(spec: Spec, work: Work, leader: int, start: int) -> int:
+    for k in range(start, spec.phi.shape[1]):
+        if k != leader and work.stamp_fails[k] != changes_of(spec, work.outcome_changes, k):
+            return k
+    return spec.phi.shape[1]
+
+
+@kernel
+def _is_open(spec: Spec, work: Work, leader: int, k: int, enough: float) -> bool:
+    """Return whether the evidence that the leader is ahead of k must be computed."""
+    if leader == NONE or (has_conditions(spec) and work.fails[k] > enough):
+        return False
+    return _is_ahead_stale(work, leader, k, enough)
+
+
+@kernel
+def _next_open(spec: Spec, work: Work, leader: int, start: int, enough: float) -> int:
+    for k in range(start, spec.phi.shape[1]):
+        if k != leader and _is_open(spec, work, leader, k, enough):
+            return k
+    return spec.phi.shape[1]
+
+
+@kernel
+def _is_ahead_stale(work: Work, leader: int, k: int, enough: float) -> bool:
+    if not _is_fresh(work.stamp_ahead, work.outcome_changes[k], k, work.outcome_changes[leader], leader):
+        return True
+    return work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
 
 
 @kernel
@@ -234,13 +403,10 @@ def evidence_of_lead(spec: Spec, state: State, work: Work, leader: int, k: int, 
 
     Above `enough` the value is only a lower bound.
     """
-    owner = work.outcome_changes[leader]
-    if not _is_fresh(work.stamp_ahead, work.outcome_changes[k], k, owner, leader) or (
-        work.up_to[k] < enough and work.ahead[k] > work.up_to[k]
-    ):
-        work.ahead[k] = certified.ahead(spec, state, work, leader, k, enough)
+    if _is_ahead_stale(work, leader, k, enough):
+        work.ahead[k] = evidence_cache.ahead(spec, state, work, leader, k, enough)
         work.up_to[k] = enough
-        _stamp(work.stamp_ahead, work.outcome_changes[k], k, owner, leader)
+        _stamp(work.stamp_ahead, work.outcome_changes[k], k, work.outcome_changes[leader], leader)
     return work.ahead[k]
 
 
@@ -254,7 +420,7 @@ def evidence_of_likeliest(spec: Spec, state: State, work: Work, leader: int) -> 
     _, alternative = weakest_by_likelihood(spec, work, leader)
     if alternative < policies:
         return _evidence_against(spec, state, work, leader, alternative, math.inf), alternative
-    met, which = certified.meets(spec, state, work, leader)
+    met, which = evidence_cache.meets(spec, state, work, leader)
     return met, policies + which
 
 

@@ -14,7 +14,6 @@ import math
 
 from evenhand.compile import kernel
 from evenhand.procedure.alternatives import (
-    BULK_POLICIES,
     evidence_of_likeliest,
     weakest_by_evidence,
     weakest_by_excess,
@@ -270,7 +269,7 @@ def _weakest_evidence(
         return 0.0, math.inf, 0
     if rule in (CERTIFIED, BUDGET):
         needed = math.inf if rule == BUDGET else certified.threshold(spec)
-        if spec.phi.shape[1] > BULK_POLICIES:
+        if spec.many:
             # one alternative below the threshold is enough to continue
             value, alternative = evidence_of_likeliest(spec, state, work, leader)
             if value < needed:

@@ -13,6 +13,7 @@ from evenhand.model.unit_families import variance as unit_variance
 from evenhand.procedure.acceptable import by_estimates, easiest, update_summary
 from evenhand.procedure.guardrails import control_of, has_control, margin_of, state_of
 from evenhand.procedure.likelihood_bounds import OWNER, lower_bounds
+from evenhand.procedure.policy_blocks import discard, first_best, first_best_of_blocks
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work, mark_samples_changed
 from evenhand.theory.inner import score
@@ -43,7 +44,7 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
         for k in range(spec.phi.shape[1]):
             _estimate(spec, state, work, k, pending_counts)
         _place_all(spec, work)
-        work.lead[0] = _first_best(work.margin, work.score)
+        work.lead[0] = _leading(spec, work)
         return easiest(spec, work, by_estimates(work), work.lead[0]) if spec.several else work.lead[0]
     control_moved = False
     for j in range(1, waiting + 1):
@@ -51,12 +52,12 @@ def refresh(spec: Spec, state: State, work: Work, pending_counts: bool) -> int:
         control_moved = control_moved or k == control_of(spec)
         _estimate(spec, state, work, k, pending_counts)
         if k == work.lead[0]:
-            work.lead[0] = _first_best(work.margin, work.score)
+            work.lead[0] = _leading(spec, work)
         elif work.margin[k] >= 0.0 and _goes_before(work, k, work.lead[0]):
             work.lead[0] = k
     if has_control(spec) and control_moved:
         _place_all(spec, work)
-        work.lead[0] = _first_best(work.margin, work.score)
+        work.lead[0] = _leading(spec, work)
     return easiest(spec, work, by_estimates(work), work.lead[0]) if spec.several else work.lead[0]
 
 
@@ -66,8 +67,16 @@ def _place_all(spec: Spec, work: Work) -> None:
     if has_control(spec):
         for k in range(spec.phi.shape[1]):
             work.margin[k] = margin_of(spec, spec.region, k, work.mean, work.rail_mean)
+            if spec.many:
+                discard(work, k)
             if spec.several:
                 update_summary(spec, work, by_estimates(work), k)
+
+
+@kernel
+def _leading(spec: Spec, work: Work) -> int:
+    """Return the first feasible policy with the highest score, or NONE."""
+    return first_best_of_blocks(work) if spec.many else first_best(work, 0, work.score.size)
 
 
 @kernel
@@ -96,6 +105,8 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
         _estimate_guardrails(spec, state, work, k, pending_counts)
     work.margin[k] = margin_of(spec, spec.region, k, work.mean, work.rail_mean)
     work.score[k] = score(spec.region, spec.shares, k, work.mean)
+    if spec.many:
+        discard(work, k)
     if spec.several:
         _note_noise(spec, state, work, k)
         update_summary(spec, work, by_estimates(work), k)
@@ -251,12 +262,3 @@ def variance(state: State, g: int, k: int) -> float:
     groups, n = state.n.shape[0], state.n[g, k]
     total, squares = state.bets[SHIFTED * groups + g, k], state.bets[SQUARES * groups + g, k]
     return max(squares - total * total / n, 0.0) / (n - 1.0)
-
-
-@kernel
-def _first_best(margins: Array, scores: Array) -> int:
-    leader, best = NONE, -math.inf
-    for k in range(scores.size):
-        if margins[k] >= 0.0 and scores[k] > best:
-            leader, best = k, scores[k]
-    return leader

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
+from evenhand.model.region import ROUNDING
 from evenhand.model.unit_families import GAUSSIAN, divergence, edge_high, edge_low
 from evenhand.procedure.state import NONE, Work
 
@@ -36,8 +37,14 @@ ROUNDING_OUTSIDE = 1e-7  # how far outside the domain, relative to the means, ro
 @kernel
 def reset_bounds(work: Work, leader: int) -> None:
     """Discard all floors; new ones refer to this leader."""
-    work.bound_state[OWNER], work.bound_state[KEPT], work.bound_state[LOST] = leader, 1.0, 0.0
+    refer_to(work, leader)
     work.floor[:] = -math.inf
+
+
+@kernel
+def refer_to(work: Work, leader: int) -> None:
+    """Let floors that are written from now on refer to this leader."""
+    work.bound_state[OWNER], work.bound_state[KEPT], work.bound_state[LOST] = leader, 1.0, 0.0
 
 
 @kernel
@@ -69,13 +76,12 @@ def _largest_drop(code: int, n_old: float, m_old: float, n: float, mean: float) 
 
 
 @kernel
-def store_bound(work: Work, k: int) -> None:
-    """Store the floor of alternative k, which was just solved."""
-    work.floor[k] = work.glr[k] / work.bound_state[KEPT] + work.bound_state[LOST]
+def highest(work: Work, value: float) -> float:
+    """Return the highest floor with which an alternative's ratio may be as low as `value`."""
+    return ((value + MARGIN) / (TRUST * work.bound_state[KEPT]) + work.bound_state[LOST]) * (1.0 + ROUNDING)
 
 
 @kernel
-def bound_of(work: Work, k: int) -> float:
-    """Return the current lower bound on the likelihood ratio of alternative k."""
-    bound = work.bound_state[KEPT] * (work.floor[k] - work.bound_state[LOST])
-    return bound * TRUST - MARGIN
+def store_bound(work: Work, k: int) -> None:
+    """Store the floor of alternative k, which was just solved."""
+    work.floor[k] = work.glr[k] / work.bound_state[KEPT] + work.bound_state[LOST]

@@ -17,9 +17,10 @@ from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.acceptable import by_draw, by_estimates, easiest, is_acceptable, update_summary
 from evenhand.procedure.estimates import dispersion, rail_dispersion
 from evenhand.procedure.guardrails import control_of, has_control, meets_all
+from evenhand.procedure.policy_blocks import span_of
 from evenhand.procedure.randomness import DECISIONS, RAIL_DECISIONS, fill_words, normal, philox
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import CURSOR, DRAWN_AT_ONCE, NONE, State, Work
+from evenhand.procedure.state import BLOCK, CURSOR, DRAWN_AT_ONCE, NONE, State, Work
 from evenhand.theory.inner import score
 
 # the first block of a decision's stream that holds posterior draws; earlier blocks hold its other draws
@@ -34,7 +35,7 @@ HIGHEST = np.array([uncompiled(normal)(np.uint64((c << 24) | 0xFFFFFF)) for c in
 def posterior_leader(spec: Spec, state: State, work: Work, seed: int, replication: int, decision: int) -> int:
     """Draw means from the posterior and return the leader by them."""
     policies = spec.phi.shape[1]
-    if policies > DRAWN_AT_ONCE:
+    if spec.many:
         return _rolling_leader(spec, state, work, seed, replication, decision)
     fill_words(seed, decision, FIRST_BLOCK, replication, DECISIONS, work.words)
     # the policy with the highest bound first: most others cannot reach its score
@@ -75,7 +76,7 @@ def posterior_answer(
     The best by the draw where the leader is not acceptable by it; else the easiest by the draw where that is
     not acceptable by the estimates; else the leader itself.
     """
-    if spec.phi.shape[1] > DRAWN_AT_ONCE:
+    if spec.many:
         best = _rolling_leader(spec, state, work, seed, replication, decision)
         return leader if leader != NONE and _is_good_draw(spec, state, leader, best) else best
     at = by_draw(state, work)
@@ -115,13 +116,35 @@ def _rolling_leader(spec: Spec, state: State, work: Work, seed: int, replication
     state.clock[CURSOR] = (first + count) % policies + 1
     for j in range(0, count, DRAWN_AT_ONCE):
         _draw_window(spec, state, work, first + j, min(DRAWN_AT_ONCE, count - j), seed, replication, decision)
-    leader, best = NONE, -math.inf
-    for k in range(policies):
+    return _first_of_top(spec, state, work)
+
+
+@kernel
+def _first_of_top(spec: Spec, state: State, work: Work) -> int:
+    """Return the first policy with the highest drawn score, or NONE where no draw is feasible."""
+    where, best = 0, -math.inf
+    for block in range(work.top.size):
+        if math.isnan(work.top[block]):
+            work.top[block] = _top(spec, state, work, block)
+        if work.top[block] > best:
+            where, best = block, work.top[block]
+    start, stop = span_of(work, where)
+    for k in range(start, stop):
+        if work.drawn[k] == best and best > -math.inf:
+            return k
+    return NONE
+
+
+@kernel
+def _top(spec: Spec, state: State, work: Work, block: int) -> float:
+    """Return the largest drawn score of a block."""
+    start, stop = span_of(work, block)
+    best = -math.inf
+    for k in range(start, stop):
         if math.isnan(work.drawn[k]):  # a new Work: the draw itself is part of the state
             work.drawn[k] = _score(spec, state, k)
-        if work.drawn[k] > best:
-            leader, best = k, work.drawn[k]
-    return leader
+        best = max(best, work.drawn[k])
+    return best
 
 
 @kernel
@@ -134,13 +157,16 @@ def _draw_window(
     ahead = min(count, policies - start)
     control_drawn = False
     for begin, end in ((start, start + ahead), (0, count - ahead)):
-        fill_words(seed, decision, FIRST_BLOCK + begin * blocks, replication, DECISIONS, work.words)
+        if begin < end:
+            fill_words(seed, decision, FIRST_BLOCK + begin * blocks, replication, DECISIONS, work.words)
         for k in range(begin, end):
             work.drawn[k] = _drawn_score(spec, state, work, k, k - begin, seed, replication, decision)
+            work.top[k // BLOCK] = math.nan
             if has_control(spec) and k == control_of(spec):
                 control_drawn = True
     if control_drawn:
         work.drawn[:] = math.nan  # bounds are relative to the control: all draws are scored again
+        work.top[:] = math.nan
 
 
 @kernel
@@ -195,10 +221,10 @@ def _bound_all(spec: Spec, state: State, work: Work) -> int:
             _bound_by_line(spec, work, g)
         else:
             _bound_by_draw(spec, state, work, g)
-    first = 0
+    first, most = 0, work.most[0]
     for k in range(1, policies):
-        if work.most[k] > work.most[first]:
-            first = k
+        if work.most[k] > most:
+            first, most = k, work.most[k]
     return first
 
 

@@ -322,6 +322,10 @@ class Procedure:
         return table | {"initial": written_initial(self.initial)}
 
 
+# with more policies than this a step does not look at each of them
+MANY = 256
+
+
 class Spec(NamedTuple):
     """Problem and procedure as kernels take them; arrays are (L, K), in unit scale."""
 
@@ -361,6 +365,7 @@ class Spec(NamedTuple):
     has_futility: Static[bool]
     several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
     guardrails: GuardrailSpec  # further outcomes of every sample and their bounds
+    many: Static[bool]  # more than MANY policies
 
 
 def is_unproven(problem: Problem, procedure: Procedure) -> bool:
@@ -446,6 +451,7 @@ def compile_spec(
         has_futility=procedure.futility is not None,
         several=procedure.indifference > 0 or bool(procedure.tolerance),
         guardrails=compile_guardrails(problem),
+        many=policies > MANY,
     )
 
 

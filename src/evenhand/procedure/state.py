@@ -17,7 +17,7 @@ from evenhand.compile import Axes, kernel
 from evenhand.model.region import PerCell, PerGroup, PerPolicy
 from evenhand.model.unit_families import EXPONENTIAL
 from evenhand.procedure.guardrail_spec import PerMetric, PerMetricCell
-from evenhand.procedure.spec import Spec
+from evenhand.procedure.spec import MANY, Spec
 from evenhand.theory.inner import work_size
 
 Array = NDArray[np.float64]
@@ -25,15 +25,18 @@ Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 PolicyCounts = Annotated[Ints, Axes("K")]
 Stamps = Annotated[Ints, Axes(3, "K")]
+PerBlock = Annotated[Array, Axes("blocks")]  # one number for each block of policies
 
-# up to this many policies a posterior draw renews every cell; with more, a window over the policies
-DRAWN_AT_ONCE = 256
+# with more than MANY policies a posterior draw renews a window of so many policies, not every cell
+DRAWN_AT_ONCE = MANY
+BLOCK = 256  # policies per block, see `policy_blocks`
 
 # entries of State.clock
 TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, STARTED, PENDING, SHORT, EMPTY, STAGE = range(11)
 UPDATES, SEEN = 11, 12  # steps of the sampling rule's weights; TOLD at their last update
 RUNNING, DECIDED, EXHAUSTED, FUTILE = range(4)  # values of clock[STOPPED]
 NONE = -1  # "none of the policies", as an answer and as a leader
+SAMPLES, OUTCOMES = range(2)  # entries of Work.changes
 # entries of State.level
 EVIDENCE, NEEDED, WEAKEST, NOT_COMPUTED_TIMES = range(4)
 # rows of State.bets, L rows of each: a cell's first outcome; the number of outcomes until one differed from
@@ -98,6 +101,10 @@ class Work(NamedTuple):
     words: Annotated[Words, Axes(4, None)]
     sample_changes: PolicyCounts  # (K,) number of changes of a policy's counts, pending samples included
     outcome_changes: PolicyCounts  # (K,) number of changes of its outcomes
+    changes: Annotated[Ints, Axes(2)]  # SAMPLES, OUTCOMES: the numbers of changes of all policies
+    weakest: Annotated[Array, Axes(2)]  # (2,) the last weakest alternative's ratio, and its evidence
+    # (2, 3) the leader, the number of changes and the alternative then
+    stamp_weakest: Annotated[Ints, Axes(2, 3)]
     # (K + 1,) number of policies to be estimated again (-1: all), and which
     queue: Annotated[Ints, Axes(None)]
     # (K + 1,) number of cells of each policy without a variance of their own; of all policies
@@ -107,11 +114,23 @@ class Work(NamedTuple):
     stamp_glr: Stamps  # (3, K) sample_changes[k], sample_changes[leader], leader when glr[k] was solved
     floor: PerPolicy  # (K,) glr[k] when it was solved, on the scale of `likelihood_bounds`
     bound_state: Annotated[Array, Axes(3)]  # OWNER, KEPT, LOST of `likelihood_bounds`
+    # see `policy_blocks`; used with many policies only
+    leaders: Annotated[Ints, Axes("blocks")]  # leader of each block by the estimates, or UNKNOWN
+    top: PerBlock  # largest drawn score of each block; NaN: not known
+    lowest: PerBlock  # lower bound on the floors of each block's rivals
+    stale: Annotated[Ints, Axes("blocks")]  # 1 where `reach` must be computed again
+    reach: Annotated[Array, Axes(8, "blocks")]  # least B_k(eta) of each block, for each multiplier eta
+    own: Annotated[Array, Axes(8)]  # A_i(eta) + eta eps of the leader
+    multipliers: Annotated[Array, Axes(8)]  # eta
     n_estimated: PerCell  # (L, K) number of outcomes when the estimates were made
     stamp_ahead: (
         Stamps  # (3, K) outcome_changes[k], outcome_changes[leader], leader when ahead[k] was computed
     )
     stamp_fails: PolicyCounts  # (K,) outcome_changes[k] when fails[k] was computed
+    block: Annotated[Array, Axes("K", 7)]  # (K, 7) the fields of `evidence.gaussian.Block`
+    stamp_block: PolicyCounts  # (K,) outcome_changes[k] when block[k] was computed
+    met: Annotated[Array, Axes(1)]  # (1,) least evidence that the policy in stamp_met meets an atom
+    stamp_met: Annotated[Ints, Axes(3)]  # (3,) that policy, its outcome_changes[k] then, and the atom
     spare: Annotated[Array, Axes(8, "L", "K")]  # (8, L, K) tables for the sampling rule
     # of the guard-rails: estimates, effective counts, variances of one outcome, as for the outcome above
     rail_mean: PerMetricCell
@@ -144,6 +163,7 @@ def new_work(spec: Spec) -> Work:
     """Return empty scratch for this spec."""
     groups, policies = spec.phi.shape
     scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 16 * groups)
+    blocks = -(-policies // BLOCK)
     queue = np.zeros(policies + 1, dtype=np.int64)
     queue[0] = -1
     rails = spec.guardrails.code.shape[0]
@@ -175,6 +195,9 @@ def new_work(spec: Spec) -> Work:
         words=np.zeros((4, min(policies, DRAWN_AT_ONCE) * -(-groups // 4)), dtype=np.uint64),
         sample_changes=np.zeros(policies, dtype=np.int64),
         outcome_changes=np.zeros(policies, dtype=np.int64),
+        changes=np.zeros(2, dtype=np.int64),
+        weakest=np.zeros(2),
+        stamp_weakest=np.full((2, 3), -9, dtype=np.int64),
         queue=queue,
         lacking=np.zeros(policies + 1, dtype=np.int64),
         pooled=np.ones(1),
@@ -182,9 +205,20 @@ def new_work(spec: Spec) -> Work:
         stamp_glr=np.full((3, policies), -9, dtype=np.int64),
         floor=np.full(policies, -np.inf),
         bound_state=np.array([NONE, 1.0, 0.0]),
+        leaders=np.zeros(blocks, dtype=np.int64),
+        top=np.full(blocks, np.nan),
+        lowest=np.full(blocks, -np.inf),
+        stale=np.ones(blocks, dtype=np.int64),
+        reach=np.zeros((8, blocks)),
+        own=np.zeros(8),
+        multipliers=np.zeros(8),
         n_estimated=np.zeros((groups, policies)),
         stamp_ahead=np.full((3, policies), -9, dtype=np.int64),
         stamp_fails=np.full(policies, -1, dtype=np.int64),
+        block=np.zeros((policies, 7)),
+        stamp_block=np.full(policies, -1, dtype=np.int64),
+        met=np.zeros(1),
+        stamp_met=np.full(3, NONE, dtype=np.int64),
         spare=np.zeros((8, groups, policies)),
         rail_mean=np.zeros((rails, groups, policies)),
         rail_v=np.zeros((rails, groups, policies)),
@@ -200,6 +234,7 @@ def new_work(spec: Spec) -> Work:
 def mark_outcomes_changed(work: Work, k: int) -> None:
     """Mark policy k's outcomes as changed."""
     work.outcome_changes[k] += 1
+    work.changes[OUTCOMES] += 1
     mark_samples_changed(work, k)
 
 
@@ -207,8 +242,9 @@ def mark_outcomes_changed(work: Work, k: int) -> None:
 def mark_samples_changed(work: Work, k: int) -> None:
     """Mark policy k's samples, observed or pending, as changed."""
     work.sample_changes[k] += 1
+    work.changes[SAMPLES] += 1
     waiting = work.queue[0]
-    if waiting < 0:
+    if waiting < 0 or (waiting > 0 and work.queue[waiting] == k):
         return
     if waiting == work.queue.shape[0] - 1:
         work.queue[0] = -1

@@ -5,7 +5,9 @@ All three take the same arguments. Rows have one entry, and means are the table 
 The loop of one GPU thread, as CUDA source: replications until none is left.
 
 A thread starts the next replication as soon as its last one ends, and does not wait for the others of its
-warp: the longest of 32 runs takes more than twice the mean.
+warp: the longest of 32 runs takes more than twice the mean. The threads of a block, all threads of a
+multiprocessor, begin each batch of samples together: they run about the same code at the same time, and the
+instruction caches hold a small part of the program only.
 """
 
 from __future__ import annotations
@@ -147,10 +149,12 @@ _LOOP = """
 #ifdef __CUDACC__
 FUNCTION whole next(whole *counter) {{ return (whole)atomicAdd((word *)counter, 1ULL); }}
 FUNCTION void add(whole *sum, whole part) {{ atomicAdd((word *)sum, (word)part); }}
+#define ANY_IN_BLOCK(condition) __syncthreads_or(condition)
 #define LAUNCHED __global__ void __launch_bounds__(BLOCK, BLOCKS)
 #else
 FUNCTION whole next(whole *counter) {{ return (*counter)++; }}
 FUNCTION void add(whole *sum, whole part) {{ *sum += part; }}
+#define ANY_IN_BLOCK(condition) (condition)
 #define LAUNCHED void
 #endif
 
@@ -159,14 +163,15 @@ extern "C" LAUNCHED {name}({parameters}) {{
 {copies}
     whole row = next(counter), truth = 0;
     bool over = true;
-    while (row < count) {{
+    while (ANY_IN_BLOCK(row < count)) {{
+        const bool active = row < count;
         const whole replication = first + row;
-        if (over) {{
+        if (active && over) {{
             {means}
             truth = {begin};
         }}
-        over = !{turn};
-        if (over) {{
+        if (active) over = !{turn};
+        if (active && over) {{
             {finish};
 {written}
             row = next(counter);

@@ -359,6 +359,7 @@ def _clear(spec: Spec, buffers: RunBuffers) -> None:
     for k in range(buffers.work.sample_changes.shape[0]):
         buffers.work.sample_changes[k] += 1
         buffers.work.outcome_changes[k] += 1
+    buffers.work.changes[:] += 1
     pending.first[:] = -1
     pending.drawn[:] = 0
     pending.clock[:] = 0

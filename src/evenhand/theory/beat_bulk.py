@@ -53,7 +53,7 @@ def beat_some(
     The bound of a rival does not depend, to the last bit, on the other rivals in its block: bounds that are
     stored and bounds that are computed again must be equal.
     """
-    level, slope = _own_line(q, eps, i, v, mu)
+    level, slope = own_line(q, eps, i, v, mu)
     vectorised = r.kind == BOX and slope < math.inf
     if vectorised and code == GAUSSIAN and q.size <= FEW:
         _lift_block(r.lo, q, v, mu, level, slope, start, stop, lower, work)
@@ -72,7 +72,21 @@ def beat_some(
 
 
 @kernel
-def _own_line(q: Array, eps: float, i: int, v: Array, mu: Array) -> tuple[float, float]:
+def beat_one(
+    code: int, r: Region, q: Array, eps: float, i: int, k: int, level: float, slope: float, v: Array,
+    mu: Array, lower: Array, lam_i: Array, lam_k: Array, lam_0: Array, work: Array,
+) -> None:  # fmt: skip
+    """Do what `beat_some` does for rival k alone; level and slope are those of `own_line`."""
+    if r.kind == BOX and slope < math.inf and code == GAUSSIAN and q.size <= FEW:
+        lower[k] = _lift_one(r.lo, q, v, mu, level, slope, k, work)
+        if not _are_done(r.hi, v, lower, k, k + 1):
+            _, lower[k] = inner.beat(code, r, q, eps, i, k, v, mu, lam_i, lam_k, lam_0, work)
+    else:
+        beat_some(code, r, q, eps, i, k, k + 1, v, mu, lower, lam_i, lam_k, lam_0, work)
+
+
+@kernel
+def own_line(q: Array, eps: float, i: int, v: Array, mu: Array) -> tuple[float, float]:
     """Return level and slope of q.lam_i(eta) + eps; the slope is infinite if a cell is free."""
     level, slope = eps, 0.0
     for g in range(q.size):
@@ -128,6 +142,33 @@ def _lift_block(
         for k in range(size):
             move = max(work[k] * pace[k], floor[k] - m[k])
             lower[k] += 0.5 * weight[k] * move * move
+
+
+@kernel
+def _lift_one(
+    lo: Array, q: Array, v: Array, mu: Array, level: float, slope: float, k: int, work: Array
+) -> float:  # fmt: skip
+    """Return the bound of `_lift_block` for one rival, by the same operations in the same order."""
+    for g in range(q.size):
+        work[g] = q[g] / v[g, k]
+    eta, gap, steep = math.inf, level, slope
+    for _ in range(q.size + 1):
+        gap, steep = level, slope
+        for g in range(q.size):
+            if q[g] == 0.0:
+                continue
+            lifted = mu[g, k] + eta * work[g] > lo[g, k]
+            gap -= q[g] * (mu[g, k] if lifted else lo[g, k])
+            steep += q[g] * work[g] if lifted else 0.0
+        last, eta = eta, max(gap / steep, 0.0)
+        if eta == last:
+            break
+    surplus = steep * eta - gap
+    lower = 0.5 * eta * eta * slope - eta * max(surplus, 0.0)
+    for g in range(q.size):
+        move = max(eta * work[g], lo[g, k] - mu[g, k])
+        lower += 0.5 * v[g, k] * move * move
+    return lower
 
 
 @kernel

@@ -48,7 +48,7 @@ def margins(problem: Problem, means: Array) -> Array:
     if region.kind == regions.CUSTOM:
         return np.full(len(means), math.nan)
     unit = problem.unit_means(means)
-    return np.array([regions.margin(region, k, unit) for k in range(len(means))])
+    return np.array([regions.margin_of(region, k, unit) for k in range(len(means))])
 
 
 def why_undecided(asked: Question, i: int | None) -> str | None:
@@ -118,7 +118,7 @@ def _near_guardrails(asked: Question, k: int) -> Iterator[str]:
     rails = zip(asked.problem.guardrails, asked.metrics[1:], asked.deviations[1:], strict=True)
     for rail, (standard, mu), spread in rails:
         if abs(_depth(standard.region, k, mu, float(spread[k].mean()))) <= NEARLY:
-            side = "meets" if regions.inside(standard.region, k, mu) else "misses"
+            side = "meets" if regions.is_inside(standard.region, k, mu) else "misses"
             yield (
                 f"{asked.problem.policies[k]!r} only just {side} its guard-rail {rail.name!r}; "
                 "a small error in its means matters."
@@ -242,7 +242,7 @@ def _meets(asked: Question, region: Region, k: int) -> bool:
     constraint = asked.problem.constraint
     if isinstance(constraint, Convex):
         return bool(constraint.contains(asked.means[k]))
-    return bool(regions.inside(region, k, asked.metrics[0].mu))
+    return regions.is_inside(region, k, asked.metrics[0].mu)
 
 
 def _answer_changes_within(problem: Problem, constraint: Convex, means: Array, reach: Array) -> bool:
@@ -259,10 +259,10 @@ def _depth(region: Region, k: int, unit: Array, typical: float) -> float:
         return math.nan
     kind = regions.CONVEX if region.kind == regions.DISPERSION else region.kind
     linear = region._replace(kind=kind, limit=math.inf)
-    depth = _times(regions.margin(linear, k, unit), typical)
+    depth = _times(regions.margin_of(linear, k, unit), typical)
     if region.limit < math.inf:
         squares = region._replace(kind=regions.DISPERSION, rows=region.rows[:0], rhs=region.rhs[:0])
-        depth = min(depth, _times(regions.margin(squares, k, unit), typical**2))
+        depth = min(depth, _times(regions.margin_of(squares, k, unit), typical**2))
     return depth
 
 

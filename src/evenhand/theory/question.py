@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.compile import uncompiled
 from evenhand.model import region as regions
 from evenhand.model.problem import Problem
 from evenhand.model.region import Region
@@ -92,7 +93,7 @@ class Question:
         """
         size, blur = self._score_sizes
         ahead = float(self.scores[i] - self.scores[k]) / self.problem.family.width + self.eps
-        return float(regions.distance(ahead, size[i] + size[k] + self.eps, blur[i] + blur[k]))
+        return float(uncompiled(regions.distance)(ahead, size[i] + size[k] + self.eps, blur[i] + blur[k]))
 
     def margins(self, k: int) -> list[float]:
         """Return how far policy k lies inside what an answer must meet, for every metric.
@@ -101,7 +102,7 @@ class Question:
         """
         own = [self.kept, *(one.standard.region for one in self.metrics[1:])]
         return [
-            np.nan if r.kind == regions.CUSTOM else float(regions.margin(r, k, one.mu))
+            np.nan if r.kind == regions.CUSTOM else regions.margin_of(r, k, one.mu)
             for r, one in zip(own, self.metrics, strict=True)
         ]
 

@@ -196,8 +196,10 @@ def _copy(start: State, body: State, work: Work) -> None:
         target[:] = origin
     work.sample_changes[:] += 1
     work.outcome_changes[:] += 1
+    work.changes[:] += 1
     work.queue[0] = -1
     work.drawn[:] = math.nan
+    work.top[:] = math.nan
 
 
 @kernel

@@ -61,6 +61,12 @@ def ahead(spec: Spec, state: State, i: int, k: int) -> float:
     """Return a lower bound on the ln e-value against {q.mu_k >= q.mu_i + indifference}."""
     leader = block(state.n[:, i], state.s[:, i], spec.phi[:, i], spec.shares)
     rival = block(state.n[:, k], state.s[:, k], spec.phi[:, k], spec.shares)
+    return ahead_by_blocks(spec, leader, rival)
+
+
+@kernel
+def ahead_by_blocks(spec: Spec, leader: Block, rival: Block) -> float:
+    """Return the bound of `ahead` from the blocks of both policies."""
     return bound(leader.dot - rival.dot + spec.indifference, leader, rival)
 
 
@@ -119,22 +125,30 @@ def bound(gap: float, one: Block, two: Block) -> float:
     if one.blind or two.blind:
         # a cell without samples can have any mean at no cost, so only eta = 0 is possible; z = 0 is valid
         return -2.0 * PEAK * PEAK * (one.beta + two.beta) - one.penalty - two.penalty
-    eta, z1, z2, p1, p2 = solve(gap, one, two)
-    first = psi(z1) - p1 * z1 - p1 * (0.5 * p1 * one.beta - eta * one.gamma) - one.penalty
-    second = psi(z2) - p2 * z2 - p2 * (0.5 * p2 * two.beta - eta * two.gamma) - two.penalty
+    eta, z1, z2, p1, p2, tail1, tail2 = _solve(gap, one, two)
+    first = _psi(z1, tail1) - p1 * z1 - p1 * (0.5 * p1 * one.beta - eta * one.gamma) - one.penalty
+    second = _psi(z2, tail2) - p2 * z2 - p2 * (0.5 * p2 * two.beta - eta * two.gamma) - two.penalty
     return eta * (gap - 0.5 * eta * (one.alpha + two.alpha)) + first + second
 
 
 @kernel
 def solve(gap: float, one: Block, two: Block) -> tuple[float, float, float, float, float]:
     """Return eta, z and psi'(z) for both blocks by Newton: z + beta psi'(z) = eta gamma."""
+    eta, z1, z2, p1, p2, _, _ = _solve(gap, one, two)
+    return eta, z1, z2, p1, p2
+
+
+@kernel
+def _solve(gap: float, one: Block, two: Block) -> tuple[float, float, float, float, float, float, float]:
+    """Return what `solve` returns, and `tail(z)` for both blocks."""
     alpha = one.alpha + two.alpha
     c1, c2 = one.gamma / (1.0 + one.beta), two.gamma / (1.0 + two.beta)
     eta = max(gap, 0.0) / (alpha - one.gamma * c1 - two.gamma * c2)
     z1, z2 = eta * c1, eta * c2  # exact where Phi(z) is 1
-    p1, p2 = 0.0, 0.0
+    p1, p2, tail1, tail2 = 0.0, 0.0, 0.0, 0.0
     for turn in range(ROUNDS):
-        m1, m2 = mills(z1), mills(z2)
+        tail1, tail2 = tail(z1), tail(z2)
+        m1, m2 = _mills(z1, tail1), _mills(z2, tail2)
         p1, p2 = z1 + m1, z2 + m2
         eta = (gap + p1 * one.gamma + p2 * two.gamma) / alpha
         pull = 1.0 / alpha if eta > 0.0 else 0.0
@@ -149,25 +163,42 @@ def solve(gap: float, one: Block, two: Block) -> tuple[float, float, float, floa
         if s1 * s1 + s2 * s2 < CLOSE * CLOSE or turn == ROUNDS - 1:
             break
         z1, z2 = max(z1 - s1, FAR_LEFT), max(z2 - s2, FAR_LEFT)
-    return eta, z1, z2, p1, p2
+    return eta, z1, z2, p1, p2, tail1, tail2
+
+
+@kernel
+def tail(z: float) -> float:
+    """Return 2 Phi(z); 2 where Phi(z) is 1 to the last digit."""
+    return 2.0 if z > FAR_RIGHT else math.erfc(-SQRT_HALF * z)
 
 
 @kernel
 def psi(z: float) -> float:
     """Return z^2/2 + ln(2 Phi(z)): the log of the mean of exp(z |xi|), xi standard normal."""
+    return _psi(z, tail(z) if z > FAR_LEFT else 0.0)
+
+
+@kernel
+def _psi(z: float, tail: float) -> float:
+    """Return psi(z) from tail(z), which is not used for very negative z."""
     if z > FAR_RIGHT:
         return 0.5 * z * z + LOG_2
     if z > FAR_LEFT:
-        return 0.5 * z * z + math.log(math.erfc(-SQRT_HALF * z))
+        return 0.5 * z * z + math.log(tail)
     return math.log(2.0 * PEAK / -z) + math.log1p(_left_series(z))
 
 
 @kernel
 def mills(z: float) -> float:
     """Return phi(z) / Phi(z), so that psi'(z) = z + mills(z)."""
+    return _mills(z, tail(z))
+
+
+@kernel
+def _mills(z: float, tail: float) -> float:
     if z > FAR_RIGHT:
         return 0.0
-    return 2.0 * PEAK * math.exp(-0.5 * z * z) / math.erfc(-SQRT_HALF * z)
+    return 2.0 * PEAK * math.exp(-0.5 * z * z) / tail
 
 
 @kernel

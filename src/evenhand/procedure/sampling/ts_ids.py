@@ -14,12 +14,7 @@ import math
 from evenhand.compile import kernel
 from evenhand.model.region import BOX, RELATIVE, ROUNDING, inside
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
-from evenhand.procedure.alternatives import (
-    BULK_POLICIES,
-    solve_cells,
-    weakest_by_evidence,
-    weakest_by_likelihood,
-)
+from evenhand.procedure.alternatives import solve_cells, weakest_by_evidence, weakest_by_likelihood
 from evenhand.procedure.estimates import dispersion, refresh
 from evenhand.procedure.guardrails import (
     control_of,
@@ -100,7 +95,7 @@ def from_weakest_alternative(
 @kernel
 def _weakest(spec: Spec, state: State, work: Work, leader: int) -> int:
     """Return the alternative with the least evidence against it."""
-    if spec.stopping == CERTIFIED and spec.phi.shape[1] <= BULK_POLICIES:
+    if spec.stopping == CERTIFIED and not spec.many:
         _, alternative = weakest_by_evidence(spec, state, work, leader)
     else:
         _, alternative = weakest_by_likelihood(spec, work, leader)
