@@ -217,12 +217,7 @@ def test_a_truth_without_its_guard_rails_says_what_it_lacks() -> None:
 
 
 ONLY_PLANNED = "can be planned but not yet simulated, run or judged."
-NOT_YET = {
-    "guard-rails": """
-guardrails = [{ name = "c", family = { name = "poisson" }, constraint = { kind = "caps", at_most = 1 } }]
-""",
-    "max_policies": "max_policies = 4",
-}
+NOT_YET = {"max_policies": "max_policies = 4"}
 
 
 @pytest.mark.parametrize("what", NOT_YET)
@@ -241,7 +236,6 @@ family = {{ name = "bernoulli" }}
 {NOT_YET[what]}
 [truth]
 means = [[0.6, 0.6], [0.7, 0.8]]
-guardrails = {{ {"c = [[0.5, 0.5], [0.4, 0.4]]" if what == "guard-rails" else ""} }}
 """
     )
     assert main(["plan", str(path), "--json"]) == 0
@@ -265,3 +259,14 @@ guardrails = {{ {"c = [[0.5, 0.5], [0.4, 0.4]]" if what == "guard-rails" else ""
         said = capsys.readouterr().err
         assert said == f"evenhand: {what} {ONLY_PLANNED}\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data.csv", "scenarios.toml", "study.toml"]
+
+
+def test_a_dossier_of_guard_rails_is_refused_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    assert main(["report", str(path), "--dossier", "-o", str(tmp_path / "dossier.html")]) == 2
+    said = "evenhand: a dossier does not support guard-rails; plan, simulate, run, judge and report do.\n"
+    assert capsys.readouterr().err == said
+    assert not (tmp_path / "dossier.html").exists()

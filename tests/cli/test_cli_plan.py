@@ -5,31 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
 
 from evenhand import __version__
-from evenhand.cli.main import Commands, group, main
+from evenhand.cli.main import Commands, group
+from tests.cli.conftest import Run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STROKE = str(EXAMPLES / "stroke.toml")
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """A command's exit code, standard output and standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_the_json_has_the_keys_of_the_contract_and_finite_numbers(run: Run) -> None:

@@ -88,6 +88,14 @@ def test_a_convex_requirement_of_ones_own_is_planned() -> None:
     assert plan.time_high <= plan.time_low * 1.011
 
 
+def test_the_page_with_too_many_complaints_is_not_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    status = example("guardrails").main()
+    assert status.answer == "One click"
+    assert "Upsell" in status.failed
+    assert status.guardrails[1].missing > 0
+    assert "missing independently of their values" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_tested_and_says_what_it_is(path: Path) -> None:
     here = Path(__file__).read_text()

@@ -242,7 +242,7 @@ def assert_meets(result: Verdict | Evaluation, policy: str | None = None) -> Non
 
 def _run(problem: Problem, procedure: Procedure, caller: Caller, seed: int, show: Progress | None) -> State:
     """Sample until the rule stops, the cap is reached, or every candidate has answered every item."""
-    refuse_guardrails(problem)
+    refuse_guardrails(problem, "an evaluation on a pool of items")
     spec = compile_spec(problem, procedure)
     state, work = new_state(spec), new_work(spec)
     while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap and not caller.is_complete():

@@ -241,7 +241,25 @@ def stopped(table: dict[str, Any]) -> Stopped:
 
 
 class LogEntry(NamedTuple):
-    """An event of the log with its number and its hash in hexadecimal digits."""
+    """An event of the log with its number and its hash in hexadecimal digits.
+
+    Attributes
+    ----------
+    seq : int
+        The number of the event; the first is 1.
+    hash : str
+        The hash of the event and of all events before it.
+    event : Event
+        The event itself.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> trial = eh.Experiment.create(":memory:", problem, seed=7)
+    >>> [(entry.seq, type(entry.event).__name__) for entry in trial.events()]
+    [(1, 'Created')]
+    """
 
     seq: int
     hash: str

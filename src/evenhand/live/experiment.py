@@ -12,6 +12,7 @@ with the same key, it returns its first answer; a different call with that key i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -48,7 +49,47 @@ T = TypeVar("T")
 
 
 class Experiment(Result):
-    """A live experiment: ask for cells, tell outcomes, until the procedure has decided."""
+    """A live experiment: ask for cells, tell outcomes, until the procedure has decided.
+
+    Use `Experiment.create` for a new one and `Experiment.open` for one that exists; both take a path, a
+    ``postgresql://`` address, or ``:memory:``. The object is a context manager: it is closed at the end of
+    the block, and the experiment goes on when it is opened again.
+
+    Parameters
+    ----------
+    journal : Journal
+        The journal that holds the experiment.
+    name : str
+        The name of the experiment in the journal.
+    clock : Clock, optional
+        The clock of this process; the system's by default.
+    patience : float, optional
+        The seconds for which a write is tried again if the database cannot be reached.
+
+    Raises
+    ------
+    BadInput
+        If an argument or an outcome does not fit the problem.
+    NotFound
+        If the journal has no such experiment, or the experiment no such ticket.
+    Closed
+        If a ticket is asked for after the end, or this object was closed.
+    IntegrityFailed
+        If the log does not have the content that was written.
+    StorageFailed
+        If the journal cannot be read or written.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> with eh.Experiment.create(":memory:", problem, seed=7) as trial:
+    ...     for _ in range(6):
+    ...         ask = trial.ask()
+    ...         receipt = trial.tell(ask, outcome=ask.policy == "a")
+    ...     print(trial.status().samples)
+    6
+    """
 
     def __init__(
         self, journal: Journal, name: str, *, clock: Clock | None = None, patience: float = PATIENCE
@@ -84,14 +125,9 @@ class Experiment(Result):
         study = study_of(problem, procedure, title)
         clock = clock or SYSTEM_CLOCK
         event = new_protocol(name, study, seed, lease, utc(clock.now()), optional_text(by, "by"))
-        journal = open_journal(address, create=True) if isinstance(address, str) else address
-        try:
+        with _journal_of(address, create=True) as journal:
             create_once(journal, event, key, patience)
             made = cls(journal, name, clock=clock, patience=patience)
-        except BaseException:
-            if journal is not address:
-                journal.close()
-            raise
         made._owns_journal = journal is not address
         return made
 
@@ -107,13 +143,8 @@ class Experiment(Result):
         patience: float = PATIENCE,
     ) -> Experiment:
         """Open an existing experiment; `write=False` reads it while another process writes."""
-        journal = open_journal(address, write=write, wait=wait) if isinstance(address, str) else address
-        try:
+        with _journal_of(address, write=write, wait=wait) as journal:
             found = cls(journal, only_experiment(journal, name), clock=clock, patience=patience)
-        except BaseException:
-            if journal is not address:
-                journal.close()
-            raise
         found._owns_journal = journal is not address
         return found
 
@@ -333,6 +364,18 @@ class Experiment(Result):
         self._refuse_if_closed()
         request = request_key(key, self._journal.shared, operation, details)
         return self._writer.submit(work, request)
+
+
+@contextmanager
+def _journal_of(address: str | Journal, **options: Any) -> Iterator[Journal]:
+    """Yield the journal of an address; close one that was opened here if the block raises."""
+    journal = open_journal(address, **options) if isinstance(address, str) else address
+    try:
+        yield journal
+    except BaseException:
+        if journal is not address:
+            journal.close()
+        raise
 
 
 def _metrics(metrics: Metrics) -> Details:

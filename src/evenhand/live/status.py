@@ -56,6 +56,54 @@ class Status:
 
     Over HTTP a key without the role analyst gets neither outcomes nor results computed from them before the
     end: those fields then have their default values.
+
+    Attributes
+    ----------
+    experiment, title : str
+        The name and the title of the experiment.
+    state : str
+        "running", "paused", "decided", "exhausted" or "closed".
+    samples, pending, late, events : int
+        The numbers of outcomes that count, of open tickets, of late outcomes and of events.
+    head : str
+        The hash of the last event.
+    counts : mapping
+        The number of events of each kind.
+    health : Health
+        Whether the experiment runs as designed, each finding as a number.
+    answer : str or None
+        The answer; None while undecided, and if no policy meets the requirement: see `decided`.
+    decided : bool
+        Whether the procedure has decided.
+    evidence, needed : float or None
+        The evidence of the weakest comparison, and its threshold.
+    leader : str or None
+        The best policy so far of those that meet the requirement.
+    more, horizon, unfinished, forecast
+        The forecast of further samples: by chance, its horizon, the share of runs beyond it, and all of it.
+    corrected : Corrected or None
+        The result of the rule now, if outcomes were corrected after the decision.
+    allowed, failed, open : tuple of str
+        The policies shown to meet the requirement, shown not to meet it, and not decided yet.
+    spent : float or None
+        What the samples have cost; None without sampling costs.
+    policies : tuple of PolicyRow
+        One row for every policy.
+    cells : tuple of CellRow
+        One row for every policy in every group.
+    guardrails : tuple of GuardrailRows
+        The cells of every guard-rail.
+    sentence : str
+        The status in words.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> trial = eh.Experiment.create(":memory:", problem, seed=7)
+    >>> status = trial.status()
+    >>> status.state, status.samples, status.decided
+    ('running', 0, False)
     """
 
     experiment: str

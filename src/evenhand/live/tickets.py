@@ -21,7 +21,23 @@ Outcomes = float | Mapping[str, float | None]
 
 
 class Ask(NamedTuple):
-    """A ticket: apply this policy to one unit of this group, then `tell` the outcome."""
+    """A ticket: apply this policy to one unit of this group, then `tell` the outcome.
+
+    Attributes
+    ----------
+    ticket : str
+        The code of the ticket, such as ``t17-k3f9``.
+    policy : str
+        The policy to apply.
+    group : str or None
+        The group to apply it in; None if it becomes known only with the outcome.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.Ask("t1-k3f9", "a", "x").policy
+    'a'
+    """
 
     ticket: str
     policy: str
@@ -29,7 +45,28 @@ class Ask(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """How an outcome was recorded; repeated calls return the same."""
+    """How an outcome was recorded; repeated calls return the same.
+
+    Attributes
+    ----------
+    ticket : str
+        The code of the ticket.
+    outcome : float
+        The outcome that is stored.
+    counted : bool
+        False if the outcome was late; it is then stored without counting.
+    why : str or None
+        Why it was late.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> trial = eh.Experiment.create(":memory:", problem, seed=7)
+    >>> receipt = trial.tell(trial.ask(), 1)
+    >>> receipt.outcome, receipt.counted
+    (1.0, True)
+    """
 
     ticket: str
     outcome: float

@@ -28,6 +28,34 @@ class CellRow:
     """One policy in one group, with the bounds that it must meet there.
 
     If a requirement involves several groups at once, the verdict is that of the policy.
+
+    Attributes
+    ----------
+    policy, group : str
+        The cell.
+    n : int
+        The number of outcomes.
+    mean : float or None
+        Their mean; None for an empty cell.
+    low, high : float or None
+        The confidence interval; None if unbounded on this side, or not computed, as in a status.
+    verdict : str
+        "met", "failed" or "undecided".
+    floor, cap : float or None
+        The bounds that the mean must meet.
+    pending : float or None
+        The number of open tickets, in a live experiment.
+    relative_floor, relative_cap : RelativeBound or None
+        The bounds relative to a control.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> data = {"a": {"x": [1, 1, 0, 1], "y": [1, 0, 1, 1]}, "b": {"x": [0, 1, 0, 0], "y": [1, 0, 0, 0]}}
+    >>> row = eh.judge(problem, data).cells[0]
+    >>> row.policy, row.group, row.n, row.mean, row.floor, row.verdict
+    ('a', 'x', 4, 0.75, 0.3, 'undecided')
     """
 
     policy: str
@@ -75,7 +103,29 @@ class CellRow:
 
 @dataclass(frozen=True)
 class PolicyRow:
-    """One policy: its overall mean, less any penalties, and whether it meets its requirement."""
+    """One policy: its overall mean, less any penalties, and whether it meets its requirement.
+
+    Attributes
+    ----------
+    policy : str
+        The policy.
+    mean : float or None
+        Its overall mean, less any penalties; None if a group has no outcome.
+    verdict : str
+        "met", "failed" or "undecided".
+    place : int
+        Its rank by overall mean; 1 is the largest.
+    leads : bool
+        Whether it is the leader.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.3))
+    >>> data = {"a": {"x": [1, 1, 0, 1], "y": [1, 0, 1, 1]}, "b": {"x": [0, 1, 0, 0], "y": [1, 0, 0, 0]}}
+    >>> [(row.policy, row.mean, row.place) for row in eh.judge(problem, data).policies]
+    [('a', 0.75, 1), ('b', 0.25, 2)]
+    """
 
     policy: str
     mean: float | None

@@ -469,10 +469,10 @@ def _refuse_rules_without_guardrails(problem: Problem, procedure: Procedure) -> 
         )
 
 
-def refuse_guardrails(problem: Problem) -> None:
-    """Refuse guard-rails where only plans, simulations and live experiments support them."""
+def refuse_guardrails(problem: Problem, what: str) -> None:
+    """Refuse guard-rails in what does not support them: a dossier, an evaluation."""
     if problem.guardrails:
-        raise BadInput("guard-rails can be planned, simulated and run, but not yet judged.")
+        raise BadInput(f"{what} does not support guard-rails; plan, simulate, run, judge and report do.")
 
 
 def _refuse_what_can_only_be_planned(problem: Problem) -> None:

@@ -36,7 +36,33 @@ T = TypeVar("T")
 
 
 def connect(url: str, key: str | None = None) -> Service:
-    """Return the service at this address; `key` is needed once the service has any."""
+    """Return the service at this address, whose experiments have the methods of `Experiment`.
+
+    Nothing is sent before a method is called.
+
+    Parameters
+    ----------
+    url : str
+        The address of the service, beginning with http:// or https://.
+    key : str, optional
+        The key, as `evenhand keys create` printed it; needed once the service has any.
+
+    Returns
+    -------
+    Service
+        `create` and `open` return experiments, `experiments` lists them.
+
+    Raises
+    ------
+    BadInput
+        If the address does not begin with http:// or https://.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> eh.connect("http://127.0.0.1:8000", key="secret")
+    <evenhand service at http://127.0.0.1:8000>
+    """
     return Service(Connection(url, key))
 
 

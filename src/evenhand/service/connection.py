@@ -67,7 +67,7 @@ class Connection:
 
     def get(self, path: str) -> Any:
         """Return the JSON response of a route."""
-        return self._insist("GET", path, None, {}, _read_json)
+        return self._send_with_retries("GET", path, None, {}, _read_json)
 
     def post(self, path: str, body: dict[str, Any], key: str | None = None) -> Any:
         """Send JSON and return the JSON response; `key` is the Idempotency-Key."""
@@ -76,7 +76,7 @@ class Connection:
         except (TypeError, ValueError, UnicodeEncodeError) as problem:
             raise BadInput(f"the request cannot be written as JSON: {problem}.") from None
         headers = {"Idempotency-Key": uuid.uuid4().hex if key is None else _checked_key(key)}
-        return self._insist("POST", path, data, headers, _read_json)
+        return self._send_with_retries("POST", path, data, headers, _read_json)
 
     def download(self, path: str, file: BinaryIO) -> None:
         """Write the response of a route into a file, from its current position."""
@@ -91,7 +91,7 @@ class Connection:
         self.close()
         self._kept.connection = self._opened(DOWNLOAD_SECONDS)
         try:
-            self._insist("GET", path, None, {"Accept": "application/x-ndjson"}, read)
+            self._send_with_retries("GET", path, None, {"Accept": "application/x-ndjson"}, read)
         finally:
             self.close()
 
@@ -106,7 +106,7 @@ class Connection:
     def _host(self) -> str:
         return self._parts.netloc.rpartition("@")[2]
 
-    def _insist(
+    def _send_with_retries(
         self,
         method: str,
         path: str,

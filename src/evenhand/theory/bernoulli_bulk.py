@@ -66,15 +66,21 @@ def _lower(q: Array, eps: float, i: int, v: Array, mu: Array, size: int, work: A
     for k in range(size):
         work[SURPLUS + k], work[SLOPE + k] = 0.0 - eps, 0.0
     for g in range(q.size):
-        share, pace, m, own = q[g], q[g] / v[g, i] if q[g] > 0.0 else 0.0, mu[g, i], MEANS + g * BLOCK
-        for k in range(size):
-            s = work[ETA + k] * pace
-            root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * (1.0 - m))
-            lam = 2.0 * m / ((1.0 + s) + root)
-            work[own + k] = lam
-            work[SURPLUS + k] -= share * lam
-            # dlam/ds = -lam (1 - lam) / root
-            work[SLOPE + k] += share * pace * lam * (1.0 - lam) / root
+        pace = q[g] / v[g, i] if q[g] > 0.0 else 0.0
+        lower_cell(q[g], pace, mu[g, i], size, work[MEANS + g * BLOCK :], work)
+
+
+@kernel(inlined=True)
+def lower_cell(q: float, pace: float, mu: float, size: int, means: Array, work: Array) -> None:
+    """Lower one cell of policy i, once for every rival; add its part of surplus and slope."""
+    for k in range(size):
+        s = work[ETA + k] * pace
+        root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * (1.0 - mu))
+        lam = 2.0 * mu / ((1.0 + s) + root)
+        means[k] = lam
+        work[SURPLUS + k] -= q * lam
+        # dlam/ds = -lam (1 - lam) / root
+        work[SLOPE + k] += q * pace * lam * (1.0 - lam) / root
 
 
 @kernel
@@ -108,13 +114,21 @@ def _step(size: int, work: Array) -> int:
     moving = 0
     for k in range(size):
         eta, surplus = work[ETA + k], work[SURPLUS + k]
-        below = eta if surplus < 0.0 else work[BELOW + k]
-        above = eta if surplus >= 0.0 else work[ABOVE + k]
-        newton = eta - surplus / work[SLOPE + k]
-        inside = 8.0 * eta + 1.0 if above == math.inf else 0.5 * (below + above)
-        onward = newton if below < newton < above else inside
+        below, above, onward = next_eta(eta, surplus, work[SLOPE + k], work[BELOW + k], work[ABOVE + k])
         settled = abs(surplus) <= work[TOLERANCE + k] or above == 0.0
         work[BELOW + k], work[ABOVE + k] = below, above
         work[ETA + k] = eta if settled else onward
         moving += not settled
     return moving
+
+
+@kernel(inlined=True)
+def next_eta(
+    eta: float, surplus: float, slope: float, least: float, most: float
+) -> tuple[float, float, float]:
+    """Return the narrowed bracket of the root, and Newton's step, or one inside the bracket."""
+    below = eta if surplus < 0.0 else least
+    above = eta if surplus >= 0.0 else most
+    newton = eta - surplus / slope
+    inside = 8.0 * eta + 1.0 if above == math.inf else 0.5 * (below + above)
+    return below, above, newton if below < newton < above else inside

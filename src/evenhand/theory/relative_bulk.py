@@ -22,7 +22,17 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON, divergence
-from evenhand.theory.bernoulli_bulk import BLOCK
+from evenhand.theory.bernoulli_bulk import (
+    ABOVE,
+    BELOW,
+    BLOCK,
+    ETA,
+    SLOPE,
+    SURPLUS,
+    TOLERANCE,
+    lower_cell,
+    next_eta,
+)
 
 Array = NDArray[np.float64]
 
@@ -75,13 +85,8 @@ def _step(size: int, work: Array) -> int:
     moving = 0
     for k in range(size):
         eta, surplus = work[ETA + k], work[SURPLUS + k]
-        below = eta if surplus < 0.0 else work[BELOW + k]
-        above = eta if surplus >= 0.0 else work[ABOVE + k]
-        newton = eta - surplus / work[SLOPE + k]
-        done = work[DONE + k] > 0.0
-        inside = 8.0 * eta + 1.0 if above == math.inf else 0.5 * (below + above)
-        onward = newton if below < newton < above else inside
-        settled = done or (
+        below, above, onward = next_eta(eta, surplus, work[SLOPE + k], work[BELOW + k], work[ABOVE + k])
+        settled = work[DONE + k] > 0.0 or (
             (abs(surplus) <= work[TOLERANCE + k] or above == 0.0) and work[REMAINS + k] <= SETTLED
         )
         work[BELOW + k], work[ABOVE + k] = below, above
@@ -150,7 +155,7 @@ def _best_y(
 
 STEPS = 2  # Newton's steps for a Bernoulli pair in each iteration
 # offsets of the blocks in the scratch; then a block per group each for the means x of policy i, y and z
-ETA, BELOW, ABOVE, SURPLUS, SLOPE, TOLERANCE, REMAINS, DONE, CELLS = range(0, 9 * BLOCK, BLOCK)
+REMAINS, DONE, CELLS = range(6 * BLOCK, 9 * BLOCK, BLOCK)  # after the blocks of `bernoulli_bulk`
 X, Y, Z, ROWS = 0, BLOCK, 2 * BLOCK, 3 * BLOCK
 
 
@@ -182,13 +187,7 @@ def place_policy_i(code: int, q: float, v: float, mu: float, size: int, cells: A
             work[SURPLUS + k] -= q * lam
             work[SLOPE + k] += q * pace * lam / (1.0 + work[ETA + k] * pace)
     else:
-        for k in range(size):
-            s = work[ETA + k] * pace
-            root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * (1.0 - mu))
-            lam = 2.0 * mu / ((1.0 + s) + root)
-            cells[X + k] = lam
-            work[SURPLUS + k] -= q * lam
-            work[SLOPE + k] += q * pace * lam * (1.0 - lam) / root
+        lower_cell(q, pace, mu, size, cells[X:], work)
 
 
 @kernel
