@@ -238,14 +238,9 @@ def solve_rivals(spec: Spec, work: Work, leader: int) -> None:
         )
         for k in range(policies):
             if spec.guardrails.present and k != leader:
-<<<<<<< ours
-                work.glr[k] += enter_guardrails(spec, work, k)
-            _stamp(work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader)
-=======
                 cost = enter_guardrails(spec, work, k)  # first: it writes scratch
                 work.glr[k] += cost
-            _stamp(work.stamp_glr, changes_of(spec, work.touched, k), k, owner, leader)
->>>>>>> theirs
+            _stamp(work.stamp_glr, changes_of(spec, work.sample_changes, k), k, owner, leader)
         return
     for k in range(policies):
         if k != leader and not _is_fresh(
