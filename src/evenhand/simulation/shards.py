@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 MOST_REPLICATIONS = 2**32  # the replication is one 32-bit word of every random number's address
 CPU, CUDA = "cpu", "cuda"  # devices
 LONGEST_SHARD = 64
-LONGEST_SHARD_ON_GPU = 2**20
+LONGEST_SHARD_ON_GPU = 2**22  # the last runs of a shard leave most of the GPU idle
 SHARDS_PER_WORKER = 16
 
 
@@ -187,7 +187,7 @@ def check_device(device: str) -> None:
 
 def _shard_size(job: Job, replications: int, workers: int) -> int:
     if job.device == CUDA:
-        return max(1, min(LONGEST_SHARD_ON_GPU, -(-replications // workers)))
+        return min(LONGEST_SHARD_ON_GPU, replications)
     return max(1, min(LONGEST_SHARD, replications // (workers * SHARDS_PER_WORKER)))
 
 
