@@ -27,6 +27,7 @@ from evenhand.model.requirements import Constraint
 from evenhand.procedure.spec import SAMPLING
 from evenhand.reports.dossier_scenarios import scenario_grid
 from evenhand.study import Truth
+from tests.crossed import crossed
 
 Array = NDArray[np.float64]
 
@@ -124,16 +125,14 @@ def assert_the_same_plan(base: eh.Plan, found: eh.Plan) -> None:
     assert found.allocation == pytest.approx(base.allocation, abs=5e-3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", SCALED)
+@crossed("family", SCALED, "kind", KINDS)
 def test_a_plan_does_not_depend_on_the_unit_of_outcomes(family: str, kind: str) -> None:
     base = planned(World(family), kind)
     for scale in FAR_TENS:
         assert_the_same_plan(base, planned(World(family, scale), kind))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", ["gaussian", "bounded"])
+@crossed("family", ["gaussian", "bounded"], "kind", KINDS)
 def test_a_plan_in_a_unit_of_a_power_of_two_is_the_same_to_the_last_bit(family: str, kind: str) -> None:
     base = planned(World(family), kind)
     for scale in TWOS:
@@ -234,8 +233,7 @@ def simulated(world: World, kind: str, replications: int = 3, **options: Any) ->
     return runs.samples.tolist(), runs.correct.tolist(), counts
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", FAMILIES)
+@crossed("family", FAMILIES, "kind", KINDS)
 def test_runs_in_a_unit_of_a_power_of_two_are_the_same_to_the_last_sample(family: str, kind: str) -> None:
     for options in ({"sampling": "ts-ids", "stopping": "certified"}, {"sampling": "top-two"}):
         base = simulated(World(family), kind, **options)
@@ -243,6 +241,7 @@ def test_runs_in_a_unit_of_a_power_of_two_are_the_same_to_the_last_sample(family
             assert simulated(World(family, scale), kind, **options) == base
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [rule for rule in SAMPLING if rule not in ("oracle", "ts-ids")])
 def test_every_sampling_rule_is_the_same_in_a_unit_of_a_power_of_two(sampling: str) -> None:
     for family, kind in (("gaussian", "floors"), ("gaussian-unknown", "gap"), ("exponential", "floors")):
@@ -263,16 +262,14 @@ def steady(kind: str) -> str:
     return "ids" if kind in ("polyhedron", "all") else "ts-ids"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", FAMILIES)
+@crossed("family", FAMILIES, "kind", KINDS)
 def test_runs_do_not_depend_on_the_unit_of_outcomes(family: str, kind: str) -> None:
     base = simulated(World(family), kind, sampling=steady(kind))
     for scale in FAR_TENS:
         assert simulated(World(family, scale), kind, sampling=steady(kind)) == base
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if can_be_shifted(kind)])
-@pytest.mark.parametrize("family", ["gaussian", "gaussian-unknown"])
+@crossed("family", ["gaussian", "gaussian-unknown"], "kind", [kind for kind in KINDS if can_be_shifted(kind)])
 def test_runs_do_not_depend_on_where_outcomes_are_counted_from(family: str, kind: str) -> None:
     base = simulated(World(family), kind, sampling=steady(kind))
     for shift in SHIFTS:
@@ -316,8 +313,7 @@ def assert_the_same_verdict(base: eh.Verdict, found: eh.Verdict, world: World) -
 WORLDS = [World("", scale) for scale in FAR_TENS] + [World("", 1.0, shift) for shift in SHIFTS]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", FAMILIES)
+@crossed("family", FAMILIES, "kind", KINDS)
 def test_a_verdict_does_not_depend_on_the_unit_of_outcomes(family: str, kind: str) -> None:
     for options in ({}, {"procedure": eh.Procedure(delta=0.1, stopping="stylised")}):
         base = judged(World(family), kind, **options)
@@ -327,8 +323,7 @@ def test_a_verdict_does_not_depend_on_the_unit_of_outcomes(family: str, kind: st
                 assert_the_same_verdict(base, judged(there, kind, **options), there)
 
 
-@pytest.mark.parametrize("kind", ["floors", "gap", "dispersion", "polyhedron", "penalty"])
-@pytest.mark.parametrize("family", [*FAMILIES, "gamma"])
+@crossed("family", [*FAMILIES, "gamma"], "kind", ["floors", "gap", "dispersion", "polyhedron", "penalty"])
 def test_a_verdict_on_a_fixed_sample_does_not_depend_on_the_unit(family: str, kind: str) -> None:
     base = judged(World(family), kind, fixed=True)
     for scale in (1e-12, 1e12):

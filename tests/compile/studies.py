@@ -132,17 +132,24 @@ def quick() -> dict[str, Study]:
         }
         found[" ".join(str(part) for part in parts.values())] = _possible(parts)
     found["indifference and tolerance"] = study(indifference=0.2, tolerance=0.1)
+    found["beside a control"] = study("bernoulli", "beside a control", mode="proportional")
+    found["screening"] = study("bernoulli", goal="screen")
+    found["guard-rails"] = study(guardrails=True)
+    return found
+
+
+def _wider() -> dict[str, Study]:
+    """More studies of the wider questions."""
+    found = {}
     for number, family in enumerate(("gaussian", "gaussian-unknown", "bernoulli", "poisson")):
         parts = {"stopping": list(STOPPING)[number], "mode": MODES[number % len(MODES)]}
         more = {"indifference": 0.2, "tolerance": 0.1} if family == "poisson" else {}
         found[f"beside a control, {family}"] = study(family, "beside a control", **parts, **more)
     for sampling in ("top-two", "exact-tracking", "two-stage", "sequential-halving"):
         found[f"beside a control, {sampling}"] = study("gaussian", "beside a control", sampling)
-    found["screening"] = study("bernoulli", goal="screen")
     found["screening beside a control"] = study(
         requirement="beside a control", stopping="stylised", goal="screen"
     )
-    found["guard-rails"] = study(guardrails=True)
     found["guard-rails, indifference"] = study(guardrails=True, stopping="stylised", indifference=0.2)
     found["indifference, bernoulli"] = study("bernoulli", stopping="stylised", indifference=0.2)
     return found
@@ -160,7 +167,7 @@ def covering() -> dict[str, Study]:
         for one, other in itertools.combinations(sets, 2)
         for a, b in itertools.product(range(len(sets[one])), range(len(sets[other])))
     }
-    found = {"exact-tracking, rule c": study(sampling="exact-tracking", tracking="c")}
+    found = _wider() | {"exact-tracking, rule c": study(sampling="exact-tracking", tracking="c")}
     while missing:
         row = dict(min(missing, key=sorted))
         for name in (name for name in sets if name not in row):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.compile import calling, uncompiled
+from evenhand.compile import dispatch, uncompiled
 from evenhand.model import region as regions
 
 
@@ -18,7 +18,7 @@ def test_a_kernel_and_those_that_it_calls_run_as_plain_python(monkeypatch: pytes
     def refuse(*_: object) -> None:
         raise AssertionError("compiled code was called")
 
-    monkeypatch.setattr(calling, "call", refuse)
+    monkeypatch.setattr(dispatch, "call", refuse)
     assert [uncompiled(regions.margin)(region, k, means) for k in range(2)] == compiled
     assert [regions.is_inside(region, k, means) for k in range(2)] == [True, False]
     with pytest.raises(AssertionError, match="compiled code was called"):

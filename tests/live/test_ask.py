@@ -12,6 +12,7 @@ from evenhand.live import events as ev
 from evenhand.live.experiment import Experiment
 from evenhand.live.tickets import Ask
 from evenhand.procedure.spec import SAMPLING
+from tests.crossed import crossed
 from tests.live.example_experiments import SetClock, coin, create, kinds, log, one, play, problem
 
 
@@ -21,8 +22,9 @@ def test_the_initial_samples_come_first_in_turn() -> None:
     assert cells == 2 * [(policy, group) for group in "xy" for policy in "abc"]
 
 
-@pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
-@pytest.mark.parametrize("rule", [name for name in SAMPLING if name != "oracle"])
+@crossed(
+    "rule", [name for name in SAMPLING if name != "oracle"], "mode", ["active", "proportional", "agnostic"]
+)
 def test_whatever_is_handed_out_had_a_chance_and_the_log_says_which(rule: str, mode: str) -> None:
     stopping = eh.Budget(90) if rule in ("ocba-co", "sequential-halving") else "certified"
     trial = create(study=problem(mode), procedure=eh.Procedure(sampling=rule, stopping=stopping, initial=1))

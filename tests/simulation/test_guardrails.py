@@ -190,9 +190,9 @@ def test_likelihood_ratios_are_those_of_the_plan_at_the_same_weights(answer: int
     run_plain(refresh, spec, state, work, False)
     value, _ = run_plain(weakest_by_likelihood, spec, work, answer)
     tables = [work.rail_mean[j].T * rail.family.width + rail.family.low for j, rail in enumerate(rails)]
-    pieces = alternatives_to(asked, work.mean.T.copy(), None if answer == NONE else answer, tables)
-    look = pieces.look(np.ascontiguousarray(state.n.T))
-    assert value == pytest.approx(look.lower, rel=1e-7, abs=1e-9)
+    against = alternatives_to(asked, work.mean.T.copy(), None if answer == NONE else answer, tables)
+    found = against.solve_at(np.ascontiguousarray(state.n.T))
+    assert value == pytest.approx(found.lower, rel=1e-7, abs=1e-9)
 
 
 def test_guard_rails_of_every_family_and_missing_outcomes_are_estimated() -> None:

@@ -118,4 +118,7 @@ def source_of(law: int, **parts: object) -> streams.Source:
         "rail_sd": np.zeros((0, 1, 1)), "rail_trials": np.zeros(0, dtype=np.int64), "rail_shape": np.zeros(0),
         "rail_low": np.zeros(0), "rail_width": np.zeros(0),
     }  # fmt: skip
+    if "sd" in parts:
+        rails = np.zeros((0, *np.shape(parts["sd"])))
+        blank |= {"rail_means": rails, "rail_sd": rails}
     return streams.Source(law=law, **(blank | parts))  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ class RuleRun:
 
     def start(self) -> None:
         """The initial samples, so that the next cell is the rule's own."""
-        for _ in self.run(self.spec.initial * self.spec.phi.size * (1 if self.spec.mode == 0 else 4)):
+        for _ in self.run(self.spec.initial_total * (1 if self.spec.mode == 0 else 4)):
             pass
 
     @property

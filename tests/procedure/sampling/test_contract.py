@@ -11,11 +11,12 @@ from evenhand.model.requirements import Constraint, Dispersion, Gap, Penalty, Po
 from evenhand.procedure.decide import next_cell
 from evenhand.procedure.spec import Procedure
 from evenhand.procedure.state import new_work
+from tests.crossed import crossed
 from tests.procedure.sampling.rule_run import MEANS, RULES, RuleRun, problem, rule_run
 
 MODES = ("active", "proportional", "agnostic")
 each_rule = pytest.mark.parametrize("rule", RULES)
-each_mode = pytest.mark.parametrize("mode", MODES)
+each_rule_and_mode = crossed("rule", RULES, "mode", MODES)
 STEPS = 120
 
 REGIONS: dict[str, Constraint] = {
@@ -24,8 +25,7 @@ REGIONS: dict[str, Constraint] = {
 }  # fmt: skip
 
 
-@each_rule
-@each_mode
+@each_rule_and_mode
 def test_the_cell_is_one_the_mode_allows_and_was_drawn_with_positive_chance(rule: str, mode: str) -> None:
     run = rule_run(rule, mode)
     policies, groups = MEANS.shape
@@ -37,14 +37,12 @@ def test_the_cell_is_one_the_mode_allows_and_was_drawn_with_positive_chance(rule
         assert (chance.sum(axis=0)[k] if g == -1 else chance[g, k]) > 0
 
 
-@each_rule
-@each_mode
+@each_rule_and_mode
 def test_the_same_seed_and_outcomes_give_the_same_cells(rule: str, mode: str) -> None:
     assert list(rule_run(rule, mode).run(STEPS)) == list(rule_run(rule, mode).run(STEPS))
 
 
-@each_rule
-@each_mode
+@each_rule_and_mode
 def test_a_decision_depends_on_the_state_alone_not_on_what_was_computed_before(rule: str, mode: str) -> None:
     kept, fresh = rule_run(rule, mode), rule_run(rule, mode)
     for cell in kept.run(STEPS):
@@ -63,8 +61,7 @@ def test_choosing_a_cell_counts_nothing(rule: str) -> None:
         assert np.array_equal(getattr(run.state, table), getattr(before, table))
 
 
-@each_rule
-@each_mode
+@each_rule_and_mode
 def test_samples_that_are_out_count_so_that_no_policy_takes_a_whole_batch(rule: str, mode: str) -> None:
     run = rule_run(rule, mode)
     run.start()
@@ -90,8 +87,7 @@ def test_certified_stopping_is_served_as_well(rule: str) -> None:
     assert len(list(run.run(60))) == 60
 
 
-@each_rule
-@pytest.mark.parametrize("kind", REGIONS)
+@crossed("rule", RULES, "kind", REGIONS)
 def test_every_kind_of_requirement_is_served(rule: str, kind: str) -> None:
     procedure = Procedure(sampling=RULES[rule], stopping="stylised", initial=2, max_samples=1000)
     run = RuleRun(problem(constraint=REGIONS[kind]), procedure, MEANS)

@@ -58,7 +58,7 @@ BESIDE_CONTROL = {
     for kind, bounds in (("floors", c.Floors), ("caps", c.Caps))
     for name in ("a", "b")
 }
-BESIDE_CONTROL["ratio"] = (c.Floors(relative_to="b", ratio=1.0), (0.4, 0.6))
+BESIDE_CONTROL["a ratio of the control"] = (c.Floors(relative_to="b", ratio=1.0), (0.4, 0.6))
 BESIDE_CONTROL["floors and floors beside a control"] = (
     c.All((c.Floors(0.4), c.Floors(relative_to="a", margin=0.0))),
     (0.4, 0.6),

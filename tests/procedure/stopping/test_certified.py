@@ -24,6 +24,7 @@ from evenhand.model.requirements import (
 )
 from evenhand.procedure.evidence import by_family, certified
 from evenhand.procedure.log_space import NOTHING, add
+from tests.crossed import crossed
 from tests.procedure.stopping.counts import counted, recorded, spec_of
 from tests.procedure.stopping.nulls import FAMILIES, REQUIREMENTS
 
@@ -136,8 +137,7 @@ def test_a_dispersion_is_one_atom_in_both_directions() -> None:
     assert certified.meets(spec, state, work, 1)[0] <= 0.0
 
 
-@pytest.mark.parametrize("requirement", [name for name in REQUIREMENTS if name != "quota"])
-@pytest.mark.parametrize("family", FAMILIES)
+@crossed("family", FAMILIES, "requirement", [name for name in REQUIREMENTS if name != "quota"])
 @hypothesis.settings(max_examples=20)
 @hypothesis.given(data=st.data())
 def test_evidence_is_never_nan_and_never_minus_infinity(

@@ -11,13 +11,13 @@ import math
 import numpy as np
 import pytest
 
+from tests.crossed import crossed
 from tests.procedure.stopping.nulls import ALPHA, FAMILIES, REQUIREMENTS, crossings, is_too_often
 
 N0 = 4.0
 
 
-@pytest.mark.parametrize("requirement", REQUIREMENTS)
-@pytest.mark.parametrize("family", FAMILIES)
+@crossed("family", FAMILIES, "requirement", REQUIREMENTS)
 def test_an_e_value_rarely_exceeds_what_it_may(family: str, requirement: str) -> None:
     found = crossings(family, requirement, runs=150, horizon=100, seed=7)
     assert not is_too_often(found.ahead, found.runs)

@@ -18,6 +18,7 @@ from evenhand.procedure.evidence.tilt_mixture import Cells
 from evenhand.procedure.intervals import cell_interval
 from evenhand.procedure.spec import FIRST_EVIDENCE, Spec
 from evenhand.verdicts.judge import judge_state
+from tests.crossed import crossed
 from tests.procedure.stopping.counts import spec_of, state_with_counts
 from tests.procedure.stopping.nulls import FAMILIES, scaled
 from tests.reference import tilt_minimum
@@ -70,8 +71,7 @@ def found(spec: Spec, means: Array, n: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("d", [0.05, 0.02, 0.004, 0.0007])
-@pytest.mark.parametrize("requirement", effects(0.05))
-@pytest.mark.parametrize("family", FAMILIES)
+@crossed("family", FAMILIES, "requirement", effects(0.05))
 def test_ten_times_the_data_never_lowers_the_evidence_of_a_clear_comparison(
     family: str, requirement: str, d: float
 ) -> None:

@@ -36,6 +36,7 @@ Array = NDArray[np.float64]
 
 MANY = 1e7  # from this many outcomes on, the log of the Gamma function loses too many digits to cancellation
 N0 = 4.0  # gaussian: shifts of about half a standard deviation
+TINY = 1e-300  # smaller means are 0: the solvers would lose them to underflow
 RATES = np.array([1.0, 1e-2, 1e-4, 1e-6])  # poisson: means of about 1/2, 50, 5,000, 500,000
 ENTER, LEAVE, BEAT = range(3)  # what the null is: policy k meets, policy i violates, rival k reaches policy i
 
@@ -171,7 +172,8 @@ def _cell(spec: Spec, state: State, g: int, k: int) -> tuple[float, float, float
     if n == 0.0:
         return 0.0, 0.5, 0.0
     regret = _beta_regret(units, total) if spec.code == BERNOULLI else _gamma_regret(units, total)
-    return units, total / units, regret
+    mean = total / units
+    return units, mean if mean > TINY else 0.0, regret
 
 
 @kernel
