@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from evenhand.model import region as regions
 from evenhand.model.region import Region
@@ -62,6 +62,13 @@ def test_the_bounds_agree_rival_by_rival(code: int, seed: int) -> None:
     np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-13)
 
 
+@pytest.mark.parametrize(("seed", "edges"), [(749, False), (2108, False), (2235, True), (2250, True)])
+def test_a_first_guess_that_has_the_wrong_sign_does_not_loosen_the_bound(seed: int, edges: bool) -> None:
+    r, i, q, v, mu = an_instance(np.random.default_rng(seed), BERNOULLI, edges=edges)
+    together, alone = both_ways(BERNOULLI, r, q, 0.0, i, v, mu)
+    np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-13)
+
+
 @each_family
 @few
 @given(seed=seeds())
@@ -112,6 +119,7 @@ def test_a_rivals_bound_does_not_depend_on_who_is_in_its_block(code: int) -> Non
 
 @pytest.mark.parametrize("code", [GAUSSIAN, BERNOULLI, POISSON])
 @few
+@example(seed=2049)  # a pair next to the edge of the domain
 @given(seed=seeds())
 def test_caps_and_cells_without_weight_go_one_by_one(code: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -86,8 +86,10 @@ def _step(size: int, work: Array) -> int:
     for k in range(size):
         eta, surplus = work[ETA + k], work[SURPLUS + k]
         below, above, onward = next_eta(eta, surplus, work[SLOPE + k], work[BELOW + k], work[ABOVE + k])
+        # the bracket may have closed at 0 by a surplus whose sign was wrong, before z had converged
+        ahead = above == 0.0 and surplus >= 0.0
         settled = work[DONE + k] > 0.0 or (
-            (abs(surplus) <= work[TOLERANCE + k] or above == 0.0) and work[REMAINS + k] <= SETTLED
+            (abs(surplus) <= work[TOLERANCE + k] or ahead) and work[REMAINS + k] <= SETTLED
         )
         work[BELOW + k], work[ABOVE + k] = below, above
         work[ETA + k] = eta if settled else onward
@@ -123,9 +125,20 @@ def _bounds(
                 lower[k] += b * divergence(code, m_0, cells[Z + k])
             if i != r.control:
                 lower[k] += v[g, i] * divergence(code, mu[g, i], cells[X + k])
+        for k in range(size):
+            if not (_is_inside(code, m_0) and _is_inside(code, mu[g, start + k])):
+                lower[k] = math.nan
     for k in range(size):
         # rounding may give a value below 0, where 0 is a bound; infinite values are left to the single search
         lower[k] = max(lower[k], 0.0) if lower[k] < math.inf else math.nan
+
+
+@kernel
+def _is_inside(code: int, mean: float) -> bool:
+    """Return whether the formulas hold: they divide by the variance of one outcome."""
+    if code == BERNOULLI:
+        return 0.0 < mean < 1.0
+    return code == GAUSSIAN or mean > 0.0
 
 
 @kernel
