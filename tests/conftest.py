@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 from selenium import webdriver
 
 from tests.postgres import PostgresServer
@@ -25,6 +26,9 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("evenhand")
+# Hypothesis also draws constants of the modules that happen to be imported, and these differ between the
+# processes that share the tests; without them the examples are the same every time.
+providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture(scope="session")
