@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test check slow lowest paper bench docs where pins clean
+.PHONY: help setup system demo test check slow coverage lowest paper bench docs where pins clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -36,8 +36,16 @@ check: setup  ## format, lint, types, layers, text
 slow: setup  ## the long statistical, fault and browser tests
 	$(PYTEST) -m slow
 
-lowest: setup  ## test the compiled code with the lowest numba version that is allowed
-	@WORKERS=$(WORKERS) tools/lowest_numba.sh
+coverage: setup  ## the tests of `make test` (or of only=FOLDER), and which lines they run, in out/coverage
+	@mkdir -p out
+	$(BIN)/coverage erase
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(WORKERS) -m "not slow" $(only)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage html -q -d out/coverage
+	$(BIN)/coverage report --skip-covered --sort=cover
+
+lowest: setup  ## test with the lowest version of every dependency that is allowed
+	@WORKERS=$(WORKERS) tools/lowest_versions.sh
 
 paper: setup  ## reproduce the paper's tables and figures, in out/paper
 	$(BIN)/evenhand paper -o out/paper

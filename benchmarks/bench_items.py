@@ -25,7 +25,8 @@ from scipy.stats import norm
 
 import evenhand as eh
 from benchmarks.rows import Row, less
-from evenhand.procedure.spec import Spec, compile_spec
+from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import new_state
 from evenhand.verdicts.apply_rule import apply_stopping_rule
 from evenhand.verdicts.counts import ready

@@ -50,7 +50,9 @@ def rows() -> Iterator[Row]:
     yield against_slsqp()
     yield against_scip()
     yield against_cvxpy()
+    yield from relative_floors()
     yield from plans()
+    yield wider_plan()
     yield growth("plan time over K (L = 3)", {k: (k, GROUPS) for k in KS})
     yield growth("plan time over L (K = 20)", {l: (20, l) for l in LS})
 
@@ -217,6 +219,53 @@ def solve_repeatedly(
 ) -> None:  # fmt: skip
     for _ in range(times):
         beat_all(code, r, q, 0.0, 0, v, mu, lower, lam_i, lam_k, lam_k, work)
+
+
+def relative_floors() -> Iterator[Row]:
+    """Compare floors relative to a control with absolute ones, at most three times as slow, per rival."""
+    for name, code, floor in (("gaussian", GAUSSIAN, 0.0), ("bernoulli", BERNOULLI, 0.3)):
+        absolute = setting(code, regions.BOX, lo=np.full((GROUPS, POLICIES), floor))
+        beside = setting(
+            code, regions.RELATIVE, control=POLICIES // 2, floor_ratio=np.ones(GROUPS),
+            floor_margin=np.full(GROUPS, 0.1),
+        )  # fmt: skip
+        ours, theirs = (inner_seconds(one) * 1e9 for one in (beside, absolute))
+        yield less(
+            f"{name} floors relative to a control, per rival, against absolute ones",
+            ours,
+            theirs,
+            "ns",
+            1 / 3,
+        )
+
+
+def inner_seconds(one: Setting) -> float:
+    """Return the seconds that evenhand takes for one rival."""
+    lower, lam = np.empty(POLICIES), np.empty((2, GROUPS))
+    work = np.empty(inner.work_size(GROUPS, 0))
+    arguments = (one.code, one.r, one.q, one.v, one.mu, lower, lam[0], lam[1], work)
+    return seconds(lambda: solve_repeatedly(20, *arguments), 200) / 20 / (POLICIES - 1)
+
+
+def wider_plan() -> Row:
+    """Time a plan with relative floors, guard-rails and an indifference at K = 100, L = 5."""
+    rng, shape = np.random.default_rng(5), (100, 5)
+    means, errors = rng.uniform(0.3, 0.9, shape), rng.uniform(0.05, 0.25, shape)
+    waits = rng.uniform(0.5, 1.5, shape)
+    problem = eh.Problem(
+        [f"policy {k}" for k in range(100)],
+        {f"group {g}": 0.2 for g in range(5)},
+        eh.Bernoulli(),
+        eh.Floors(relative_to="policy 0", margin=0.1),
+        guardrails=[
+            eh.Guardrail("errors", eh.Bernoulli(), eh.Caps(0.3)),
+            eh.Guardrail("waiting", eh.Poisson(), eh.Caps(relative_to="policy 0", margin=1.0)),
+        ],
+    )
+    rails = {"errors": errors, "waiting": waits}
+    took = seconds(lambda: eh.plan(problem, means, guardrails=rails, indifference=0.02), 1)
+    name = "plan with relative floors, guard-rails and an indifference, K = 100, L = 5"
+    return less(name, took, 10.0, "s", 1.0)
 
 
 def plans() -> Iterator[Row]:

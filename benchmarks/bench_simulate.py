@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ TURNS = 3  # measurements of each of the two trees
 RATIOS = {"scaling": 1.8, "scaling, certified": 1.5, "soft": 1.5, "hundred": 1.5}
 SIZES = (1_000, 4_000, 16_000)  # numbers of replications for the growth curve
 GUARDRAILS, LONG = 4, 500  # guard-rails, and samples of each run, to compare their cost
-MANY_POLICIES, STEPS = 100_000, 2_000  # STEPS: samples after the initial ones
+MANY_POLICIES, STEPS = 100_000, 10_000  # STEPS: samples after the initial ones
 PAPER = {
     "scaling": 1 / 60,
     "hundred": 1 / 540,
@@ -45,6 +46,7 @@ def rows() -> Iterator[Row]:
     yield from against_target("100 policies, 12,000 samples in tens", found["hundred"], 50.0, "hundred")
     for name, least in RATIOS.items():
         yield more(f"{name}, against commit {COMMIT}", found[name], before[name], "runs/s", least)
+    yield from relative_floors()
     yield from guardrails()
     yield from many_policies()
     yield from growth()
@@ -89,6 +91,21 @@ def against_target(name: str, ours: float, least: float, paper: str) -> Iterator
     """Compare with the target and with the paper's time for one replication."""
     yield more(f"{name}, two cores", ours, least, "runs/s", 1.0)
     yield more(f"{name}, against the paper's own runs", ours, PAPER[paper], "runs/s")
+
+
+def relative_floors() -> Iterator[Row]:
+    """Measure runs per second with floors relative to a control against absolute ones, among 100 policies."""
+    means = np.random.default_rng(SEED).uniform(0.2, 0.9, (100, 3))
+    means[0] = 0.5
+    procedure = eh.Procedure(stopping=eh.Budget(3_000), batch=10, initial=2)
+    for family in (eh.Gaussian(1.0), eh.Bernoulli()):
+        rates = []
+        for floors in (eh.Floors(relative_to="policy 0", margin=0.2), eh.Floors(0.3)):
+            problem = replace(of_size(100), family=family, constraint=floors)
+            took = seconds(lambda problem=problem: simulated(problem, means, procedure, 20), 3)
+            rates.append(WORKERS * 20 / took)
+        name = f"100 policies, floors relative to a control against absolute ones, {family.name}"
+        yield more(name, rates[0], rates[1], "runs/s", 0.4)
 
 
 def guardrails() -> Iterator[Row]:
@@ -147,14 +164,12 @@ def of_size(policies: int) -> eh.Problem:
 
 
 def one_step(policies: int) -> float:
-    """Return the seconds per sample after the initial samples, from a long and a short run."""
+    """Return the seconds per sample after the initial ones, from the shortest of long and of short runs."""
     means = np.random.default_rng(SEED).uniform(0.2, 0.9, (policies, 3))
-    first, times = 3 * policies, []
+    asked, first, times = of_size(policies), 3 * policies, []
     for more_samples in (1, 1 + STEPS):
         procedure = eh.Procedure(stopping=eh.Budget(first + more_samples), initial=1)
-        begun = time.process_time()
-        simulated(of_size(policies), means, procedure, 1)
-        times.append(time.process_time() - begun)
+        times.append(seconds(lambda procedure=procedure: simulated(asked, means, procedure, 1), 3))
     return (times[1] - times[0]) / STEPS
 
 

@@ -17,7 +17,15 @@ author = "the evenhand authors"
 copyright = author  # noqa: A001 - Sphinx requires this name
 version = release = installed_version("evenhand")
 
-extensions = ["myst_parser", "sphinx.ext.mathjax"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.mathjax",
+]  # myst_nb reads Markdown and executes the notebooks of the gallery
+nb_execution_mode = "cache"  # a notebook is executed again when its cells change
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_merge_streams = True
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]

@@ -46,6 +46,7 @@ class Setting:
     workers: int | None = None
     trial: Trial | None = None  # the stroke trial, recomputed from its public file
     seconds: dict[str, float] = field(default_factory=dict)  # run time of each procedure
+    device: str = "cpu"  # where runs are computed: cpu, or cuda for an NVIDIA GPU
 
 
 def fixed_confidence(delta: float) -> dict[str, Procedure]:
@@ -83,7 +84,16 @@ def run(
     found = {}
     for name, procedure in procedures.items():
         count = min(setting.literal, setting.replications) if name in FEWER else setting.replications
-        found[name] = simulate(problem, truth, procedure, count, setting.seed, checkpoints, setting.workers)
+        found[name] = simulate(
+            problem,
+            truth,
+            procedure,
+            count,
+            setting.seed,
+            checkpoints,
+            setting.workers,
+            device=setting.device,
+        )
         setting.seconds[name] = setting.seconds.get(name, 0.0) + found[name].seconds
         on_done(name)
     return found

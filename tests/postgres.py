@@ -44,7 +44,7 @@ class PostgresServer:
             self._process = subprocess.Popen(
                 [*command, "-k", self._directory], user=self._user, stdout=log, stderr=log, cwd="/"
             )
-        for _ in range(300):
+        for _ in range(1200):  # a recovery takes more than a minute on a busy disk
             try:
                 psycopg.connect(self.url(), connect_timeout=2).close()
                 return

@@ -116,11 +116,36 @@ def _judge(capsys: pytest.CaptureFixture[str], rows: list[dict[str, Any]], statu
     for name in ("answer", "decided", "allowed", "failed", "open", "samples"):
         assert verdict[name] == status[name], name
     assert [rail["missing"] for rail in verdict["guardrails"]] == [0, status["guardrails"][1]["missing"]]
-    said = called(capsys, "judge", "study.toml", "data.csv", "--fixed-sample", code=2)
-    assert "fixed is for problems without them" in " ".join(said.split())
+    one_look = called(capsys, "judge", "study.toml", "data.csv", "--fixed-sample", "--json")
+    assert one_look["answer"] == status["answer"]
     called(capsys, "new", "later.db", "study.toml", "--seed", "6")
     assert called(capsys, "import", "later.db", "data.csv", "--json")["imported"] == len(rows)
     assert called(capsys, "audit", "later.db", "--json")["identical"]
+
+
+def test_plans_dossiers_and_one_look_take_guard_rails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rails = {"errors": [[0.05, 0.05], [0.05, 0.7]], "calls": [[1.0, 1.0], [1.0, 1.0]]}
+    truth = eh.Truth([[0.2, 0.3], [0.9, 0.8]], guardrails=rails)
+    Path("study.toml").write_text(dumps(eh.Study(STUDY.problem, STUDY.procedure, truth)), encoding="utf-8")
+    assert called(capsys, "plan", "study.toml", "--json")["answer"] == "old"
+    words = ["report", "study.toml", "--dossier", "-o", "dossier.html", "--replications", "4"]
+    called(capsys, *words, "--max-samples", "200")
+    page = Path("dossier.html").read_text(encoding="utf-8")
+    assert "old misses its bound of errors in web by a hair" in page
+    assert "The assumed means of calls" in page
+    lines = ["policy,group,outcome,errors,calls"]
+    for number in range(400):
+        policy, group = list(MEANS)[number % 4]
+        lines.append(
+            ",".join([policy, group, *(str(x or "") for x in sample(policy, group, number).values())])
+        )
+    Path("data.csv").write_text("\n".join(lines).replace(",,", ",0,") + "\n", encoding="utf-8")
+    found = called(capsys, "judge", "study.toml", "data.csv", "--fixed-sample", "--json")
+    assert (found["answer"], found["failed"], found["fixed_sample"]) == ("old", ["new"], True)
+    assert [rail["name"] for rail in found["guardrails"]] == ["errors", "calls"]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from evenhand.errors import BadInput, Undecidable
 from evenhand.model.families import Family
 from evenhand.model.requirements import Constraint
 from evenhand.procedure.spec import SAMPLING
-from evenhand.reports.dossier_scenarios import scenario_grid
+from evenhand.reports.dossier_scenarios import Scenario, scenario_grid
 from evenhand.study import Truth
 from tests.crossed import crossed
 
@@ -389,11 +389,11 @@ def test_any_unit_will_do(family: str, kind: str, exponent: int, digits: float, 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_the_scenarios_of_a_dossier_lie_a_hair_of_the_noise_from_a_boundary(scale: float) -> None:
     world = World("gaussian", scale)
-    grid = scenario_grid(world.problem("floors"), world.at(MEANS))
-    same = scenario_grid(World("gaussian").problem("floors"), MEANS)
+    grid = scenario_grid(world.problem("floors"), Scenario(world.at(MEANS), {}))
+    same = scenario_grid(World("gaussian").problem("floors"), Scenario(MEANS, {}))
     assert list(grid) == list(same)
-    for name, table in grid.items():
-        assert table == pytest.approx(same[name] * scale, rel=1e-9, abs=1e-9 * scale)
+    for name, (table, _) in grid.items():
+        assert table == pytest.approx(same[name].means * scale, rel=1e-9, abs=1e-9 * scale)
 
 
 def test_a_set_of_the_users_own_is_refused_where_its_solver_cannot_see_it() -> None:

@@ -143,7 +143,7 @@ def test_a_question_runs_over_http_and_its_page_shows_it(kind: str, client: Test
         assert "interval of a" in page
         assert "at most 0.1 below a" in page
     if kind == "screen":
-        assert "allowed: a, b" in page
+        assert "allowed: <bdi>a</bdi>, <bdi>b</bdi>" in page
         assert "allowed: a, b" in client.get("/", headers={"Accept": "text/html"}).text
 
 

@@ -53,6 +53,7 @@ JUNK: dict[str, Any] = {
 PROBLEM = eh.Problem(["a", "b"], {"young": 0.6, "old": 0.4}, eh.Bernoulli(), eh.Floors(0.2))
 MEANS = [[0.8, 0.7], [0.5, 0.3]]
 STUDY = eh.Study(PROBLEM, eh.Procedure(stopping=eh.Budget(20)), eh.Truth(means=MEANS))
+SHARES = eh.Shares.of({"young": {"a": 0.5, "b": 0.5}, "old": {"a": 0.5, "b": 0.5}}, salt="example-1")
 POOL = [{"group": "x", "target": i % 2} for i in range(20)]
 
 
@@ -96,6 +97,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "max_samples": 100, "leader": 0.5, "tracking": "d", "indifference": 0.0, "tolerance": 0.0,
         },
     ),
+    "Intervals": (
+        eh.Intervals,
+        {"volume": 100, "floor": 0.01, "salt": "example-1", "length": "10m", "delay": "1h"},
+    ),
     "Budget": (eh.Budget, {"samples": 5}),
     "Calibrated": (eh.Calibrated, {"threshold": 3.0}),
     "TrackAndStop": (eh.TrackAndStop, {"step": 1.0, "steps": 1, "diminishing": False}),
@@ -131,6 +136,21 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "replications": 20, "seed": 0, "horizon": 20, "workers": 1,
         },
     ),
+    "calibrate_box": (
+        eh.calibrate_box,
+        {
+            "study": eh.Study(PROBLEM, eh.Procedure(delta=0.4), eh.Truth(means=MEANS)),
+            "box": {"a": {"young": (0.6, 0.7)}}, "replications": 40, "seed": 0, "horizon": 12, "tiles": None,
+            "workers": 1,
+        },
+    ),
+    "scan": (
+        eh.scan,
+        {
+            "problem": STUDY, "box": {"a": {"young": (0.6, 0.7, 2)}}, "truth": MEANS, "procedure": None,
+            "points": None, "replications": 2, "seed": 0, "worst": None, "max_samples": 20, "workers": 1,
+        },
+    ),
     "judge": (
         eh.judge,
         {
@@ -150,6 +170,21 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "assert_meets": (lambda result, policy: eh.assert_meets(result, policy), {"result": None, "policy": "a"}),
     "report": (lambda source, title: eh.report(source, title=title), {"source": None, "title": "x"}),
+    "Shares": (
+        eh.Shares,
+        {"ranges": {"young": (("a", 65536),)}, "salt": "example-1", "version": 1, "valid_from": None},
+    ),
+    "Shares by share": (eh.Shares.of, {"shares": {"young": {"a": 1.0}}, "salt": "example-1"}),
+    "assign": (eh.assign, {"unit": "u1", "group": "young", "shares": SHARES}),
+    "next_shares": (
+        eh.next_shares,
+        {
+            "problem": PROBLEM, "data": None, "shares": None, "volume": None, "procedure": None,
+            "floor": 0.05, "salt": "example-1", "seed": 0, "valid_from": None, "missing": "fail",
+            "columns": None, "table": None,
+        },
+    ),
+    "sample_ratios": (eh.sample_ratios, {"shares": SHARES, "counts": {"young": {"a": 5, "b": 4}}}),
     "check_means": (PROBLEM.check_means, {"means": MEANS}),
     "scores": (PROBLEM.scores, {"means": MEANS}),
     "feasible": (PROBLEM.feasible, {"means": MEANS, "guardrails": None}),
@@ -204,7 +239,16 @@ def test_every_public_function_and_value_is_tried() -> None:
     kinds = {name: getattr(eh, name) for name in eh.__all__ if inspect.isclass(getattr(eh, name))}
     errors = {name for name, kind in kinds.items() if issubclass(kind, Exception)}
     # what the package returns, and nobody makes
-    results |= {"Ask", "CellRow", "LogEntry", "PolicyRow", "Receipt", "Status"}
+    results |= {
+        "Ask",
+        "BoxCalibration",
+        "CellRow",
+        "IntervalBets",
+        "IntervalReceipt",
+        "LogEntry",
+        "PolicyRow",
+    }
+    results |= {"Receipt", "Scan", "Status"}
     assert set(eh.__all__) - results - without_arguments - errors - {"connect"} <= set(CALLS)
 
 

@@ -23,8 +23,8 @@ VALUES = {
     "path": "PATH",
 }  # type of an option -> placeholder in its description
 WITH_MEMBERS = (
-    "Problem", "Study", "Truth", "Plan", "Runs", "Comparison", "Calibration", "Experiment", "Status",
-    "LogEntry", "Verdict", "CellRow", "Evaluation", "Report",
+    "Problem", "Study", "Truth", "Plan", "Runs", "Comparison", "Calibration", "BoxCalibration", "Scan",
+    "Experiment", "Status", "LogEntry", "Verdict", "CellRow", "Evaluation", "Report",
 )  # fmt: skip
 
 
@@ -185,7 +185,13 @@ def _public_names() -> dict[str, list[str]]:
         "Requirements": ("model.requirements",),
         "Procedures": ("procedure.spec",),
         "Plans": ("theory.plan",),
-        "Simulations": ("simulation.simulate", "simulation.runs", "simulation.calibrate"),
+        "Simulations": (
+            "simulation.simulate",
+            "simulation.runs",
+            "simulation.calibrate",
+            "simulation.box_calibration",
+            "simulation.scan",
+        ),
         "Live experiments": (
             "live.experiment",
             "live.tickets",
@@ -194,6 +200,13 @@ def _public_names() -> dict[str, list[str]]:
             "service.client",
         ),
         "Verdicts and evaluation": ("verdicts.judge", "model.result_rows", "evaluation.evaluate"),
+        "Shares, assignment and intervals": (
+            "procedure.assignment",
+            "procedure.interval_settings",
+            "live.intervals",
+            "live.interval_bets",
+            "verdicts.next_shares",
+        ),
         "Reports": ("reports.document",),
         "Errors": ("errors",),
     }
@@ -217,11 +230,15 @@ def _name(name: str, found: Any) -> list[str]:
 
 
 def _members(found: type) -> dict[str, Any]:
-    """The members of a class, with those that all results share."""
-    from evenhand.result import Result
-
-    shared = vars(Result) if issubclass(found, Result) else {}
-    return {**vars(found), **{name: value for name, value in shared.items() if name not in vars(found)}}
+    """The members of a class, and those of its base classes in evenhand."""
+    members: dict[str, Any] = {}
+    for kind in found.__mro__:
+        if kind.__module__.startswith("evenhand"):
+            members = {
+                **members,
+                **{name: value for name, value in vars(kind).items() if name not in members},
+            }
+    return members
 
 
 def _markdown(doc: str) -> list[str]:

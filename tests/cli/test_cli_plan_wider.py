@@ -76,6 +76,8 @@ def test_a_near_tie_comes_with_a_suggestion(run: Callable[..., str]) -> None:
     table = as_json(run, text)
     assert table["proposal"]["acceptable"] == ["A", "B"]
     assert table["proposal"]["time_high"] < 0.01 * table["time_low"]
+    assert table["proposal"]["samples_at_least"] < 0.01 * table["samples_at_least"]
+    assert "and the least number of samples on average from" in out
 
 
 def test_a_tie_is_refused_with_the_indifference_that_decides_it(run: Callable[..., str]) -> None:

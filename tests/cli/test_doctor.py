@@ -11,7 +11,7 @@ import pytest
 
 from evenhand.cli.main import main
 from evenhand.cli.tools import check_installation, sqlite_health
-from evenhand.compile.cache import UNITS, cache_directory, store
+from evenhand.compile.cache import PROGRAMS, cache_directory, store
 
 
 @pytest.fixture
@@ -63,10 +63,10 @@ def test_it_runs_as_a_module(empty_cache: Path) -> None:
 
 
 def test_a_damaged_file_of_the_cache_is_counted_and_said(empty_cache: Path) -> None:
-    store(UNITS, "whole", b"content")
-    store(UNITS, "damaged", b"content")
+    store(PROGRAMS, "whole", b"content")
+    store(PROGRAMS, "damaged", b"content")
     assert check_installation()["kernels"]["damaged"] == 0
-    path = cache_directory() / UNITS / "damaged"
+    path = cache_directory() / PROGRAMS / "damaged"
     path.write_bytes(path.read_bytes()[:-1])
     found = check_installation()
     assert found["kernels"]["damaged"] == 1

@@ -88,13 +88,18 @@ def study(
     means: list[list[float]] | None = None,
     goal: str = "best",
     guardrails: bool = False,
+    costs: dict[str, float] | None = None,
     **procedure: Any,
 ) -> Study:
-    """A study with three policies, two groups and a cap of 24 samples, unless told otherwise."""
+    """A study with three policies, two groups and a cap of 24 samples, unless told otherwise.
+
+    `kaufmann-koolen` has no guard-rail of unknown variance, for which it is not proved.
+    """
     table = means or MEANS
     scale = FAMILIES[family].get("trials", 1)
     groups = len(table[0])
     lag, dropout, batch = pending
+    rails = [rail for rail in RAILS if (rail["name"], stopping) != ("gaussian-unknown", "kaufmann-koolen")]
     return Study.from_dict(
         {
             "problem": {
@@ -104,7 +109,8 @@ def study(
                 "constraint": _scaled((REQUIREMENTS | WIDER)[requirement], scale),
                 "mode": mode,
                 "goal": goal,
-                "guardrails": RAILS if guardrails else [],
+                "guardrails": rails if guardrails else [],
+                **({"costs": costs} if costs else {}),
             },
             "procedure": {
                 "sampling": sampling, "stopping": STOPPING[stopping], "delta": 0.1, "batch": batch,
@@ -112,7 +118,7 @@ def study(
             } | procedure,
             "truth": {
                 "means": [[scale * mean for mean in row] for row in table], "lag": lag, "dropout": dropout,
-                "guardrails": {rail["name"]: MEANS for rail in RAILS} if guardrails else {},
+                "guardrails": {rail["name"]: MEANS for rail in rails} if guardrails else {},
             },
         }
     )  # fmt: skip
@@ -135,6 +141,12 @@ def quick() -> dict[str, Study]:
     found["beside a control"] = study("bernoulli", "beside a control", mode="proportional")
     found["screening"] = study("bernoulli", goal="screen")
     found["guard-rails"] = study(guardrails=True)
+    found["guard-rails, weights"] = study(sampling="frank-wolfe", stopping="stylised", guardrails=True)
+    found["costs, futility, random and uneven initial samples"] = study(
+        "bernoulli", costs={"p0": 2.0, "p2": 0.5}, futility=0.01, initial={"g0": 1, "g1": 3},
+        initial_order="random",
+    )  # fmt: skip
+    found["linear bets"] = study("bounded", evidence="linear-bets", indifference=0.05)
     return found
 
 
@@ -151,6 +163,27 @@ def _wider() -> dict[str, Study]:
         requirement="beside a control", stopping="stylised", goal="screen"
     )
     found["guard-rails, indifference"] = study(guardrails=True, stopping="stylised", indifference=0.2)
+    found["guard-rails, screening"] = study(guardrails=True, goal="screen")
+    for number, sampling in enumerate(SAMPLING[1:]):  # the first one is among the quick studies
+        mode, stopping = MODES[number % len(MODES)], ("stylised", "certified")[number % 2]
+        found[f"guard-rails, {sampling}"] = study(
+            "poisson", ("floors", "penalty", "gap")[number % 3], sampling, stopping, mode, guardrails=True
+        )
+    for more in ({}, {"goal": "screen", "requirement": "beside a control"}, {"indifference": 0.2}):
+        found[f"guard-rails, kaufmann-koolen {more}"] = study(
+            stopping="kaufmann-koolen", guardrails=True, **more
+        )
+    found["costs, agnostic"] = study(mode="agnostic", costs={"p0": 2.0}, stopping="stylised", futility=0.1)
+    found["random order, proportional"] = study(mode="proportional", initial=3, initial_order="random")
+    for family, requirement, mode in (
+        ("bernoulli", "gap", "proportional"), ("binomial", "floors", "agnostic"),
+        ("bounded", "quota", "active"),
+        ("bernoulli", "beside a control", "active"), ("binomial", "none", "proportional"),
+    ):  # fmt: skip
+        found[f"linear bets, {family}, {requirement}, {mode}"] = study(
+            family, requirement, mode=mode, evidence="linear-bets", max_samples=36
+        )
+    found["linear bets, guard-rails"] = study("bernoulli", guardrails=True, evidence="linear-bets")
     found["indifference, bernoulli"] = study("bernoulli", stopping="stylised", indifference=0.2)
     return found
 

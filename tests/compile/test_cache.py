@@ -14,7 +14,6 @@ from evenhand.compile import cache
 from evenhand.compile.cache import (
     CLUSTERS,
     PROGRAMS,
-    UNITS,
     CacheWarning,
     damaged_files,
     files,
@@ -25,7 +24,7 @@ from evenhand.compile.cache import (
 ROOT = Path(__file__).parents[2]
 # what one kernel gives, and whether it had to be specialised and compiled for it
 PROGRAM = """
-import json, sys
+import json
 from evenhand.compile import build_program, workers
 did = []
 for module, name in ((build_program, "specialised"), (workers, "ask_all")):
@@ -35,8 +34,7 @@ for module, name in ((build_program, "specialised"), (workers, "ask_all")):
     setattr(module, name, noted)
 from tests.compile import kernels
 given = kernels.whole()
-print(json.dumps([kernels.order_of_evaluation(given, 1), given.part.values.tolist(), sorted(set(did)),
-                  "numba" in sys.modules]))
+print(json.dumps([kernels.order_of_evaluation(given, 1), given.part.values.tolist(), sorted(set(did))]))
 """
 FRESH = ["ask_all", "specialised"]
 
@@ -56,7 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[object]]:
     """A cache with one program in it, and what the program gives."""
     folder = tmp_path_factory.mktemp("cache")
     found, _ = run(folder)
-    assert found[2:] == [FRESH, False]
+    assert found[2:] == [FRESH]
     return folder, found[:2]
 
 
@@ -64,11 +62,11 @@ def compiled(folder: Path, kind: str) -> list[Path]:
     return sorted((folder / "compiled" / kind).iterdir())
 
 
-def test_a_later_process_neither_specialises_nor_compiles_nor_loads_numba(
+def test_a_later_process_neither_specialises_nor_compiles(
     made: tuple[Path, list[object]],
 ) -> None:
     folder, values = made
-    assert run(folder)[0] == [*values, [], False]
+    assert run(folder)[0] == [*values, []]
 
 
 @pytest.mark.parametrize("kind", [PROGRAMS, CLUSTERS])
@@ -91,22 +89,15 @@ def test_a_damaged_file_is_noticed_and_made_again(
     found, said = run(folder)
     assert (found[:2], said) == (values, "")
     assert "specialised" in found[2]
-    assert run(folder)[0] == [*values, [], False]
-
-
-def test_units_that_are_damaged_are_made_again_when_they_are_needed(made: tuple[Path, list[object]]) -> None:
-    folder, values = made
-    for path in [*compiled(folder, UNITS), *compiled(folder, CLUSTERS)]:
-        path.write_bytes(b"nothing")
-    assert run(folder)[0] == [*values, FRESH, False]
+    assert run(folder)[0] == [*values, []]
 
 
 def test_another_processor_or_compiler_uses_code_of_its_own(made: tuple[Path, list[object]]) -> None:
     folder, values = made
     before = len(compiled(folder, PROGRAMS))
-    assert run(folder, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")[0][:3] == [*values, FRESH]
+    assert run(folder, EVENHAND_CPU_NAME="generic", EVENHAND_CPU_FEATURES="")[0][:3] == [*values, FRESH]
     assert len(compiled(folder, PROGRAMS)) == before + 1
-    assert run(folder)[0] == [*values, [], False]
+    assert run(folder)[0] == [*values, []]
 
 
 def test_without_a_place_to_write_it_compiles_for_itself_and_warns_once(
@@ -114,7 +105,7 @@ def test_without_a_place_to_write_it_compiles_for_itself_and_warns_once(
 ) -> None:
     (tmp_path / "file").touch()
     found, said = run(tmp_path / "file" / "cache")
-    assert found == [*made[1], FRESH, False]
+    assert found == [*made[1], FRESH]
     assert said.count("CacheWarning") == 1
     assert "cannot be written (Not a directory), so what is compiled is not kept." in said
 
@@ -127,7 +118,7 @@ def test_two_processes_at_once_compile_once_and_agree(tmp_path: Path) -> None:
     ]
     found = [json.loads(process.communicate()[0]) for process in both]
     assert found[0][:2] == found[1][:2]
-    assert sorted(len(did) for _, _, did, _ in found) == [0, 2]
+    assert sorted(len(did) for _, _, did in found) == [0, 2]
 
 
 def test_every_process_finds_the_same_fingerprint() -> None:
@@ -151,14 +142,14 @@ print(fingerprint(run_block))
 
 def test_what_is_stored_is_what_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path))
-    assert lookup(UNITS, "key") is None
-    store(UNITS, "key", b"content")
-    assert lookup(UNITS, "key") == b"content"
+    assert lookup(PROGRAMS, "key") is None
+    store(PROGRAMS, "key", b"content")
+    assert lookup(PROGRAMS, "key") == b"content"
     (path,) = files()
     assert not damaged_files()
     path.write_bytes(path.read_bytes()[:-1])
     assert damaged_files() == [path]
-    assert lookup(UNITS, "key") is None
+    assert lookup(PROGRAMS, "key") is None
     assert not path.exists()
 
 
@@ -171,6 +162,6 @@ def test_a_full_disk_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.warns(CacheWarning, match="No space left on device"):
-        store(UNITS, "key", b"content")
-    store(UNITS, "other", b"content")  # no second warning
+        store(PROGRAMS, "key", b"content")
+    store(PROGRAMS, "other", b"content")  # no second warning
     assert not list(tmp_path.rglob(".part*"))

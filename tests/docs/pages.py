@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -22,6 +23,7 @@ PAGES += [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not
 
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.S | re.M)
 EXIT_CODE = "echo $?"
+CELL = "{code-cell} ipython3"
 CAPTION = re.compile(r"\A:caption: (?P<name>\S+)\n\n")
 
 
@@ -73,8 +75,19 @@ class Reader:
                 # compiled with the lines before it, so that an error names the line of the page
                 source = compile("\n" * block.line + block.text, str(page), "exec")
                 exec(source, self.names)
+            elif block.language == CELL:
+                self._run_cell(ast.parse("\n" * block.line + block.text, str(page)), str(page))
             elif block.language == "console":
                 self._type(block, f"{name_of(page)}:{block.line}")
+
+    def _run_cell(self, cell: ast.Module, page: str) -> None:
+        """Run a cell of a notebook, and make the HTML of the value of its last line as a notebook does."""
+        last = cell.body.pop() if isinstance(cell.body[-1], ast.Expr) else None
+        exec(compile(cell, page, "exec"), self.names)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), page, "eval"), self.names)
+            if hasattr(value, "_repr_html_"):
+                assert value._repr_html_()
 
     def _type(self, block: Block, where: str) -> None:
         steps = [step.rstrip("\n").split("\n") for step in re.split(r"^\$ ", block.text, flags=re.M)[1:]]

@@ -14,8 +14,12 @@ import evenhand as eh
 from tests.docs.pages import ROOT
 from tools import reference
 
-RESULTS = ("Plan", "Runs", "Comparison", "Calibration", "Verdict", "Evaluation", "Report")
-RECORDS = ("Ask", "CellRow", "LogEntry", "PolicyRow", "Receipt", "Status")  # made by evenhand, read by users
+RESULTS = (
+    "Plan", "Runs", "Comparison", "Calibration", "BoxCalibration", "Scan", "Verdict", "Evaluation", "Report",
+)  # fmt: skip
+RECORDS = (
+    "Ask", "CellRow", "IntervalBets", "IntervalReceipt", "LogEntry", "PolicyRow", "Receipt", "Status",
+)  # made by evenhand, read by users  # fmt: skip
 ERRORS = [n for n in eh.__all__ if inspect.isclass(getattr(eh, n)) and issubclass(getattr(eh, n), Exception)]
 NAMES = [name for name in eh.__all__ if name not in ERRORS]
 each_name = pytest.mark.parametrize("name", NAMES)

@@ -39,6 +39,7 @@ def commands(
 
 
 COMMANDS = dict(commands())
+CONSTRAINT_WORDS = ("floor", "cap", "gap", "ratio", "quota", "penalty")
 each_command = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 
 
@@ -69,6 +70,21 @@ def test_a_command_and_its_options_say_what_they_are_for(path: tuple[str, ...]) 
 def test_a_command_is_used_or_named_on_a_page_for_people(path: tuple[str, ...]) -> None:
     name = f"evenhand {' '.join(path)}" if len(path) == 1 else f"{path[-1]} "
     assert any(name in page.read_text(encoding="utf-8") for page in PAGES if page.parent.name != "decisions")
+
+
+def test_the_glossary_has_every_symbol_of_the_paper_and_every_verdict_in_order() -> None:
+    page = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]*)\| ([^|]+) \|$", page, re.M)[1:]
+    terms = [row[0].lower() for row in rows]
+    assert terms == sorted(terms)
+    words = {word for term in terms for word in term.split(", ")}
+    assert {"met", "failed", "undecided", "allowed", "open", *CONSTRAINT_WORDS} <= words
+    notation = (ROOT / "docs/notation.md").read_text(encoding="utf-8")
+    first = re.findall(r"^\| (\$[^|]*\$) \|", notation, re.M)
+    symbols = {symbol for cell in first for symbol in re.findall(r"\$(.*?)\$", cell)}
+    assert len(symbols) > 25
+    shown = " ".join(row[1] for row in rows)
+    assert [symbol for symbol in sorted(symbols) if symbol.split("(")[0] not in shown] == []
 
 
 def study_keys() -> Iterator[str]:

@@ -96,6 +96,13 @@ def test_the_page_with_too_many_complaints_is_not_chosen(capsys: pytest.CaptureF
     assert "missing independently of their values" in capsys.readouterr().out
 
 
+def test_the_treatment_that_joined_is_found_and_the_one_that_left_is_not() -> None:
+    status = example("platform_trial").main()
+    assert status.answer == "Combination"
+    assert [change.policy for change in (*status.joined, *status.withdrawn)] == ["Combination", "Double dose"]
+    assert {cell.policy for cell in status.cells} == {"Standard", "Early dose", "Combination"}
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_tested_and_says_what_it_is(path: Path) -> None:
     here = Path(__file__).read_text()

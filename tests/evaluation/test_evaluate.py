@@ -143,10 +143,10 @@ def test_a_cap_on_samples_leaves_the_verdict_open() -> None:
 
 def test_progress_is_told_as_it_goes() -> None:
     seen: list[int] = []
-    eh.evaluate(
-        CANDIDATES, items(), right, "group", at_least=0.75, progress=lambda cost: seen.append(cost.samples)
+    result = eh.evaluate(
+        CANDIDATES, items(), right, "group", at_least=0.75, progress=lambda cost: seen.append(cost.calls)
     )
-    assert seen == list(range(1, len(seen) + 1))
+    assert seen == list(range(1, result.calls + 1))
 
 
 def test_assert_meets_says_which_group_stands_in_the_way() -> None:
@@ -200,3 +200,22 @@ def test_the_examples_run_and_decide(name: str, answer: str, capsys: pytest.Capt
     assert verdict.decided
     assert verdict.answer == answer
     assert "saved" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_from_first_to_last_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = runpy.run_path(str((EXAMPLES / "evaluate_models").with_suffix(".py")))
+    assert cells["slices"].answer == "neighbours"
+    assert cells["slices"].saved > 0.1
+    assert cells["resumed"]["answer"] == "large"
+    assert cells["calls_before"] >= 149
+    assert cells["paid_twice"] == 0
+    assert "were paid for when the process was killed" in capsys.readouterr().out
+
+
+def test_the_stand_ins_for_endpoints_give_the_same_answers_again() -> None:
+    module = runpy.run_path(str(EXAMPLES / "endpoints.py"))  # "endpoints" is served in test_evaluate_command
+    questions = module["questions"](90)
+    first = [module["answer"](name, item) for item in questions for name in module["MODELS"]]
+    assert first == [module["answer"](name, item) for item in questions for name in module["MODELS"]]
+    assert "up" in first

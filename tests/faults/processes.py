@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
@@ -167,18 +168,23 @@ def hold(pipe: Connection, address: str) -> None:
 
 
 def migrate(pipe: Connection, address: str, die: bool) -> None:
-    """Open a journal of version 1 with a program that knows version 3."""
-    import sqlalchemy as sa
-
+    """Open a journal with a program that knows two newer versions of its tables."""
     from evenhand.live import schema
 
-    schema.SCHEMA = 3  # type: ignore[misc]
-    schema.MIGRATIONS[1] = lambda connection: connection.execute(sa.text("CREATE TABLE extra (x INTEGER)"))  # type: ignore[assignment,return-value]
-    schema.MIGRATIONS[2] = lambda connection: connection.execute(sa.text("INSERT INTO extra VALUES (1)"))  # type: ignore[assignment,return-value]
+    first = schema.SCHEMA
+    schema.SCHEMA = first + 2  # type: ignore[misc]
+    for version, text in enumerate(("CREATE TABLE extra (x INTEGER)", "INSERT INTO extra VALUES (1)"), first):
+        schema.MIGRATIONS[version] = partial(_execute, text)
     if die:
         _die_at(2)
     with Experiment.open(address) as trial:
         pipe.send(str(trial.head))
+
+
+def _execute(text: str, connection: Any) -> None:
+    import sqlalchemy as sa
+
+    connection.execute(sa.text(text))
 
 
 def _die_at(number: int) -> None:

@@ -6,6 +6,7 @@ import random
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from evenhand.live.experiment import Experiment
 from evenhand.live.protocol import Protocol
 from evenhand.live.tickets import Ask
 from tests.faults.processes import SNAPSHOT_EVERY, Process, answer, busy, hold, serve
-from tests.live.example_experiments import SetClock, coin, create, endless
+from tests.live.example_experiments import MEANS, SetClock, coin, create, endless, problem
+
+TRUE = {**MEANS, "d": 0.4}
 
 PLACES = (
     6  # a writing call reaches no more: before and after write and commit, twice with a lookup, the reply
@@ -46,15 +49,25 @@ def plan(most: int) -> Iterator[tuple[str, dict[str, Any]]]:
         if number % 9 == 4:
             yield "drop", {"ticket": ask, "reason": "lost"}
             continue
-        yield "tell", {"ticket": ask, "outcome": coin(ask)}
+        yield "tell", {"ticket": ask, "outcome": coin(ask, TRUE)}
         told.append(ask)
         if number % 9 == 6:
-            yield "tell", {"ticket": ask, "outcome": 1 - coin(ask)}  # refused and written down
+            yield "tell", {"ticket": ask, "outcome": 1 - coin(ask, TRUE)}  # refused and written down
             yield (
                 "amend",
                 {"ticket": told[0], "outcome": number % 2, "reason": "r", "by": "b", "key": f"k{number}"},
             )
+        if number == 2:
+            yield "add_policy", {"policy": "d", "reason": "new", "by": "b", "key": "in"}
+        if number == 5:
+            yield "withdraw", {"policy": "c", "reason": "weak", "by": "b", "key": "out"}
     yield "finish", {"reason": "the end"}
+
+
+def begun(address: str) -> Experiment:
+    """An experiment that a policy can join."""
+    study, procedure = replace(problem(), max_policies=4), eh.Procedure(initial=1)
+    return create(address, study=study, clock=SetClock(step=0.0), procedure=procedure)
 
 
 def uninterrupted(address: str, most: int) -> tuple[list[Any], str]:
@@ -62,7 +75,7 @@ def uninterrupted(address: str, most: int) -> tuple[list[Any], str]:
     answers, steps = [], plan(most)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Protocol, "snapshot_every", SNAPSHOT_EVERY)
-        with create(address, clock=SetClock(step=0.0), procedure=eh.Procedure(initial=1)) as trial:
+        with begun(address) as trial:
             call = next(steps)
             while call is not None:
                 answers.append(answer(trial, *call))
@@ -72,7 +85,7 @@ def uninterrupted(address: str, most: int) -> tuple[list[Any], str]:
 
 def interrupted(address: str, most: int, place: int) -> tuple[list[Any], int]:
     """The same calls to a process killed at this place of every call, begun again and asked again."""
-    create(address, clock=SetClock(step=0.0), procedure=eh.Procedure(initial=1)).close()
+    begun(address).close()
     answers, steps, kills = [], plan(most), 0
     life = _begin(address)
     call = next(steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,6 +40,8 @@ CALLS: dict[str, tuple[Callable[[Experiment, list[Ask], list[Ask]], Any], list[s
     "view": (lambda t, out, told: t.view("me", "estimates"), ["viewed"]),
     "amend": (lambda t, out, told: t.amend(told[0], 0, reason="r", by="b"), ["amended"]),
     "drop": (lambda t, out, told: t.drop(out[0], "lost"), ["dropped"]),
+    "add policy": (lambda t, out, told: t.add_policy("d", reason="r", by="b"), ["policyadded"]),
+    "withdraw": (lambda t, out, told: t.withdraw("c", reason="r", by="b"), ["policywithdrawn"]),
     "pause": (lambda t, out, told: t.pause("visit"), ["paused"]),
     "close": (lambda t, out, told: t.finish("done"), ["closed"]),
     "tell": (lambda t, out, told: t.tell(out[0], 1), ["told"]),
@@ -56,7 +59,7 @@ def test_a_call_whose_reply_is_lost_is_carried_out_once(
     postgres_url: str, proxy: LossyProxy, name: str
 ) -> None:
     call, expected = CALLS[name]
-    create(postgres_url, study=endless()).close()
+    create(postgres_url, study=replace(endless(), max_policies=4)).close()
     with Experiment.open(proxy.url) as trial:
         out, told = ready(trial)
         trial.ask(worker="w")
@@ -117,7 +120,7 @@ def test_an_experiment_whose_creation_got_no_reply_is_there_once(
 
 
 def test_every_write_to_a_shared_database_carries_a_key_of_its_own(postgres_url: str) -> None:
-    with create(postgres_url, study=problem()) as trial:
+    with create(postgres_url, study=replace(problem(), max_policies=4)) as trial:
         out, told = ready(trial)
         for call, _ in CALLS.values():
             if call is not CALLS["close"][0]:

@@ -14,6 +14,7 @@ from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
 from evenhand.live.load_log import load
+from evenhand.live.projection import PlacedSample
 from evenhand.live.tickets import Ask
 from evenhand.model.families import Bernoulli, Gaussian, Poisson
 from evenhand.model.guardrails import Guardrail
@@ -178,7 +179,7 @@ def test_another_metric_leads_to_other_sums(trial: Experiment) -> None:
         cell = next(iter(fold.sums))
     assert fresh.sums[cell].digest(told.event.ticket, cell) == told.event.sums
     other = ev.Sample(told.event.outcome, told.event.metrics | {"calls": 40.0})
-    assert fresh.sums_from([other]).digest(told.event.ticket, cell) != told.event.sums
+    assert fresh.sums_from([PlacedSample(0, other)]).digest(told.event.ticket, cell) != told.event.sums
 
 
 def test_a_snapshot_holds_the_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,10 +132,11 @@ def test_a_journal_of_a_newer_version_is_refused_and_an_older_one_is_brought_up_
 ) -> None:
     engine = journal._writing
     assert engine is not None
+    present = schema.SCHEMA
     monkeypatch.setattr(schema, "SCHEMA", 0)
     with pytest.raises(IntegrityFailed, match="newer"):
         schema.bring_up_to_date(engine)
-    monkeypatch.setattr(schema, "SCHEMA", 3)
+    monkeypatch.setattr(schema, "SCHEMA", present + 2)
     made: list[int] = []
 
     def halfway(connection: sa.Connection) -> None:
@@ -144,13 +145,13 @@ def test_a_journal_of_a_newer_version_is_refused_and_an_older_one_is_brought_up_
         if len(made) == 1:
             raise RuntimeError("halfway")
 
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: halfway, 2: lambda _: None})
+    monkeypatch.setattr(schema, "MIGRATIONS", {present: halfway, present + 1: lambda _: None})
     with pytest.raises(RuntimeError):
         schema.bring_up_to_date(engine)
     assert not sa.inspect(engine).has_table("extra")
     schema.bring_up_to_date(engine)
     with engine.connect() as connection:
-        assert connection.execute(sa.select(schema.journal.c.schema)).scalar() == 3
+        assert connection.execute(sa.select(schema.journal.c.schema)).scalar() == present + 2
         assert sa.inspect(connection).has_table("extra")
 
 
@@ -159,9 +160,10 @@ def test_readers_refuse_tables_of_another_version(
 ) -> None:
     for address in (str(tmp_path / "t.db"), str(request.getfixturevalue("postgres_url"))):
         create(address).close()
-        for known, error in ((0, "newer evenhand"), (2, "open it once for writing")):
+        for known, error in ((0, "newer evenhand"), (schema.SCHEMA + 1, "open it once for writing")):
             with monkeypatch.context() as patch:
                 patch.setattr(schema, "SCHEMA", known)
+                patch.setattr(schema, "READABLE", known)
                 with pytest.raises((IntegrityFailed, StorageFailed), match=error):
                     Experiment.open(address, write=False)
                 with pytest.raises((IntegrityFailed, StorageFailed), match=error):

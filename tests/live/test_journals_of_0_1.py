@@ -104,7 +104,7 @@ def test_code_for_another_processor_derives_the_same_decisions(tmp_path: Path) -
     program = (
         "import sys; from evenhand.live.audit import audit\nfor path in sys.argv[1:]: print(*audit(path)[:2])"
     )
-    settings = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "EVENHAND_CACHE": str(tmp_path)}
+    settings = {"EVENHAND_CPU_NAME": "generic", "EVENHAND_CPU_FEATURES": "", "EVENHAND_CACHE": str(tmp_path)}
     exports = [path.with_suffix(".jsonl") for path in KEPT]
     found = subprocess.run(
         [sys.executable, "-c", program, *exports],

@@ -9,8 +9,9 @@ from scipy.optimize import minimize
 from evenhand.model.families import Bernoulli, Family, Gaussian, GaussianUnknown
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors, Penalty, Quota
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.evidence import certified
-from evenhand.procedure.spec import Procedure, Spec, compile_spec
+from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import new_work
 from tests.procedure.sampling.rule_run import RuleRun, problem, rule_run
 from tests.procedure.stopping.counts import counted, recorded

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.estimates import dispersion, pooled_variance, refresh
-from evenhand.procedure.spec import Spec, compile_spec
+from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work, new_state, new_work, record
 
 

@@ -12,9 +12,9 @@ import evenhand as eh
 from evenhand.live import events as ev
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.initial_samples import initial_cell, rounds_of
 from evenhand.procedure.randomness import shuffled
-from evenhand.procedure.spec import compile_spec
 from evenhand.simulation.simulate import follow
 from evenhand.study import Study, dumps, loads
 from evenhand.study.truth import Truth

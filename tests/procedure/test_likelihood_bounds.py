@@ -9,9 +9,10 @@ from evenhand.model.families import Bernoulli, Exponential, Family, Gaussian, Ga
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, Floors, Penalty
 from evenhand.procedure.alternatives import weakest_by_likelihood
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.likelihood_bounds import highest
-from evenhand.procedure.spec import Procedure, compile_spec
+from evenhand.procedure.spec import Procedure
 from evenhand.procedure.state import NONE, ask, new_state, new_work, record
 from evenhand.theory.beat_bulk import beat_all
 

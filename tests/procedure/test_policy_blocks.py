@@ -9,9 +9,10 @@ from evenhand.model.families import Bernoulli, Exponential, Family, Gaussian
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors
 from evenhand.procedure.alternatives import weakest_by_likelihood
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.posterior import posterior_leader
-from evenhand.procedure.spec import Procedure, Spec, compile_spec
+from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import BLOCK, State, Work, mark_outcomes_changed, new_state, new_work
 
 POLICIES, GROUPS, STEPS = 2 * BLOCK + 60, 3, 300

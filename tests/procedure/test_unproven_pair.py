@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand.procedure.spec import BadInput, compile_spec
+from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.spec import BadInput
 
 PROBLEM = eh.Problem(["a", "b"], {"x": 1.0}, eh.GaussianUnknown(), eh.Floors(0.0))
 PROCEDURE = eh.Procedure("uniform", stopping="kaufmann-koolen", delta=0.001, max_samples=1000)

@@ -12,7 +12,7 @@ from evenhand.reports.captioned_figures import (
     success_picture,
 )
 from evenhand.reports.document import Report
-from evenhand.reports.figure_rows import Bar, Duration, Evidence, Share, Success
+from evenhand.reports.figure_rows import Bar, Duration, Evidence, IntervalShares, Share, Success
 from evenhand.reports.page_parts import Section, Strong, table
 from evenhand.study import Study, Truth
 
@@ -42,6 +42,17 @@ def shares(policies: tuple[str, ...] = POLICIES, groups: tuple[str, ...] = GROUP
     values = (0.01, 0.41, 0.02, 0.06, 0.01, 0.03, 0.05, 0.41)
     cells = [(p, g) for p in policies for g in groups]
     return [Share(p, g, values[i], values[i] * 0.9) for i, (p, g) in enumerate(cells)]
+
+
+def interval_shares() -> list[IntervalShares]:
+    """Shares of twenty intervals; the last policy joins in the fifth."""
+    rows = []
+    for number in range(1, 21):
+        present = POLICIES if number > 4 else POLICIES[:3]
+        weights = {p: 1.0 + (7 * number + 3 * k) % 5 for k, p in enumerate(present)}
+        row = {p: w / sum(weights.values()) for p, w in weights.items()}
+        rows.append(IntervalShares(number, dict.fromkeys(GROUPS, row)))
+    return rows
 
 
 def evidences(name: str = "Neither") -> list[Evidence]:

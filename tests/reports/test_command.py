@@ -6,13 +6,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import evenhand as eh
 from evenhand.cli.main import main
 from evenhand.live.experiment import Experiment
 from evenhand.reports.document import report
-from evenhand.reports.dossier import new_recipe
+from evenhand.reports.dossier import Recipe, new_recipe
 from evenhand.study import Study, Truth, dumps
 from tests.reports.test_document import Page
 
@@ -116,7 +117,7 @@ def test_a_dossier_rebuilds_bit_for_bit_from_its_own_file(folder: Path, tmp_path
 
 def test_the_usual_grid_lies_where_answers_change() -> None:
     recipe = new_recipe(STUDY, replications=5)
-    answers = {name: PROBLEM.answer(means) for name, means in recipe.scenarios.items()}
+    answers = {name: PROBLEM.answer(scenario.means) for name, scenario in recipe.scenarios.items()}
     assert answers["as assumed"] == 0
     assert answers["a misses its bound in x by a hair"] == 1
     assert answers["everybody misses the bound in y by a hair"] is None
@@ -124,6 +125,30 @@ def test_the_usual_grid_lies_where_answers_change() -> None:
     assert answers["b is a hair below a"] == 0
     assert len(recipe.scenarios) >= 9
     assert recipe.study.procedure.max_samples <= STUDY.procedure.max_samples
+
+
+def test_a_dossier_keeps_delays_and_dropout_of_the_assumed_truth() -> None:
+    truth = eh.Truth(STUDY.truth.means, lag=(2, 5), dropout=0.1)
+    recipe = new_recipe(replace(STUDY, truth=truth), replications=5)
+    assert (recipe.study.truth.lag, recipe.study.truth.dropout) == ((2, 5), 0.1)
+
+
+def test_with_guard_rails_scenarios_lie_a_hair_beyond_their_bounds_too() -> None:
+    rail = eh.Guardrail("errors", eh.Bernoulli(), eh.Caps(0.3))
+    problem = replace(PROBLEM, guardrails=(rail,))
+    errors = {"errors": [[0.1, 0.2]] * len(PROBLEM.policies)}
+    truth = eh.Truth(STUDY.truth.means, guardrails=errors)
+    recipe = new_recipe(replace(STUDY, problem=problem, truth=truth), replications=5)
+    right = {name: problem.answer(*scenario) for name, scenario in recipe.scenarios.items()}
+    assert right["as assumed"] == 0
+    assert right["a misses its bound of errors in y by a hair"] == 1
+    assert right["everybody misses the bound of errors in x by a hair"] is None
+    again = Recipe.from_json(recipe.to_json())
+    assert again.study == recipe.study
+    assert list(again.scenarios) == list(recipe.scenarios)
+    for name, (means, rails) in recipe.scenarios.items():
+        assert np.array_equal(again.scenarios[name].means, means)
+        assert np.array_equal(again.scenarios[name].guardrails["errors"], rails["errors"])
 
 
 def test_a_page_without_a_recipe_is_no_dossier(

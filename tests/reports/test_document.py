@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import evenhand as eh
@@ -16,6 +18,7 @@ from evenhand.reports.captioned_figures import write_csv
 from evenhand.reports.document import Report, report
 from evenhand.reports.guarantees import methods
 from evenhand.reports.page_parts import decimal, field_text, table
+from evenhand.study import Study
 from tests.reports.example_rows import made
 
 PAYLOADS = (
@@ -193,8 +196,6 @@ def test_a_recipe_cannot_end_the_element_it_stands_in() -> None:
 
 def test_a_fixed_sample_is_not_said_to_hold_for_any_number_of_looks() -> None:
     """The page of a verdict by --fixed-sample once carried the sequential rule's guarantee."""
-    import polars as pl
-
     from evenhand.verdicts.judge import judge
 
     problem = eh.Problem(["a", "b"], {"x": 0.6, "y": 0.4}, eh.Bernoulli(), eh.Floors(0.3))
@@ -206,4 +207,73 @@ def test_a_fixed_sample_is_not_said_to_hold_for_any_number_of_looks() -> None:
     assert "any number of looks" not in report(fixed).html()
     both = report(fixed, sequential).to_dict()["guarantees"]
     assert len(both) == 2
-    assert "any number of looks" in both[0]
+    assert "any number of looks" in both[1]
+
+
+def judged(tmp_path: Path, constraint: str = 'kind = "floors", at_least = 0.3') -> tuple[Study, Path]:
+    (tmp_path / "gate of May.toml").write_text(
+        'title = "Answer quality"\n[problem]\npolicies = ["a", "b"]\ngroups = { x = 0.6, y = 0.4 }\n'
+        f'family = {{ name = "bernoulli" }}\nconstraint = {{ {constraint} }}\n'
+    )
+    data = tmp_path / "counts.csv"
+    data.write_text("policy,group,n,successes\na,x,100,60\na,y,100,60\nb,x,100,40\nb,y,100,40\n")
+    return eh.load(tmp_path / "gate of May.toml"), data
+
+
+def test_a_report_of_judged_data_says_what_was_judged(tmp_path: Path) -> None:
+    """It once said that the procedure chose every sample, and named study.toml and data.csv."""
+    study, data = judged(tmp_path)
+    page = report(eh.judge(study, data, replications=0))
+    text = page.markdown().replace("\\", "")
+    assert page.title == "Answer quality"
+    assert "400 outcomes in 4 rows of counts.csv were judged" in text
+    assert "chose none of these samples" in text
+    assert "The procedure chooses" not in text
+    assert "evenhand judge 'gate of May.toml' counts.csv" in text
+    assert hashlib.sha256(data.read_bytes()).hexdigest() in text
+    assert str(tmp_path) not in page.html() + page.json()
+    assert page.studies[0].content_hash == study.content_hash
+    [assumed] = page.to_dict()["assumptions"]
+    assert all(sentence in page.html() and sentence in text for sentence in assumed)
+    for word in ("independent", "does not change", "left out", "assignment", "x 0.6, y 0.4"):
+        assert any(word in sentence for sentence in assumed)
+
+
+def test_the_plan_in_the_same_report_keeps_its_own_methods(tmp_path: Path) -> None:
+    study, data = judged(tmp_path)
+    plan = eh.plan(study.problem, [[0.6, 0.6], [0.4, 0.4]])
+    page = report(plan, eh.judge(study, data, replications=0))
+    assert len(page.methods) == 2
+    assert "The procedure chooses" in page.methods[0].text
+    assert "chose none" in page.methods[1].text
+
+
+def test_an_exact_verdict_is_not_said_to_carry_a_risk() -> None:
+    rows = [
+        (p, g, f"{g}{i}", float(i % n > 0)) for p, n in (("a", 5), ("b", 2)) for g in "xy" for i in range(20)
+    ]
+    frame = pl.DataFrame(rows, schema=["policy", "group", "item", "outcome"], orient="row")
+    problem = eh.Problem(["a", "b"], {"x": 0.6, "y": 0.4}, eh.Bernoulli(), eh.Floors(0.3))
+    exact = eh.judge(problem, frame, pool="data", replications=0)
+    [said] = report(exact).to_dict()["guarantees"]
+    assert exact.exact
+    assert said.startswith("Exact: every policy answered every item")
+    some = frame.filter(~((pl.col("policy") == "b") & (pl.col("item") == "x3")))
+    once = eh.judge(problem, some, pool={"x": 40, "y": 40}, replications=0)
+    [said] = report(once).to_dict()["guarantees"]
+    assert "for one look at the data" in said
+    paired = report(eh.judge(problem, frame, replications=0)).to_dict()["assumptions"][0]
+    assert any("before any outcome on it was seen" in sentence for sentence in paired)
+    assert any("in the order" in sentence for sentence in paired)
+
+
+def test_a_summary_has_what_a_board_signs(tmp_path: Path) -> None:
+    study, data = judged(tmp_path)
+    page = report(eh.judge(study, data, replications=0))
+    path = page.save(tmp_path / "summary.html", summary=True)
+    text = " ".join("".join(Page(path.read_text(encoding="utf-8")).text).split())
+    for said in ("Answer quality", "counts.csv", "signature", page.methods[0].guarantee):
+        assert said in text
+    assert all(sentence in text for sentence in page.methods[0].assumptions)
+    with pytest.raises(BadInput, match="one printed page"):
+        page.save(tmp_path / "summary.md", summary=True)

@@ -16,6 +16,7 @@ from evenhand.reports.figures.canvas import TOKENS, Canvas, Scale, percent, png,
 from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
+from evenhand.reports.figures.shares import shares_over_time
 from evenhand.reports.figures.success import success
 from tests.reports import example_rows
 
@@ -23,6 +24,9 @@ DRAW: dict[str, Callable[[int], Canvas]] = {
     "floors": lambda width: floors(example_rows.estimates(), example_rows.standings(), width),
     "allocation": lambda width: allocation(example_rows.shares(), example_rows.standings(), width),
     "evidence": lambda width: evidence(example_rows.evidences(), width),
+    "shares by interval": lambda width: shares_over_time(
+        example_rows.interval_shares(), example_rows.POLICIES, example_rows.GROUPS, width
+    ),
     "duration": lambda width: duration(example_rows.durations(), width),
     "success": lambda width: success(example_rows.successes(), width),
 }

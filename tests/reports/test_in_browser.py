@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
+import evenhand as eh
 from tests.reports.example_rows import made
 from tests.reports.test_document import PAYLOADS
 
@@ -83,6 +86,52 @@ def test_the_page_fits_and_can_be_read(
     assert paper == ("rgb(18, 22, 28)" if dark else "rgb(255, 255, 254)")
 
 
+def long_names() -> eh.Report:
+    """A report of twelve policies and six groups, all with names of 40 characters."""
+    policies = [f"Candidate policy number {k:02d} with a long name" for k in range(12)]
+    groups = {f"people of age class {g} in a rural district": 1 / 6 for g in range(6)}
+    problem = eh.Problem(policies, groups, eh.Bernoulli(), eh.Floors(0.6))
+    data = {
+        policy: {group: [1] * (20 + k) + [0] * (20 - k) for group in groups}
+        for k, policy in enumerate(policies)
+    }
+    return eh.report(
+        eh.judge(problem, data, replications=0), title="Twelve policies and six groups of people"
+    )
+
+
+def test_no_label_is_cut_on_a_phone(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    path = long_names().save(tmp_path / "page.html")
+    open_page(browser, path.as_uri(), 390)
+    outside, cut, seen = browser.execute_script("""
+        let outside = [], cut = [], seen = 0;
+        for (const svg of document.querySelectorAll('.narrow svg')) {
+            const frame = svg.getBoundingClientRect();
+            for (const text of svg.querySelectorAll('text')) {
+                const box = text.getBoundingClientRect();
+                seen += box.width > 0;
+                if (text.textContent.includes('…')) cut.push(text.textContent);
+                if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1
+                    || box.bottom > frame.bottom + 1) outside.push(text.textContent);
+            }
+        }
+        return [outside, cut, seen];
+    """)
+    assert seen > 200
+    assert outside == []
+    assert cut == []
+
+
+def test_a_summary_is_one_printed_page(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    for number, page in enumerate((long_names(), made())):
+        path = page.save(tmp_path / f"summary{number}.html", summary=True)
+        open_page(browser, path.as_uri(), 390)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        a4 = {"paperWidth": 8.27, "paperHeight": 11.69}
+        printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", a4)["data"])
+        assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+
+
 def test_tables_open_by_keyboard_and_print_whole(browser: webdriver.Chrome, tmp_path: Path) -> None:
     path = made().save(tmp_path / "page.html")
     open_page(browser, path.as_uri(), 1280)
@@ -101,8 +150,6 @@ def test_tables_open_by_keyboard_and_print_whole(browser: webdriver.Chrome, tmp_
 def test_the_numbers_can_be_downloaded_from_the_page_itself(
     browser: webdriver.Chrome, tmp_path: Path
 ) -> None:
-    import base64
-
     page = made()
     open_page(browser, page.save(tmp_path / "page.html").as_uri(), 1280)
     link = browser.execute_script("return document.querySelector('a[download]').getAttribute('href')")

@@ -140,7 +140,7 @@ def test_an_operator_gets_a_status_without_outcomes(tmp_path: Path) -> None:
         blind = eh.connect(running.url, operator).open("main")
         status = blind.status()
         assert (status.samples, status.evidence, status.cells, status.leader) == (3, None, (), None)
-        with pytest.raises(Conflict, match="row 1: the ticket has another outcome already; nothing"):
+        with pytest.raises(Conflict, match="row 1: the ticket has an outcome already; nothing"):
             blind.tell_all([(asks[0], 0, None)])
         with pytest.raises(BadInput, match="role"):
             blind.finish("no right to")

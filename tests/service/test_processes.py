@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +17,7 @@ import pytest
 import evenhand as eh
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
+from evenhand.service.keys import Keys
 from tests.service.service_process import STUDY, Running
 
 SEED = 11
@@ -93,3 +100,52 @@ def test_a_key_made_for_one_process_opens_the_other(two: tuple[Running, Running]
         assert eh.connect(service.url, key).experiments() == []
         with pytest.raises(BadInput, match="key"):
             eh.connect(service.url).experiments()
+
+
+@contextmanager
+def answered(url: str, method: str, path: str, body: Any = None, **headers: str) -> Iterator[Any]:
+    """The answer to a request, to be read inside the block."""
+    with closing(http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=300)) as connection:
+        data = None if body is None else json.dumps(body)
+        connection.request(method, path, data, {"Content-Type": "application/json"} | headers)
+        with connection.getresponse() as answer:
+            yield answer
+
+
+def test_a_session_begun_at_one_process_is_known_to_the_other(
+    two: tuple[Running, Running], postgres_url: str
+) -> None:
+    """Fault 55: behind a proxy each request of a browser may reach another process."""
+    key = Keys(postgres_url).create("admin", "me")
+    with answered(two[0].url, "POST", "/login", {"key": key}) as answer:
+        assert answer.status == 200
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+    for one in two:
+        with answered(one.url, "GET", "/planner", Cookie=cookie) as answer:
+            assert answer.status == 200
+    own = {"Cookie": cookie, "X-Evenhand": "page", "Origin": two[1].url}
+    with answered(two[1].url, "POST", "/logout", {}, **own) as answer:
+        assert answer.status == 200
+    code = 200
+    while code == 200:  # the other notices within a few seconds
+        time.sleep(0.1)
+        with answered(two[0].url, "GET", "/planner", Cookie=cookie) as answer:
+            code = answer.status
+    assert code == 401
+
+
+def test_revoking_a_key_ends_its_streams_at_every_process(
+    two: tuple[Running, Running], postgres_url: str
+) -> None:
+    keys = Keys(postgres_url)
+    admin, operator = keys.create("admin", "me"), keys.create("operator", "you")
+    eh.connect(two[0].url, admin).create(eh.Study.from_dict(STUDY), seed=SEED)
+    sent = {"Authorization": f"Bearer {operator}"}
+    path = "/experiments/main/stream"
+    with answered(two[0].url, "GET", path, **sent) as one, answered(two[1].url, "GET", path, **sent) as other:
+        for stream in (one, other):
+            assert stream.status == 200
+            assert b"drawn" in stream.readline()
+        keys.revoke(operator.split("_")[1])
+        for stream in (one, other):
+            stream.read()  # returns when the service has ended the stream

@@ -156,7 +156,13 @@ def test_without_a_key_only_loopback_names_are_answered(client: TestClient[Any])
     assert client.get("/api/v1/experiments", headers={"Host": "elsewhere.example"}).status_code == 400
 
 
-@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Host"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Host", "X-Forwarded-Port",
+        "X-Forwarded-Prefix", "CF-Connecting-IP",
+    ],
+)  # fmt: skip
 def test_without_a_key_forwarded_requests_are_refused(client: TestClient[Any], header: str) -> None:
     answer = client.get("/api/v1/experiments", headers={header: "for=203.0.113.9"})
     assert answer.status_code == 401
@@ -240,7 +246,7 @@ def test_a_revoked_or_expired_key_is_refused_and_only_hashes_are_kept(journal: s
     assert keys.find(old) is None
     keys.revoke(good.split("_")[1])
     assert keys.find(good) is None
-    assert good.split("_", 2)[2].encode() not in Path(journal + ".keys").read_bytes()
+    assert good.split("_", 2)[2].encode() not in Path(journal).read_bytes()
 
 
 def test_many_wrong_keys_are_slowed_down(journal: str) -> None:

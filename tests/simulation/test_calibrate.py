@@ -13,7 +13,7 @@ from evenhand.errors import BadInput
 from evenhand.model.families import Bernoulli
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Calibrated
-from evenhand.simulation.calibrate import _allowed, calibrate, load_scenarios
+from evenhand.simulation.calibrate import calibrate, load_scenarios, most_errors
 from evenhand.simulation.simulate import simulate
 from evenhand.study import Truth
 from tests.simulation.studies import coins
@@ -31,7 +31,7 @@ def found():
 def test_the_worst_scenario_errs_at_most_delta_with_confidence(found) -> None:
     assert found.worst.name == "hard"
     # exactly as many of the 300 runs reach the threshold wrongly as still prove 20%: none smaller would do
-    rank = _allowed(300, 0.2, 2)
+    rank = most_errors(300, 0.2, 2)
     assert round(found.worst.error.rate * 300) == rank
     assert binom.cdf(rank, 300, 0.2) <= 0.025
     assert binom.cdf(rank + 1, 300, 0.2) > 0.025
@@ -68,7 +68,7 @@ def test_runs_in_which_a_group_never_came_say_nothing_about_the_threshold() -> N
 def test_too_few_replications_prove_nothing_and_are_refused() -> None:
     with pytest.raises(BadInput, match="need at least 72 replications"):
         calibrate(coins(delta=0.05), {"easy": EASY, "hard": HARD}, 71, 1, HORIZON)
-    assert _allowed(72, 0.05, 2) == 0
+    assert most_errors(72, 0.05, 2) == 0
 
 
 def test_no_scenarios_are_refused() -> None:
@@ -113,3 +113,12 @@ def test_a_wrong_scenario_file_is_refused(tmp_path: Path, text: str, words: str)
     path.write_text(text)
     with pytest.raises(BadInput, match=words):
         load_scenarios(path, coins().problem)
+
+
+def test_futility_does_not_end_the_runs_that_a_threshold_is_found_by() -> None:
+    """No run decides during a calibration, so futility would end all of them before they can err."""
+    plain, futile = (
+        calibrate(coins(delta=0.2, futility=futility), {"hard": HARD}, 100, 5, HORIZON, workers=2).threshold
+        for futility in (None, 0.1)
+    )
+    assert futile == plain > 0.1

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.cli.main import main
 from evenhand.errors import BadInput
 from evenhand.simulation import cuda
 from evenhand.simulation.buffers import Rows
 from evenhand.simulation.cuda_source import simulation_of
-from evenhand.simulation.outcome_laws import DrawnTruth, MeansByReplication
+from evenhand.simulation.outcome_laws import DrawnTruth, MeansByPoint, MeansByReplication
 from evenhand.simulation.shards import Shard, prepare, run_shard
 from evenhand.simulation.sweep import address_of
 from evenhand.study import Study
@@ -59,6 +62,16 @@ def test_means_are_drawn_for_each_replication() -> None:
     assert len(set(rows.truth)) > 1
 
 
+def test_points_of_a_scan_are_one_program_for_all_means() -> None:
+    tables = np.array([studies.MEANS] * 3)
+    tables[:, 0] += np.array([0.3, 0.0, -0.3])[:, None]
+    drawn = [DrawnTruth(MeansByPoint(table, 20)) for table in (tables, tables[::-1])]
+    rows = compared(studies.study(), first=10, drawn=drawn[0])
+    assert len(set(rows.truth)) > 1
+    one, other = (simulation_of(prepare(studies.study(), SEED, (), truth)).source.text for truth in drawn)
+    assert one == other  # a search over a box compiles nothing again
+
+
 def test_large_tables_are_filled_and_not_written_into_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evenhand.compile.cuda_program.COMPILED_IN", 2)
     job = prepare(studies.study(), SEED)
@@ -73,6 +86,26 @@ def test_numbers_of_the_study_are_compiled_in() -> None:
     (table,) = re.findall(r"^TABLE real SF\[\d+\] = \{(.*)\};$", source.text, flags=re.MULTILINE)
     means = [float(number) for number in table.split(", ")]
     assert means == [row[g] for g in range(2) for row in studies.MEANS]
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="the refusal is for machines without CuPy")
+@pytest.mark.parametrize("command", ["simulate", "compare", "calibrate", "sweep", "scan", "paper"])
+def test_every_simulating_command_takes_a_device(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = str(Path(__file__).parents[2] / "examples" / "scaling.toml")
+    more = {
+        "compare": ["--sampling", "uniform"],
+        "calibrate": ["--box", "a1/g3=0.6:0.7", "--horizon", "20"],
+        "sweep": ["--store", str(tmp_path)],
+        "scan": ["--box", "a1/g3=0.6:0.7"],
+        "paper": ["--only", "example", "-o", str(tmp_path)],
+    }.get(command, [])
+    arguments = [command, *([] if command == "paper" else [study]), *more]
+    assert main([*arguments, "--device", "cuda"]) == 2
+    assert capsys.readouterr().err == (
+        "evenhand: the device cuda needs CuPy: install evenhand[gpu]. Use the device cpu.\n"
+    )
 
 
 def test_the_source_does_not_depend_on_the_seed() -> None:

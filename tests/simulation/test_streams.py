@@ -116,7 +116,7 @@ def source_of(law: int, **parts: object) -> streams.Source:
         "width": 1.0, "values": np.zeros(0), "starts": np.array([0, 3]), "lag_least": 0, "lag_most": 0,
         "dropout": 0.0, "rail_law": np.zeros(0, dtype=np.int64), "rail_means": np.zeros((0, 1, 1)),
         "rail_sd": np.zeros((0, 1, 1)), "rail_trials": np.zeros(0, dtype=np.int64), "rail_shape": np.zeros(0),
-        "rail_low": np.zeros(0), "rail_width": np.zeros(0),
+        "rail_low": np.zeros(0), "rail_width": np.zeros(0), "rail_values": np.zeros((0, 0)),
     }  # fmt: skip
     if "sd" in parts:
         rails = np.zeros((0, *np.shape(parts["sd"])))

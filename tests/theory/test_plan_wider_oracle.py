@@ -7,6 +7,7 @@ may it cost more.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,8 +100,12 @@ def screened(metrics: list[Metric], allowed: list[bool]) -> list[list[Condition]
 
 
 def cheapest(metrics: list[Metric], w: Array, pieces: list[list[Condition]]) -> float:
-    """The cost of the nearest alternative at the allocation w, by cvxpy."""
-    return min((_cost(metrics, w, piece) for piece in pieces), default=math.inf)
+    """The cost of the nearest alternative at the allocation w, by cvxpy.
+
+    The solver's tolerances are absolute, so it gets weights whose largest is 1.
+    """
+    largest = float(w.max())
+    return min((largest * _cost(metrics, w / largest, piece) for piece in pieces), default=math.inf)
 
 
 def _cost(metrics: list[Metric], w: Array, piece: list[Condition]) -> float:
@@ -125,8 +130,15 @@ def _cost(metrics: list[Metric], w: Array, piece: list[Condition]) -> float:
         for metric, factors, least in piece
     ]
     problem = cp.Problem(cp.Minimize(sum(costs)), conditions)
-    value = problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-10, tol_feas=1e-11)
-    return float(value)
+    for tolerance in (1e-11, 1e-9, 1e-7):  # with weights of 1e-12 the solver does not always reach the first
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Solution may be inaccurate")
+            value = problem.solve(
+                solver=cp.CLARABEL, tol_gap_abs=tolerance, tol_gap_rel=tolerance, tol_feas=tolerance
+            )
+        if problem.status == cp.OPTIMAL:
+            return float(value)
+    raise AssertionError(f"the solver ended with {problem.status}")
 
 
 def check(found: Plan, metrics: list[Metric], pieces: list[list[Condition]], rng: Any) -> None:

@@ -15,8 +15,9 @@ import pytest
 from scipy import stats
 
 import evenhand as eh
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.spec import Spec, compile_spec
+from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, new_state, new_work
 from evenhand.verdicts.counts import ready, record_all
 from evenhand.verdicts.fixed_cells import Sample

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import evenhand as eh
-from evenhand.procedure.spec import compile_spec
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.state import new_state
 from evenhand.simulation.streams import scenario_uniforms
 from evenhand.verdicts.counts import ready
@@ -67,7 +67,7 @@ def test_means_are_drawn_from_the_posterior_under_jeffreys_prior(family: Any, pr
     spec = compile_spec(problem, eh.Procedure())
     state = new_state(spec)
     state.n[:], state.s[:] = [[9.0, 4.0], [30.0, 2.0]], [[6.0, 1.0], [2.0, 1.5]]
-    drawn = _possible_means(problem, spec, state, 5, 3)
+    drawn, _ = _possible_means(problem, spec, state, 5, 3)
     uniforms = scenario_uniforms(5, 3, 4).reshape(2, 2)
     np.testing.assert_allclose(probability(state.n, state.s)(drawn), uniforms, rtol=1e-9)
 
@@ -81,6 +81,81 @@ def test_striding_from_nothing_agrees_with_the_simulator() -> None:
     found = forecast(PROBLEM, spec, state, replications=400, seed=3, means=means)
     assert found.more[0.5] == pytest.approx(exact.quantile(0.5), rel=0.05)
     assert found.more[0.9] == pytest.approx(exact.quantile(0.9), rel=0.08)
+
+
+SHOP = eh.Problem(
+    ["a", "b", "c"], {"x": 0.6, "y": 0.4}, eh.Gaussian(0.5),
+    guardrails=[
+        eh.Guardrail("errors", eh.Bernoulli(), eh.Caps(0.3)),
+        eh.Guardrail("load", eh.Gaussian(0.5), eh.Caps(relative_to="a", margin=0.2)),
+    ],
+)  # fmt: skip
+RAILS = {
+    "errors": [[0.1, 0.1], [0.1, 0.1], [0.1, 0.6]],
+    "load": [[0.0, 0.0], [-0.2, -0.3], [0.0, 0.0]],
+}
+
+
+def test_with_guard_rails_striding_agrees_with_the_simulator() -> None:
+    means = [[0.3, 0.2], [0.6, 0.5], [0.9, 0.8]]
+    truth = eh.Truth(means, guardrails=RAILS)
+    exact = eh.simulate(SHOP, truth, eh.Procedure(), replications=400, seed=3, workers=1)
+    spec = compile_spec(SHOP, eh.Procedure())
+    found = forecast(SHOP, spec, new_state(spec), replications=400, seed=3, means=means, guardrails=RAILS)
+    assert found.more[0.5] == pytest.approx(exact.quantile(0.5), rel=0.05)
+    assert found.more[0.9] == pytest.approx(exact.quantile(0.9), rel=0.08)
+
+
+def test_means_of_guard_rails_are_drawn_from_their_own_posteriors_and_leave_the_others_as_they_are() -> None:
+    spec = compile_spec(SHOP, eh.Procedure())
+    state = new_state(spec)
+    state.n[:], state.s[:] = 20.0, 10.0
+    state.rail_n[:], state.rail_s[:] = 12.0, 4.0
+    drawn, rails = _possible_means(SHOP, spec, state, 5, 3)
+    alone = eh.Problem(SHOP.policies, SHOP.groups, SHOP.family)
+    plain = compile_spec(alone, eh.Procedure())
+    own = new_state(plain)
+    own.n[:], own.s[:] = state.n, state.s
+    assert np.array_equal(drawn, _possible_means(alone, plain, own, 5, 3)[0])
+    uniforms = scenario_uniforms(5, 3, 18).reshape(3, 2, 3)
+    np.testing.assert_allclose(stats.beta(4.5, 8.5).cdf(rails[0]), uniforms[1], rtol=1e-9)
+    np.testing.assert_allclose(stats.norm(1 / 3, 0.5 / np.sqrt(12)).cdf(rails[1]), uniforms[2], rtol=1e-9)
+
+
+def test_guard_rails_of_every_family_are_forecast_and_missing_outcomes_stay_as_rare_as_they_were() -> None:
+    rails = [
+        eh.Guardrail("p", eh.Poisson(), eh.Caps(3.0)),
+        eh.Guardrail("u", eh.GaussianUnknown(), eh.Caps(2.0)),
+        eh.Guardrail("e", eh.Exponential(), eh.Caps(5.0)),
+        eh.Guardrail("b", eh.Binomial(4), eh.Floors(2.2)),
+    ]
+    problem = eh.Problem(["a", "b"], {"x": 0.6, "y": 0.4}, eh.Gaussian(0.5), guardrails=rails)
+    rng, rows = np.random.default_rng(2), []
+    for number in range(80):
+        policy = "ab"[number % 2]
+        rows.append(
+            {
+                "policy": policy,
+                "group": "xy"[number // 2 % 2],
+                "outcome": rng.normal(0.3 * (policy == "b"), 0.5),
+            }
+            | {"p": rng.poisson(1.0), "u": rng.normal(1.0, 0.4), "e": rng.exponential(1.0)}
+            | {"b": rng.binomial(4, 0.6) if number % 3 else None}
+        )
+    verdict = judge(problem, pl.DataFrame(rows), replications=30)
+    assert verdict.forecast.runs == 30
+    assert (verdict.more[0.5] or 0) > 0
+    whole = judge(problem, pl.DataFrame([row | {"b": row["b"] or 2} for row in rows]), replications=30)
+    assert whole.forecast.more != verdict.forecast.more
+
+
+def test_a_guard_rail_without_outcomes_in_some_cell_is_said() -> None:
+    rows = [
+        {"policy": p, "group": g, "outcome": 0.1, "errors": None if (p, g) == ("a", "x") else 0, "load": 0.1}
+        for p in "abc" for g in "xy" for _ in range(3)
+    ]  # fmt: skip
+    verdict = judge(SHOP, pl.DataFrame(rows))
+    assert verdict.forecast.why_none == "1 of 6 cells have no outcome of some guard-rail yet"
 
 
 def test_a_budget_is_forecast_to_the_sample() -> None:

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import evenhand as eh
-from evenhand.procedure.spec import compile_spec
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.state import NONE, new_state
 from evenhand.verdicts.counts import ready
 from evenhand.verdicts.items import Answers, Items

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 import evenhand as eh
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.intervals import against, cell_level
-from evenhand.procedure.spec import compile_spec
 from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, STOPPED, new_work
 from evenhand.verdicts.counts import ready
 from evenhand.verdicts.judge import Verdict, judge

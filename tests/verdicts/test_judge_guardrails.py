@@ -125,8 +125,6 @@ def test_outcomes_that_a_guard_rail_cannot_have_are_refused(change: dict[str, An
 
 
 def test_what_is_not_supported_is_refused_in_one_sentence() -> None:
-    with pytest.raises(BadInput, match="fixed is for problems without them"):
-        judge(PROBLEM, {}, fixed=True)
     with pytest.raises(BadInput, match="each sample of 'old' in 'web' must name outcome, errors, calls"):
         read(PROBLEM, {"old": {"web": [1.0]}})
     load = Problem(

@@ -66,7 +66,9 @@ def test_a_pool_that_is_used_up_is_known_exactly():
 
 
 def test_evaluate_and_judge_agree_on_a_pool_that_is_used_up():
-    outcomes = pool_of(5, means=(0.9, 0.895), size=30)
+    outcomes = pool_of(5, means=(0.9, 0.895), size=30).reset_index(drop=True)
+    # candidates that agree on every item are told apart by nothing but the whole pool
+    outcomes["outcome"] = np.tile(outcomes[outcomes["policy"] == "a"]["outcome"], 2)
     by_item = {name: part.set_index("item")["outcome"] for name, part in outcomes.groupby("policy")}
     items = outcomes[outcomes["policy"] == "a"][["item", "group"]].to_dict("records")
     result = eh.evaluate(
@@ -100,6 +102,14 @@ def test_items_that_one_policy_answered_count_with_their_worst_difference():
     full = frame.copy()
     full.loc[(full["policy"] == "b") & (full["item"] >= 700), "outcome"] = 1.0
     assert judged(full, pool="data").answer == "a"
+
+
+def test_the_better_policy_may_have_answered_fewer_items_than_the_other():
+    """A leader that answered no item alone once ended in an error of types."""
+    frame = pool_of(3, means=(0.95, 0.7))
+    fewer = frame[(frame["policy"] == "b") | (frame["item"] < 700)]
+    found = judged(fewer, pool={"x": SIZE, "y": SIZE})
+    assert found.answer == judged(frame, pool="data").answer == "a"
 
 
 @pytest.mark.parametrize(
@@ -164,3 +174,27 @@ def test_the_command_takes_a_pool(tmp_path, capsys):
     assert main([*arguments, "--pool", "x"]) == 2
     assert "--pool must be GROUP=N" in capsys.readouterr().err
     assert not math.isnan(found["evidence"])
+
+
+def test_one_policy_may_have_answered_fewer_items_than_the_other():
+    rng = np.random.default_rng(2)
+    rows = [("a", "x", n, int(rng.random() < 0.9)) for n in range(60)]
+    rows += [("b", "x", n, int(rng.random() < 0.3)) for n in range(40)]
+    frame = pd.DataFrame(rows, columns=["policy", "group", "item", "outcome"])
+    problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), None)
+    for order in (["a", "b"], ["b", "a"]):
+        asked = eh.Problem(order, problem.groups, problem.family, None)
+        assert eh.judge(asked, frame, pool={"x": 80}, replications=0).answer == "a"
+
+
+def test_a_mean_of_the_pool_that_equals_a_cap_meets_it():
+    """One item of twenty is bad, the cap is a twentieth: what is known never shows that it is exceeded."""
+    asked = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), eh.Caps(1 / 20))
+    rows = [{"policy": p, "group": "x", "item": i, "outcome": int(i == 3)} for i in range(10) for p in "ab"]
+    verdict = eh.judge(asked, pd.DataFrame(rows), pool={"x": 20}, replications=0)
+    assert verdict.failed == ()
+    worse = [{**row, "outcome": int(row["item"] in (3, 4))} for row in rows]
+    assert eh.judge(asked, pd.DataFrame(worse), pool={"x": 20}, replications=0).failed == ("a", "b")
+    rest = [{"policy": p, "group": "x", "item": i, "outcome": 0} for i in range(10, 20) for p in "ab"]
+    exact = eh.judge(asked, pd.DataFrame(rows + rest), pool="data", replications=0)
+    assert exact.allowed == ("a", "b")

@@ -183,9 +183,13 @@ def test_a_file_that_is_not_there_and_a_thing_that_is_no_frame_are_refused(tmp_p
         read(PROBLEM, {"policy": []})
 
 
-def test_memory_does_not_grow_with_the_number_of_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("large", [0, 10**9], ids=["by DuckDB", "row by row"])
+def test_memory_does_not_grow_with_the_number_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
     import tracemalloc
 
+    monkeypatch.setattr("evenhand.verdicts.warehouse.LARGE", large)
     peaks = []
     for rows in (50_000, 200_000):
         path = write(

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 import evenhand as eh
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.intervals import FAILED, MET
-from evenhand.procedure.spec import compile_spec
 from evenhand.procedure.state import NONE
 from evenhand.verdicts.fixed_sample import apply_fixed_rule
 from tests.verdicts.test_fixed_sample import draw, most_allowed, state_of
@@ -192,9 +192,26 @@ def test_a_hopeless_near_tie_gets_a_proposal_of_an_indifference() -> None:
     found = verdict.forecast.suggestion
     assert found is not None
     assert found.acceptable == ("a", "b")
-    assert found.time is None  # tied exactly
+    assert (found.time, found.samples) == (None, None)  # tied exactly
+    assert 0 < found.samples_with < 4 * found.time_with
     assert "Would a or b do? With indifference = " in verdict.words()[-1]
+    assert "on average would fall from infinity to " in verdict.words()[-1]
     assert verdict.to_dict()["forecast"]["suggestion"]["indifference"] == found.indifference
+
+
+def test_a_near_tie_beside_a_guard_rail_gets_a_proposal_too() -> None:
+    rail = eh.Guardrail("load", eh.GaussianUnknown(), eh.Caps(1.0))
+    problem = eh.Problem(["a", "b", "c"], GROUPS, eh.Bernoulli(), eh.Floors(0.3), guardrails=[rail])
+    rng, data = np.random.default_rng(1), {}
+    for policy, load in (("a", 0.2), ("b", 0.3), ("c", 1.6)):  # c is better, and its load too high
+        share = 90 if policy == "c" else 70
+        data[policy] = {
+            group: [{"outcome": int(i % 100 < share), "load": rng.normal(load, 0.5)} for i in range(400)]
+            for group in GROUPS
+        }
+    verdict = eh.judge(problem, data, procedure=eh.Procedure(max_samples=6000), replications=20)
+    assert verdict.forecast.suggestion is not None
+    assert verdict.forecast.suggestion.acceptable == ("a", "b")
 
 
 def test_one_model_is_screened_by_an_evaluation() -> None:

@@ -20,10 +20,11 @@ from evenhand.cli.options import (
     rail_names,
     read_batch,
     reason_options,
-    unescaped,
+    shown_address,
     write_batch,
 )
 from evenhand.errors import BadInput
+from evenhand.spreadsheets import unescaped
 
 if TYPE_CHECKING:
     from evenhand.live.experiment import Experiment
@@ -74,7 +75,9 @@ def _print(asks: list[Ask], journal: str) -> None:
     rows = [[ask.ticket, ask.policy, ask.group or "told with the outcome"] for ask in asks]
     out.print(table(["ticket", "policy", "group"], rows, numbers_from=3))
     group = " --group GROUP" if asks[0].group is None else ""
-    out.print(f"\nNext: evenhand tell {journal} {asks[0].ticket} OUTCOME{group}", soft_wrap=True)
+    out.print(
+        f"\nNext: evenhand tell {shown_address(journal)} {asks[0].ticket} OUTCOME{group}", soft_wrap=True
+    )
 
 
 @click.command("tell", context_settings={"ignore_unknown_options": True})

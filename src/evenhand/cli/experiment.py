@@ -1,4 +1,4 @@
-"""`evenhand new`, `pause`, `resume`, `finish`, `status`, `audit`, `export` and `transfer`."""
+"""The commands on a live experiment, except those on its tickets (`ask_tell`)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from evenhand.cli.options import (
     open_experiment,
     print_json,
     reason_options,
+    shown_address,
     study_argument,
 )
 from evenhand.errors import BadInput, StorageFailed
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
     from evenhand.live.hash_chain import Head
+    from evenhand.live.interval_status import IntervalStatus
     from evenhand.live.journal import Journal
     from evenhand.live.status import Status
 
@@ -61,11 +64,12 @@ def new_command(
     chosen = secrets.randbits(48) if seed is None else seed
     with Experiment.create(journal, loaded, seed=chosen, name=name, lease=lease, by=by) as trial:
         head = str(trial.head)
+    following = "ask" if loaded.procedure.interval is None else "shares"
     if as_json:
         print_json({"journal": journal, "experiment": name, "seed": chosen, "head": head})
         return
-    click.echo(f"The protocol is frozen in {journal} (seed {chosen}, head {head}).")
-    click.echo(f"Next: evenhand ask {journal}")
+    click.echo(f"The protocol is frozen in {shown_address(journal)} (seed {chosen}, head {head}).")
+    click.echo(f"Next: evenhand {following} {shown_address(journal)}")
 
 
 @click.command("pause")
@@ -79,7 +83,7 @@ def pause_command(journal: str, name: str | None, reason: str, by: str | None, a
     if as_json:
         print_json({"paused": True})
     else:
-        click.echo(f"Paused. Next: evenhand resume {journal}")
+        click.echo(f"Paused. Next: evenhand resume {shown_address(journal)}")
 
 
 @click.command("resume")
@@ -93,7 +97,7 @@ def resume_command(journal: str, name: str | None, reason: str | None, by: str |
     if as_json:
         print_json({"paused": False})
     else:
-        click.echo(f"Resumed. Next: evenhand ask {journal}")
+        click.echo(f"Resumed. Next: evenhand ask {shown_address(journal)}")
 
 
 @click.command("finish")
@@ -103,6 +107,60 @@ def resume_command(journal: str, name: str | None, reason: str | None, by: str |
 def finish_command(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
     """End the experiment for good, decided or not; outcomes that still come are kept as late."""
     _finish(journal, name, reason, by, as_json)
+
+
+_author_option = click.option("--by", required=True, metavar="WHO", help="Your name; recorded in the log.")
+_reason_option = click.option("--reason", required=True, help="The reason; recorded in the log.")
+
+
+@click.command("add-policy")
+@journal_argument
+@click.argument("policy", metavar="POLICY")
+@_reason_option
+@_author_option
+@json_option
+def add_policy_command(
+    journal: str, name: str | None, policy: str, reason: str, by: str, as_json: bool
+) -> None:
+    """Let a policy join the experiment.
+
+    The study must have room for it: max_policies is the number of policies that may ever take part. The new
+    policy gets its initial samples next, and can be the answer.
+    """
+    with open_experiment(journal, name) as trial:
+        trial.add_policy(policy, reason=reason, by=by)
+        members, most = trial.protocol.members, trial.protocol.problem.max_policies
+        in_tickets = trial.protocol.procedure.interval is None
+    if as_json:
+        print_json({"policy": policy, "added": True, "policies": list(members.present)})
+        return
+    click.echo(f"{policy} joined; {len(members.names)} of {most} policies have taken part.")
+    click.echo(f"Next: evenhand {'ask' if in_tickets else 'shares'} {journal}")
+
+
+@click.command("withdraw")
+@journal_argument
+@click.argument("policy", metavar="POLICY")
+@_reason_option
+@_author_option
+@json_option
+def withdraw_command(
+    journal: str, name: str | None, policy: str, reason: str, by: str, as_json: bool
+) -> None:
+    """Take a policy out of the experiment for good.
+
+    It is not sampled any more and cannot be the answer. Outcomes of its open tickets are kept as late. The
+    study must say max_policies.
+    """
+    with open_experiment(journal, name) as trial:
+        trial.withdraw(policy, reason=reason, by=by)
+        status, present = trial.status(), trial.protocol.members.present
+    if as_json:
+        done = {"decided": status.decided, "answer": status.answer}
+        print_json({"policy": policy, "withdrawn": True, "policies": list(present), **done})
+        return
+    click.echo(f"{policy} was withdrawn; {len(present)} policies remain. {status.sentence}")
+    click.echo(f"Next: evenhand {'report' if status.decided else 'ask'} {journal}")
 
 
 @click.command("close", deprecated=True)
@@ -122,7 +180,7 @@ def _finish(journal: str, name: str | None, reason: str, by: str | None, as_json
         print_json({"closed": True, "decided": status.decided, "answer": status.answer, "head": status.head})
         return
     click.echo(f"Closed. {status.sentence}")
-    click.echo(f"Next: evenhand export {journal} -o experiment.jsonl")
+    click.echo(f"Next: evenhand export {shown_address(journal)} -o experiment.jsonl")
 
 
 @click.command("status")
@@ -141,14 +199,15 @@ def status_command(journal: str, name: str | None, check: bool, as_json: bool) -
     if as_json:
         print_json(status.to_dict())
     else:
-        _print_status(status, journal if name is None else f"{journal} --experiment {name}")
+        shown = shown_address(journal)
+        _print_status(status, shown if name is None else f"{shown} --experiment {name}")
     return UNDECIDED if check and not status.decided else 0
 
 
 def _print_status(status: Status, journal: str) -> None:
     from evenhand.cli.terminal import console, print_sentence, section, table, verdict
     from evenhand.live.status_sentences import counts_sentence, health_sentence
-    from evenhand.model.phrases import requirement_words
+    from evenhand.model.phrases import quantity, requirement_words
 
     out = console()
     if status.title:
@@ -170,15 +229,41 @@ def _print_status(status: Status, journal: str) -> None:
         ]
         columns = ["policy", "group", "samples", "mean", *(["bound"] if relative else []), "requirement"]
         section(out, title, table(columns, rows, numbers_from=2))
+    if status.intervals is not None:
+        _print_intervals(out, status.intervals)
     out.print()
     forecast = "" if status.forecast is None else status.forecast["statement"]
     for sentence in (counts_sentence(status), forecast, health_sentence(status.health)):
         if sentence:
             print_sentence(out, sentence)
-    events = "1 event" if status.events == 1 else f"{status.events:,} events"
-    print_sentence(out, f"{events}, head {status.head}")
+    print_sentence(out, f"{quantity(status.events, 'event')}, head {status.head}")
     following = {"running": f"ask {journal}", "paused": f"resume {journal}"}
+    if status.intervals is not None:
+        following["running"] = f"shares {journal}"
     print_sentence(out, f"Next: evenhand {following.get(status.state, f'report {journal} -o report.html')}")
+
+
+def _print_intervals(out: Console, found: IntervalStatus) -> None:
+    """Print the current shares, and for each group the units and the test of the shares."""
+    from evenhand.cli.terminal import percent, section, table
+
+    groups = list(found.shares)
+    policies = list(found.shares[groups[0]])
+    rows: list[list[str | Text]] = [
+        [policy, *(percent(found.shares[group].get(policy, 0.0)) for group in groups)] for policy in policies
+    ]
+    section(out, f"Shares, version {found.number}", table(["policy", *groups], rows))
+    units: list[list[str | Text]] = [
+        [
+            group,
+            f"{found.expected[group]:,.0f}",
+            f"{found.units[group]:,}" if found.closed else "",
+            f"{found.sample_ratios[group]:.2g}",
+        ]
+        for group in groups
+    ]
+    columns = ["group", "units expected", "in the last interval", "p of the shares"]
+    section(out, "Units of an interval", table(columns, units))
 
 
 NOT_INTACT = 4
@@ -227,17 +312,28 @@ def audit_command(source: str, head: str | None, name: str | None, as_json: bool
 @click.command("export")
 @journal_argument
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(("log", "csv", "parquet")),
+    default="log",
+    show_default=True,
+    help="The whole log as JSON lines, or the outcomes that count as a table.",
+)
 @json_option
-def export_command(journal: str, name: str | None, output: str | None, as_json: bool) -> None:
-    """Write protocol, events and head as JSON lines.
+def export_command(journal: str, name: str | None, output: str | None, kind: str, as_json: bool) -> None:
+    """Write protocol, events and head as JSON lines, or the outcomes as a table.
 
     With -o, --json prints the number of events and the head. `evenhand transfer` copies an export to a
-    journal.
+    journal. A table has the outcomes that count with their latest corrections; `evenhand judge` reads it.
     """
     from evenhand.live.export import write_export
     from evenhand.live.journal import open_journal
     from evenhand.live.load_log import only_experiment
 
+    if kind != "log":
+        _export_table(journal, name, output, kind, as_json)
+        return
     # before the journal is opened: closing another handle on the file would drop SQLite's locks on it
     target = None if output is None else new_file(output, b'{"evenhand":"export"', "an export")
     store = open_journal(journal, write=False)
@@ -254,6 +350,34 @@ def export_command(journal: str, name: str | None, output: str | None, as_json: 
         return
     click.echo(f"{head.seq:,} events written to {output}, head {head}.")
     click.echo(f"Next: evenhand audit {output} --head {head}")
+
+
+def _export_table(journal: str, name: str | None, output: str | None, kind: str, as_json: bool) -> None:
+    """Write the outcomes that count into a file or to standard output."""
+    from evenhand.files import whole_file
+    from evenhand.live.journal import open_journal
+    from evenhand.live.load_log import only_experiment
+    from evenhand.live.outcome_table import write_outcomes
+
+    first = {"csv": b"policy,group,outcome", "parquet": b"PAR1"}[kind]
+    target = None if output is None else new_file(output, first, "a table of outcomes")
+    store = open_journal(journal, write=False)
+    try:
+        chosen = only_experiment(store, name)
+        if target is None:
+            write_outcomes(store, chosen, sys.stdout.buffer, kind)
+            return
+        with whole_file(target) as file:
+            count = write_outcomes(store, chosen, file, kind)
+    except OSError as problem:
+        raise StorageFailed(f"{output} cannot be written: {problem.strerror}.") from None
+    finally:
+        store.close()
+    if as_json:
+        print_json({"file": output, "outcomes": count})
+        return
+    click.echo(f"{count:,} outcomes written to {output}.")
+    click.echo(f"Next: evenhand judge STUDY {output}")
 
 
 def _write_export(store: Journal, experiment: str, target: Path) -> Head:
@@ -287,5 +411,6 @@ def transfer_command(export: Path, journal: str, as_json: bool) -> None:
     if as_json:
         print_json({"journal": journal, **found._asdict()})
         return
-    click.echo(f"{found.events:,} events of {found.experiment!r} copied to {journal}, head {found.head}.")
-    click.echo(f"Next: evenhand status {journal}")
+    shown = shown_address(journal)
+    click.echo(f"{found.events:,} events of {found.experiment!r} copied to {shown}, head {found.head}.")
+    click.echo(f"Next: evenhand status {shown}")

@@ -37,7 +37,7 @@ def draw_plan(found: Plan, path: Path) -> None:
     from evenhand.reports.sections.section_rows import shares, true_standings
 
     standings = true_standings(found.problem, found.means, found.answer, found.guardrails)
-    _write(allocation(shares(found.problem, found.allocation), standings), "allocation", path)
+    write_figure(allocation(shares(found.problem, found.allocation), standings), "allocation", path)
 
 
 def draw_runs(source: Runs | Comparison, name: str, path: Path) -> None:
@@ -49,7 +49,7 @@ def draw_runs(source: Runs | Comparison, name: str, path: Path) -> None:
     picture = next((found for found in section.pictures if found.name == name), None)
     if picture is None:
         raise BadInput(f"there is no {name} figure of these runs; a success curve needs --checkpoints.")
-    _write(picture.draw(WIDE), name, path)
+    write_figure(picture.draw(WIDE), name, path)
 
 
 def draw_evidence(study: Study, trace: Trace, path: Path) -> None:
@@ -59,7 +59,7 @@ def draw_evidence(study: Study, trace: Trace, path: Path) -> None:
     rows = _evidence(study, trace)
     if not rows:
         raise BadInput("a run with a fixed budget has no threshold, so there is no evidence figure.")
-    _write(evidence(rows), "evidence", path)
+    write_figure(evidence(rows), "evidence", path)
 
 
 def _evidence(study: Study, trace: Trace) -> list[Evidence]:
@@ -75,10 +75,11 @@ def _evidence(study: Study, trace: Trace) -> list[Evidence]:
     return rows
 
 
-def _write(canvas: Canvas, name: str, path: Path) -> None:
+def write_figure(canvas: Canvas, name: str, path: Path) -> None:
+    """Write a figure as SVG or PNG, by the suffix of its path."""
     from evenhand.reports.figures.canvas import png, svg
 
-    if path.suffix == ".svg":
+    if path.suffix.lower() == ".svg":
         path.write_text(svg(canvas, name), encoding="utf-8")
     else:
         path.write_bytes(png(canvas))

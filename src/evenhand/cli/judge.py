@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenhand.cli.options import UNDECIDED, json_option, option_advice, print_json, study_argument
+from evenhand.cli.options import UNDECIDED, columns_of, json_option, option_advice, print_json, study_argument
 from evenhand.cli.report import check_page
 from evenhand.errors import BadInput
 from evenhand.verdicts.forecast_statement import RUNS, SEED
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
               help="Rows with a missing value: refuse the data, or drop and count the rows.")  # fmt: skip
 @click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN",
               help="Name of a column in the data, such as group=subpopulation; may be repeated.")  # fmt: skip
+@click.option("--table", metavar="NAME",
+              help="Table or view that holds the outcomes, if DATA is a database address.")  # fmt: skip
 @click.option("--pool", "pools", multiple=True, metavar="GROUP=N",
               help="Number of items of a group in the pool from which items were drawn, each at most once; "
               "give it for every group. `--pool data`: all items in DATA. The verdict is then about the "
@@ -42,16 +44,20 @@ if TYPE_CHECKING:
               "forecast. The forecast assumes Jeffreys' prior on the means.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True,
               help="Seed of the forecast; `status` and `report` use the default.")  # fmt: skip
+@click.option("--markdown", is_flag=True, help="Print a Markdown summary, for a pull request.")
 @click.option("-o", "--report", "page", type=click.Path(), help="Also write a report to FILE.html.")
 @json_option
 def judge_command(
     study: str, data: str, delta: float | None, floor: float | None, missing: str, columns: tuple[str, ...],
-    pools: tuple[str, ...], fixed_sample: bool, replications: int, seed: int, page: str | None, as_json: bool,
+    table: str | None, pools: tuple[str, ...], fixed_sample: bool, replications: int, seed: int,
+    markdown: bool, page: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Decide from existing data which policy meets the requirement and is best.
 
-    DATA is CSV or Parquet. Its columns are policy, group and outcome; or policy, group, n and mean or
-    successes. With a column item, policies are compared on the items that both answered.
+    DATA is CSV, Parquet or JSON lines: a file, a folder or a pattern such as 'outcomes/*.parquet'; or the
+    address of a database, with --table. Its columns are policy, group and outcome; or policy, group, n and
+    mean or successes. With a column item, policies are compared on the items that both answered. Where
+    DuckDB is installed, it counts large files.
 
     The verdict of every cell and policy is met, failed or undecided. Verdicts, intervals and the decision all
     come from the study's stopping rule, so they are consistent. Exit code 0 means decided, 3 undecided. "None
@@ -65,15 +71,19 @@ def judge_command(
     loaded = _with_floor(load(study), floor)
     with option_advice():
         verdict = judge(
-            loaded.problem, data, delta, loaded.procedure, missing=missing, columns=_columns(columns),
+            loaded, data, delta, missing=missing, columns=columns_of(columns), table=table,
             pool=_pool(pools), fixed=fixed_sample, replications=replications, seed=seed,
         )  # fmt: skip
     if page is not None:
         from evenhand.reports.document import report
 
-        report(verdict, title=loaded.title or None).save(page)
+        report(verdict).save(page)
     if as_json:
         print_json(verdict.to_dict())
+    elif markdown:
+        from evenhand.verdicts.deployment import markdown_summary
+
+        click.echo(markdown_summary(loaded.title or study, verdict, verdict.words()), nl=False)
     else:
         _print(verdict, study, data, page)
     return 0 if verdict.decided else UNDECIDED
@@ -85,16 +95,6 @@ def _with_floor(study: Study, floor: float | None) -> Study:
     from evenhand.model.requirements import Floors
 
     return replace(study, problem=replace(study.problem, constraint=Floors(floor)))
-
-
-def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        name, sign, column = pair.partition("=")
-        if not sign or not column:
-            raise BadInput(f"--column must be NAME=COLUMN, such as group=subpopulation; got {pair!r}.")
-        found[name] = column
-    return found
 
 
 def _pool(given: tuple[str, ...]) -> dict[str, int] | str | None:
@@ -121,7 +121,8 @@ def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
     print_sentence(out, first, style="bold")
     for sentence in filter(None, [*rest, looser(verdict)]):
         print_sentence(out, sentence)
-    _print_cells(out, verdict)
+    print_deployment(out, verdict)
+    print_cells(out, verdict)
     if verdict.forecast.runs:
         section(out, "Further samples", table(["chance of a decision", "samples"], verdict.forecast.rows()))
         print_sentence(out, verdict.forecast.basis())
@@ -136,7 +137,17 @@ def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
         print_sentence(out, f"Next: evenhand report {study} {data} -o report.html")
 
 
-def _print_cells(out: Console, verdict: Verdict) -> None:
+def print_deployment(out: Console, verdict: Verdict) -> None:
+    """Print which policies may be deployed, which fail, which are undecided, and the best."""
+    from evenhand.cli import terminal
+    from evenhand.verdicts.deployment import deployment_rows
+
+    if rows := deployment_rows(verdict):
+        terminal.section(out, "Which may be deployed", terminal.table(["", ""], rows, numbers_from=2))
+
+
+def print_cells(out: Console, verdict: Verdict) -> None:
+    """Print the estimates and verdicts of every cell and policy."""
     from evenhand.cli import terminal
     from evenhand.model.phrases import requirement_words
 

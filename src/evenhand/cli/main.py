@@ -31,10 +31,12 @@ FAILED, BAD_INPUT, NOT_INTACT = 1, 2, 4
 # command -> module, in the order of the help page; the module defines the click command NAME_command
 MODULES = {
     "plan": "plan", "simulate": "simulate", "compare": "compare", "calibrate": "simulate", "sweep": "compare",
-    "judge": "judge",
+    "scan": "scan", "judge": "judge", "evaluate": "evaluate",
     "new": "experiment", "ask": "ask_tell", "tell": "ask_tell", "drop": "ask_tell", "amend": "ask_tell",
-    "import": "ask_tell", "status": "experiment", "pause": "experiment", "resume": "experiment",
+    "import": "ask_tell", "shares": "intervals", "tell-counts": "intervals", "close-interval": "intervals",
+    "sync": "intervals", "status": "experiment", "pause": "experiment", "resume": "experiment",
     "export": "experiment", "transfer": "experiment",
+    "add-policy": "experiment", "withdraw": "experiment",
     "finish": "experiment", "close": "experiment", "audit": "experiment",
     "report": "report", "serve": "serve", "keys": "serve", "paper": "paper", "demo": "demo",
     "doctor": "tools", "warmup": "tools",
@@ -94,7 +96,7 @@ class Commands(click.Group):
         if name not in MODULES:
             return None
         module = importlib.import_module(f"evenhand.cli.{MODULES[name]}")
-        found: click.Command = getattr(module, f"{name}_command")
+        found: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
         return found
 
     def resolve_command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 import click
 
 from evenhand.errors import BadInput
+from evenhand.spreadsheets import escaped
 
 if TYPE_CHECKING:
     from evenhand.live.experiment import Experiment
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 UNDECIDED = 3  # exit code of `judge` and `status --check` when nothing is decided
+
+
+def shown_address(journal: str) -> str:
+    """Return a journal's address as it may be printed: without a password."""
+    return re.sub(r"^(\w+://[^/@:]*):[^/]*@", r"\1:...@", journal)
 
 
 def study_argument(function: F) -> F:
@@ -54,6 +61,15 @@ class ExecutorAndProgress(NamedTuple):
     progress: Progress
 
 
+device_option = click.option(
+    "--device",
+    type=click.Choice(("cpu", "cuda")),
+    default="cpu",
+    show_default=True,
+    help="Where runs are computed; cuda: on an NVIDIA GPU.",
+)
+
+
 def executor_options(function: F) -> F:
     """Add --workers, --processes, --dask and --device. The decisions do not depend on them."""
     for option in reversed(
@@ -67,13 +83,7 @@ def executor_options(function: F) -> F:
             click.option(
                 "--dask", metavar="ADDRESS", help="Use a Dask cluster: tcp://host:8786, or 'local'."
             ),
-            click.option(
-                "--device",
-                type=click.Choice(("cpu", "cuda")),
-                default="cpu",
-                show_default=True,
-                help="Where runs are computed; cuda: on an NVIDIA GPU.",
-            ),
+            device_option,
         )
     ):
         function = option(function)
@@ -159,16 +169,18 @@ def option_advice() -> Iterator[None]:
         raise BadInput(f"{error.fault} {advice}") from None
 
 
+def columns_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Return the columns of `--column NAME=COLUMN`, by our names."""
+    found = {}
+    for pair in pairs:
+        name, sign, column = pair.partition("=")
+        if not sign or not column:
+            raise BadInput(f"--column must be NAME=COLUMN, such as group=subpopulation; got {pair!r}.")
+        found[name] = column
+    return found
+
+
 COLUMNS = ("ticket", "policy", "group", "outcome")
-FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-    "\0",
-)  # spreadsheets read a field that starts with one of these as a formula
 
 
 def journal_argument(function: F) -> F:
@@ -222,7 +234,7 @@ def write_batch(asks: list[Ask], file: TextIO, rails: Sequence[str] = ()) -> Non
     quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
     plain.writerow((*COLUMNS, *rails))
     for ask in asks:
-        row = [ask.ticket, _escaped(ask.policy), _escaped(ask.group or ""), *[""] * (1 + len(rails))]
+        row = [ask.ticket, escaped(ask.policy), escaped(ask.group or ""), *[""] * (1 + len(rails))]
         # readers also end a line at a carriage return, but csv.writer quotes only its own line terminator
         (quoted if any("\r" in name for name in row[1:]) else plain).writerow(row)
 
@@ -244,12 +256,3 @@ def read_batch(path: Path, rails: Sequence[str] = ()) -> list[tuple[int, dict[st
         ) from None
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
         raise BadInput(f"{path} cannot be read: {problem}.") from None
-
-
-def unescaped(field: str) -> str:
-    """Remove the apostrophe that `write_batch` or a spreadsheet put before a name."""
-    return field[1:] if field.startswith("'") and field[1:].startswith(FORMULA) else field
-
-
-def _escaped(field: str) -> str:
-    return "'" + field if field.startswith(FORMULA) else field

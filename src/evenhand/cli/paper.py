@@ -10,7 +10,7 @@ from types import ModuleType
 
 import click
 
-from evenhand.cli.options import json_option, print_json, seed_option
+from evenhand.cli.options import device_option, json_option, print_json, seed_option
 from evenhand.errors import BadInput
 
 
@@ -44,6 +44,7 @@ from evenhand.errors import BadInput
     type=click.Path(exists=True, dir_okay=False),
     help="The public IST csv: recompute the cells, and show how the answer depends on the definition.",
 )
+@device_option
 @seed_option
 @json_option
 def paper_command(
@@ -53,6 +54,7 @@ def paper_command(
     out: str,
     workers: int | None,
     trial: str | None,
+    device: str,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -62,11 +64,14 @@ def paper_command(
     it gets fewer replications. Writes results.json, figures and index.html.
     """
     from evenhand.cli.terminal import console, print_sentence, progress
+    from evenhand.simulation.shards import check_device
 
+    check_device(device)
     paper = paper_module()
     names = paper.chosen(only)
     rebuilt = None if trial is None else paper.trial_data.load(trial)
-    setting = paper.Setting(replications, literal or max(replications // 10, 2), seed, workers, rebuilt)
+    fewer = literal or max(replications // 10, 2)
+    setting = paper.Setting(replications, fewer, seed, workers, rebuilt, device=device)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     done = 0

@@ -38,6 +38,7 @@ def plan_command(
     """
     from evenhand.study import load
     from evenhand.study.planned import plan_of
+    from evenhand.study.planned_intervals import plan_table, planned_intervals
     from evenhand.theory.lower_bound import risk_in_nats
 
     loaded = load(study)
@@ -53,15 +54,18 @@ def plan_command(
     if target is not None:
         draw_plan(found, target)
     if as_json:
-        result = found.to_dict(risk)
+        result = plan_table(loaded, found, risk)
         if moved is not None:
             result["sensitivity"] = moved.to_dict()
         print_json(result)
         return
-    _print(found, risk, moved, study, target)
+    intervals = planned_intervals(loaded, found, risk)
+    _print(found, risk, moved, study, target, [] if intervals is None else [intervals.sentence()])
 
 
-def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, target: Path | None) -> None:
+def _print(
+    found: Plan, delta: float, moved: Sensitivity | None, study: str, target: Path | None, more: list[str]
+) -> None:
     from evenhand.cli.terminal import console, heat_map, print_sentence, section
     from evenhand.reports import plan_sentences
 
@@ -70,9 +74,9 @@ def _print(found: Plan, delta: float, moved: Sensitivity | None, study: str, tar
     if found.why_none is not None:
         print_sentence(out, _failing_groups(found.why_none))
         print_sentence(out, found.why_none.words)
-    for sentence in (*plan_sentences.acceptable(found), *plan_sentences.bounds(found, delta)):
+    for sentence in (*plan_sentences.acceptable(found), *plan_sentences.bounds(found, delta), *more):
         print_sentence(out, sentence)
-    for note in (*found.warnings, *plan_sentences.suggestion(found)):
+    for note in (*found.warnings, *plan_sentences.suggestion(found, delta)):
         print_sentence(out, f"Note: {note}", style="#E69F00")
     order = (-found.problem.scores(found.means)).argsort(kind="stable")
     policies, groups = [found.problem.policies[k] for k in order], found.problem.group_names

@@ -34,6 +34,11 @@ DATA = (".csv", ".gz", ".parquet", ".pq")
     "--figures", type=click.Path(file_okay=False), help="Also save every figure to DIR as SVG, PNG and CSV."
 )
 @click.option(
+    "--summary",
+    is_flag=True,
+    help="Write a summary on one printed page, with lines to sign, instead of the whole report.",
+)
+@click.option(
     "--dossier", is_flag=True, help="Write the design dossier of a STUDY, or repeat an earlier dossier."
 )
 @click.option(
@@ -61,7 +66,7 @@ DATA = (".csv", ".gz", ".parquet", ".pq")
 @json_option
 def report_command(
     sources: tuple[str, ...], out: str | None, title: str | None, name: str | None, figures: str | None,
-    dossier: bool,
+    summary: bool, dossier: bool,
     scenarios: str | None, replications: int, max_samples: int | None, seed: int, missing: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Write one self-contained page about SOURCES, in the given order.
@@ -72,16 +77,18 @@ def report_command(
     """
     if out is None and figures is None and not as_json:
         raise BadInput("a report needs an output: give -o FILE.html, --figures DIR or --json.")
-    check_page(out)
+    if summary and out is None:
+        raise BadInput("a summary needs an output: give -o FILE.html.")
+    check_page(out, summary)
     if dossier:
         page = _dossier(sources, scenarios, replications, max_samples, seed)
     else:
         with ExitStack() as stack:
             page = _report(list(_opened(sources, name, missing, stack)), title)
-    _write(page, out, figures, as_json)
+    _write(page, out, figures, as_json, summary)
 
 
-def check_page(out: str | None) -> None:
+def check_page(out: str | None, summary: bool = False) -> None:
     """Check that a report can be written, before the slow part."""
     for needed in ("matplotlib", "jinja2", "narwhals"):
         if find_spec(needed) is None:
@@ -89,7 +96,7 @@ def check_page(out: str | None) -> None:
     if out is not None:
         from evenhand.reports.document import page_path
 
-        page_path(out)
+        page_path(out, summary)
 
 
 def _report(found: Sequence[Any], title: str | None) -> Report:
@@ -101,6 +108,7 @@ def _report(found: Sequence[Any], title: str | None) -> Report:
 def _opened(sources: Sequence[str], name: str | None, missing: str, stack: ExitStack) -> Iterator[Any]:
     """Yield the object in each source; a study without [truth] only judges the data after it."""
     from evenhand.study import load
+    from evenhand.verdicts.readers import is_log
 
     study: Study | None = None
     for source in sources:
@@ -117,7 +125,7 @@ def _opened(sources: Sequence[str], name: str | None, missing: str, stack: ExitS
             from evenhand.simulation.runs import Runs
 
             yield Runs.load(path)
-        elif path.suffix.lower() in DATA:
+        elif path.suffix.lower() in DATA or is_log(path):
             yield _judged(study, source, missing)
         else:
             from evenhand.cli.options import open_experiment
@@ -131,7 +139,7 @@ def _judged(study: Study | None, source: str, missing: str) -> Any:
     if study is None:
         raise BadInput(f"data need a study to be judged by; give a STUDY.toml before {source}.")
     with option_advice():
-        return judge(study.problem, source, procedure=study.procedure, missing=missing)
+        return judge(study, source, missing=missing)
 
 
 def _dossier(
@@ -154,10 +162,10 @@ def _dossier(
         return dossier(recipe, progress=lambda done, total: update(done))
 
 
-def _write(page: Report, out: str | None, figures: str | None, as_json: bool) -> None:
+def _write(page: Report, out: str | None, figures: str | None, as_json: bool, summary: bool) -> None:
     from evenhand.cli.terminal import console, print_sentence
 
-    saved = None if out is None else page.save(out)
+    saved = None if out is None else page.save(out, summary)
     drawn = [] if figures is None else page.save_figures(figures)
     if as_json:
         click.echo(page.json(), nl=False)

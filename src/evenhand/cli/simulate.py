@@ -25,12 +25,15 @@ from evenhand.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from evenhand.simulation.box_calibration import BoxCalibration
     from evenhand.simulation.buffers import Rows, Trace
     from evenhand.simulation.calibrate import Calibration
+    from evenhand.simulation.interval_cost import IntervalCost
     from evenhand.simulation.runs import Runs
     from evenhand.study import Study
 
 
+MAX_PARTS = 10  # parts of a box in the table
 PICTURES = ("duration", "success", "allocation")
 
 
@@ -51,12 +54,17 @@ PICTURES = ("duration", "success", "allocation")
     show_default=True,
     help="Which figure to draw.",
 )
+@click.option(
+    "--intervals-only",
+    is_flag=True,
+    help="Of a study in intervals: do not run it one by one too, which shows what intervals cost.",
+)
 @executor_options
 @json_option
 def simulate_command(
     study: str, replications: int, seed: int, checkpoints: str, trace: int | None, save: str | None,
-    figure: str | None, picture: str, workers: int | None, processes: bool, dask: str | None, device: str,
-    as_json: bool,
+    figure: str | None, picture: str, intervals_only: bool, workers: int | None, processes: bool,
+    dask: str | None, device: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Simulate the procedure on the study's [truth] many times.
 
@@ -77,6 +85,9 @@ def simulate_command(
         show_trace(loaded, seed, trace, target, as_json)
         return
     runs = _simulate(loaded, replications, seed, at, workers, processes, dask, device, as_json)
+    cost = None
+    if loaded.procedure.interval is not None and not intervals_only:
+        cost = _cost_of_intervals(loaded, runs, workers, processes, dask, as_json)
     if save is not None:
         runs.save(save)
     if target is not None:
@@ -84,9 +95,12 @@ def simulate_command(
 
         draw_runs(runs, picture, target)
     if as_json:
-        print_json(runs.to_dict())
+        table = runs.to_dict()
+        if cost is not None:
+            table["intervals"]["one_by_one"] = cost.to_dict()
+        print_json(table)
         return
-    _print_runs(runs, study, [str(path) for path in (save, target) if path is not None])
+    _print_runs(runs, study, [str(path) for path in (save, target) if path is not None], cost)
 
 
 def _simulate(
@@ -103,6 +117,16 @@ def _simulate(
         )
 
 
+def _cost_of_intervals(
+    study: Study, runs: Runs, workers: int | None, processes: bool, dask: str | None, quiet: bool
+) -> IntervalCost:
+    from evenhand.simulation.interval_cost import MOST, run_one_by_one
+
+    count = min(runs.replications, MOST)
+    with open_executor_with_progress("one by one", count, workers, processes, dask, "cpu", quiet) as work:
+        return run_one_by_one(study, runs, work.executor, work.progress)
+
+
 def _figure_target(name: str, picture: str, checkpoints: tuple[int, ...]) -> Path:
     from evenhand.cli.figure_output import figure_path
 
@@ -111,11 +135,11 @@ def _figure_target(name: str, picture: str, checkpoints: tuple[int, ...]) -> Pat
     return figure_path(name)
 
 
-def _print_runs(runs: Runs, study: str, written: list[str]) -> None:
+def _print_runs(runs: Runs, study: str, written: list[str], cost: IntervalCost | None = None) -> None:
     from evenhand.cli.terminal import console, heat_map, print_sentence, section
 
     out, problem = console(), runs.study.problem
-    for sentence in sentences(runs):
+    for sentence in (*sentences(runs), *([] if cost is None else [cost.sentence()])):
         print_sentence(out, sentence)
     _print_samples(out, runs)
     _print_answers(out, runs)
@@ -128,7 +152,10 @@ def _print_runs(runs: Runs, study: str, written: list[str]) -> None:
         print_sentence(out, f"Written: {name}")
     rate = runs.replications / max(runs.seconds, 1e-9)
     print_sentence(out, f"{runs.replications:,} runs in {runs.seconds:.1f} s, {rate:,.0f} per second.")
-    print_sentence(out, f"Next: evenhand simulate {study} --seed {runs.seed} --trace 0")
+    following = f"simulate {study} --seed {runs.seed} --trace 0"
+    if runs.intervals is not None:
+        following = f"new JOURNAL {study}"
+    print_sentence(out, f"Next: evenhand {following}")
 
 
 def sentences(runs: Runs) -> list[str]:
@@ -157,6 +184,11 @@ def sentences(runs: Runs) -> list[str]:
             found.append(f"Half of the runs had decided by {half:,} samples{rest}.")
     if runs.cost is not None:
         found.append(f"A run cost {runs.cost.mean():,.6g} on average.")
+    if runs.intervals is not None:
+        found.append(
+            f"A run took {runs.intervals.mean():,.1f} intervals on average, and {runs.assigned.mean():,.0f} "
+            "units were assigned by its end."
+        )
     if decided < 1.0:
         cap, futility = runs.study.procedure.max_samples, runs.study.procedure.futility
         if futility is None:
@@ -204,7 +236,14 @@ def _print_checkpoints(out: Console, runs: Runs) -> None:
 
 @click.command("calibrate")
 @study_argument
-@click.option("--scenarios", required=True, type=click.Path(), help="TOML file with [[scenario]] tables.")
+@click.option("--scenarios", type=click.Path(), help="TOML file with [[scenario]] tables.")
+@click.option(
+    "--box",
+    multiple=True,
+    metavar="CELL=LOW:HIGH",
+    help="A mean that is not known: POLICY/GROUP=LOW:HIGH. May be repeated, for up to three means.",
+)
+@click.option("--tiles", type=click.IntRange(min=1), help="With --box: tiles per mean; default: as needed.")
 @replications_option(2000)
 @seed_option
 @click.option(
@@ -217,14 +256,21 @@ def _print_checkpoints(out: Console, runs: Runs) -> None:
 @executor_options
 @json_option
 def calibrate_command(
-    study: str, scenarios: str, replications: int, seed: int, horizon: int, workers: int | None,
-    processes: bool, dask: str | None, device: str, as_json: bool,
+    study: str, scenarios: str | None, box: tuple[str, ...], tiles: int | None, replications: int, seed: int,
+    horizon: int, workers: int | None, processes: bool, dask: str | None, device: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Find a stopping threshold by simulation.
+    """Find a stopping threshold by simulation, for given scenarios or for a whole box of means.
 
     Runs the study's sampling rule on every scenario up to the horizon. Finds the smallest threshold for which
     the error in every scenario is at most delta, with 95% confidence and without assumptions on the
     distribution. The guarantee holds for these scenarios and this horizon only.
+
+    With --box the error is at most delta at every point of the box, with 95% confidence in the simulation:
+    proved on this box, for this sampling rule and runs of up to the horizon. The box is cut into tiles whose
+    number grows with the horizon and, by its power, with the number of means.
+
+    \b
+        evenhand calibrate study.toml --box "A/young=0.5:0.7" --box "B/young=0.5:0.6" --horizon 300
 
     \b
     A scenario is a truth with a name:
@@ -236,6 +282,15 @@ def calibrate_command(
     from evenhand.study import load
 
     loaded = load(study)
+    if (scenarios is None) == (not box):
+        raise BadInput("calibrate takes --scenarios FILE or --box CELL=LOW:HIGH, and exactly one of them.")
+    if tiles is not None and not box:
+        raise BadInput("--tiles belongs to --box; the calibration is on scenarios.")
+    if scenarios is None:
+        _calibrate_box(
+            loaded, box, tiles, replications, seed, horizon, workers, processes, dask, device, as_json
+        )
+        return
     truths = load_scenarios(scenarios, loaded.problem)
     with open_executor_with_progress(
         "calibrate", replications * len(truths), workers, processes, dask, device, as_json
@@ -247,6 +302,60 @@ def calibrate_command(
         print_json(found.to_dict())
         return
     _print_calibration(found)
+
+
+def _calibrate_box(
+    study: Study, box: tuple[str, ...], tiles: int | None, replications: int, seed: int, horizon: int,
+    workers: int | None, processes: bool, dask: str | None, device: str, as_json: bool,
+) -> None:  # fmt: skip
+    from evenhand.simulation.box import parse_box
+    from evenhand.simulation.box_calibration import calibrate_box, parts_of_box
+
+    ranges = parse_box(study.problem, box)
+    total = replications * len(parts_of_box(study, ranges, horizon, tiles)[1])
+    with open_executor_with_progress("calibrate", total, workers, processes, dask, device, as_json) as work:
+        found = calibrate_box(
+            study, ranges, replications, seed, horizon, tiles, None, work.progress, work.executor, device
+        )
+    if as_json:
+        print_json(found.to_dict())
+        return
+    _print_box_calibration(found)
+
+
+def _print_box_calibration(found: BoxCalibration) -> None:
+    from evenhand.cli.terminal import console, print_sentence, section, table
+    from evenhand.reports.scan_sentences import box_calibration
+
+    out = console()
+    for sentence in box_calibration(found)[:-1]:
+        print_sentence(out, sentence)
+    hardest = sorted(found.tiles, key=lambda tile: -tile.needs)[:MAX_PARTS]
+    rows = [
+        [
+            *(f"{a:.4g} to {b:.4g}" for a, b in zip(tile.low, tile.high, strict=True)),
+            tile.answer or "none",
+            f"{tile.allowed:.2%}",
+            f"{tile.error.rate:.2%}",
+            f"{tile.needs:g}",
+        ]
+        for tile in hardest
+    ]
+    names = [one.label for one in found.box]
+    columns = [
+        *names,
+        "right answer",
+        "error allowed at its point",
+        "error there, at most",
+        "threshold alone",
+    ]
+    section(out, f"The parts of the box that need most, of {len(found.tiles):,}", table(columns, rows))
+    out.print()
+    print_sentence(
+        out,
+        f"Next: write stopping = {{ calibrated = {found.threshold:g} }} and max_samples = {found.horizon} "
+        "into [procedure], and simulate.",
+    )
 
 
 def _print_calibration(found: Calibration) -> None:

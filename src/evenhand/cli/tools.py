@@ -15,7 +15,7 @@ import click
 
 from evenhand.cli.options import json_option, print_json
 
-PACKAGES = ("evenhand", "numpy", "scipy", "numba", "llvmlite", "click", "rich", "msgspec", "highspy")
+PACKAGES = ("evenhand", "numpy", "scipy", "llvmlite", "click", "rich", "msgspec", "highspy")
 # SQLite's WAL-reset bug exists in 3.7.0 to 3.51.2; fixed in later versions and in two older branches
 FIXED, FIXED_LINES = (3, 51, 3), {(3, 44): 6, (3, 50): 7}
 WAL_RESET = (
@@ -97,8 +97,7 @@ def threads() -> dict[str, Any]:
     """Return the number of usable cores and the thread limits set in the environment."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    # numba's thread layer is used by parallel kernels only, and there are none
-    return {"cores": cores, "numba_layer": None, "limits": limits}
+    return {"cores": cores, "limits": limits}
 
 
 def _print_checks(found: dict[str, Any]) -> None:
@@ -124,10 +123,7 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
         *([name, version or "missing"] for name, version in found["packages"].items()),
         ["kernels", f"{state}; {cache['bytes'] / 1e6:,.0f} MB in {cache['path']}"],
         ["sqlite", found["sqlite"]["version"]],
-        [
-            "threads",
-            f"{threading['cores']} cores; no numba thread layer is used; {limits or 'no limits set'}",
-        ],
+        ["threads", f"{threading['cores']} cores; {limits or 'no limits set'}"],
     ]
     for name, extra in found["extras"].items():
         missing = ", ".join(extra["missing"])

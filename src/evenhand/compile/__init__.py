@@ -5,11 +5,10 @@
     Axes         declares the lengths of an array's axes
     uncompiled   the Python function of a kernel
 
-A call of a kernel from Python finds the program for its arguments (`calling`). If it is not in the cache, the
-kernel and all that it calls are specialised (`program`): evaluated as far as they depend on static values
-only, which leaves plain functions over numbers and flat buffers. numba compiles each of these to LLVM IR
-(`lowering`), LLVM optimises small clusters of them (`linking`), both in separate processes (`workers`). The
-machine code is loaded without numba (`loading`).
+A call of a kernel from Python finds the program for its arguments (`dispatch`). If it is not in the cache,
+the kernel and all that it calls are specialised (`program`): evaluated as far as they depend on static values
+only, which leaves plain functions over numbers and flat buffers. Separate processes (`workers`) print small
+clusters of them as LLVM code (`lowering`), which LLVM optimises and compiles (`linking`).
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from evenhand.compile import cache, workers
 from evenhand.compile.annotations import DTYPES, Type
 from evenhand.compile.argument_layout import Layout
 from evenhand.compile.arrays import buffer_kind
+from evenhand.compile.clusters import Cluster, clusters_of, key_of
 from evenhand.compile.fingerprint import back_end, fingerprint, target
-from evenhand.compile.program import Program
+from evenhand.compile.program import Program, Specialised
 from evenhand.compile.registry import Kernel
 from evenhand.compile.residual import Function
-from evenhand.compile.units import Cluster, Unit, clusters_of, key_of, unit_of
 from evenhand.compile.values import Dynamic, scalars
 from evenhand.files import locked
 
@@ -53,7 +53,7 @@ def code_of(kernel: Kernel, types: Mapping[str, Type], layout: Layout) -> Code:
         found = _cached(key)
         if found is not None:
             return found
-        with locked(cache.cache_directory() / "lock"):
+        with locked(cache.cache_directory() / f"lock-{key[0]}"):  # few files, and few programs that share one
             found = _cached(key)  # another process may have compiled it
             return _built(kernel, types, layout, key) if found is None else found
 
@@ -68,6 +68,15 @@ def specialised(
 ) -> tuple[Program, list[int], list[str]]:
     """Return the program, its entry last; the leaves passed to the entry; the result kinds."""
     program = Program(dict(layout.target.strides), layout.target.read_only, layout.uniform)
+    root, passed = root_of(program, kernel, types, layout)
+    program.add_entry(root, [layout.leaves[leaf].type.kind for leaf in passed])
+    return program, passed, root.kinds
+
+
+def root_of(
+    program: Program, kernel: Kernel, types: Mapping[str, Type], layout: Layout
+) -> tuple[Specialised, list[int]]:
+    """Specialise a kernel as a root of the program; return it and the leaves that it is passed."""
     arguments = layout.arguments(types)
     root = program.root(kernel, arguments)
     numbers = [number for value in arguments for number in scalars(value)]
@@ -78,8 +87,7 @@ def specialised(
         if isinstance(number, Dynamic) and not number.header:
             leaf = next(leaves)
             passed += [leaf] if is_wanted else []
-    program.add_entry(root, [layout.leaves[leaf].type.kind for leaf in passed])
-    return program, passed, root.kinds
+    return root, passed
 
 
 def _key(kernel: Kernel, layout: Layout) -> str:
@@ -107,7 +115,8 @@ def _built(kernel: Kernel, types: Mapping[str, Type], layout: Layout, key: str) 
     program, passed, results = specialised(kernel, types, layout)
     constants = {buffer: _joined(buffer, parts) for buffer, parts in program.constants.items()}
     clusters = clusters_of(program.functions)
-    keys, objects = _compiled(clusters, {function.name: function for function in program.functions})
+    with locked(cache.cache_directory() / "lock"):  # one process compiles at a time: programs share clusters
+        keys, objects = _compiled(clusters, {function.name: function for function in program.functions})
     places = {cluster.head: place for place, cluster in enumerate(clusters)}
     calls = [[places[name] for name in cluster.calls] for cluster in clusters]
     buffers = [name for name, _ in program.functions[-1].parameters]
@@ -126,51 +135,13 @@ def _compiled(
     clusters: Sequence[Cluster], functions: Mapping[str, Function]
 ) -> tuple[list[str], list[bytes]]:
     """Return keys and object code of clusters; compile only those that are not cached."""
-    units = {name: unit_of(function, functions) for name, function in functions.items()}
-    keys = [_cluster_key(cluster, units) for cluster in clusters]
+    members = [cluster.members(functions) for cluster in clusters]
+    keys = [key_of(back_end(), target(), parts) for parts in members]
     found = {key: cache.lookup(cache.CLUSTERS, key) for key in keys}
-    missing = {key: cluster for key, cluster in zip(keys, clusters, strict=True) if found[key] is None}
-    members = {member.name for cluster in missing.values() for member in cluster.members}
-    codes = _lowered({name: units[name] for name in members})
-    messages = [_message(cluster, codes) for cluster in missing.values()]
-    for key, answer in zip(missing, workers.ask_all(messages), strict=True):
+    missing = {key: parts for key, parts in zip(keys, members, strict=True) if found[key] is None}
+    # the longest first, so that the processes finish at about the same time
+    order = sorted(missing, key=lambda key: -sum(len(part["source"]) for part in missing[key]))
+    for key, answer in zip(order, workers.ask_all([{"members": missing[key]} for key in order]), strict=True):
         code = found[key] = base64.b64decode(answer["object"])
         cache.store(cache.CLUSTERS, key, code)
     return keys, [found[key] or b"" for key in keys]
-
-
-def _lowered(units: Mapping[str, Unit]) -> dict[str, str]:
-    """Return the bit code of units by name, in base 64."""
-    keys = {name: key_of(back_end(), unit) for name, unit in units.items()}
-    found: dict[str, bytes | None] = {key: cache.lookup(cache.UNITS, key) for key in keys.values()}
-    missing = {keys[name]: unit for name, unit in units.items() if found[keys[name]] is None}
-    # the longest first, so that the processes finish at about the same time
-    order = sorted(missing, key=lambda key: -len(missing[key]["source"]))
-    messages = [{"do": "lower", "unit": missing[key]} for key in order]
-    for key, answer in zip(order, workers.ask_all(messages), strict=True):
-        code = found[key] = base64.b64decode(answer["code"])
-        cache.store(cache.UNITS, key, code)
-    return {name: base64.b64encode(found[key] or b"").decode() for name, key in keys.items()}
-
-
-def _cluster_key(cluster: Cluster, units: Mapping[str, Unit]) -> str:
-    names = cluster.local_names()
-    members = [
-        (units[member.name], [names[name] for name in member.calls], member.inlined)
-        for member in cluster.members
-    ]
-    return key_of(back_end(), target(), members)
-
-
-def _message(cluster: Cluster, codes: Mapping[str, str]) -> dict[str, Any]:
-    names = cluster.local_names()
-    parts = [
-        {
-            "code": codes[member.name],
-            "name": names[member.name],
-            "calls": [names[name] for name in member.calls],
-            "inlined": member.inlined,
-        }
-        for member in cluster.members
-    ]
-    return {"do": "link", "parts": parts}

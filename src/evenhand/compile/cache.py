@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-PROGRAMS, CLUSTERS, UNITS = "programs", "clusters", "units"
+PROGRAMS, CLUSTERS = "programs", "clusters"
 _MARK = b"evenhand compiled 1\n"
 _DIGEST = hashlib.sha256
 
@@ -63,9 +63,7 @@ def damaged_files() -> list[Path]:
 def files() -> list[Path]:
     """Return all files of the cache that hold compiled code."""
     root = cache_directory()
-    found = [
-        path for kind in (PROGRAMS, CLUSTERS, UNITS) for path in (root / kind).glob("*") if path.is_file()
-    ]
+    found = [path for kind in (PROGRAMS, CLUSTERS) for path in (root / kind).glob("*") if path.is_file()]
     return sorted(path for path in found if not path.name.startswith("."))
 
 

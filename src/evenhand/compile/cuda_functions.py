@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evenhand.compile.arithmetic import BINARY, COMPARE, joined_kind
-from evenhand.compile.cuda_kinds import TESTS, Kinds
+from evenhand.compile.kind_inference import TESTS, Kinds
 from evenhand.compile.residual import Function
 from evenhand.compile.values import BOOL, FLOAT, INT, WORD
 from evenhand.errors import CompilationFailed

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from evenhand.compile.annotations import DTYPES, Type
 from evenhand.compile.argument_layout import Layout
 from evenhand.compile.arrays import buffer_kind
+from evenhand.compile.build_program import root_of
 from evenhand.compile.cuda_functions import STORED, Printer, tuple_type
 from evenhand.compile.program import Program
 from evenhand.compile.registry import Kernel
 from evenhand.compile.residual import Function
-from evenhand.compile.values import FLOAT, WORD, Dynamic, scalars
+from evenhand.compile.values import FLOAT, WORD
 
 APART_FROM = 8  # lines of a function with its inlined callees, from which it is called and not inlined
 COMPILED_IN = 4096  # largest table, in numbers, that is written into the source
@@ -50,17 +51,8 @@ def specialised(
     program = Program(dict(layout.target.strides), layout.target.read_only, layout.uniform)
     roots = []
     for kernel in kernels:
-        arguments = layout.arguments(types)
-        found = program.root(kernel, arguments)
-        numbers = [number for value in arguments for number in scalars(value)]
-        flags = [flag for flags in found.wanted for flag in flags]
-        leaves = iter(layout.passed)
-        passed = []
-        for number, is_wanted in zip(numbers, flags, strict=True):
-            if isinstance(number, Dynamic) and not number.header:
-                leaf = next(leaves)
-                passed += [layout.leaves[leaf].path] if is_wanted else []
-        roots.append(Root(found.name, passed, found.kinds))
+        found, passed = root_of(program, kernel, types, layout)
+        roots.append(Root(found.name, [layout.leaves[leaf].path for leaf in passed], found.kinds))
     return program, roots
 
 

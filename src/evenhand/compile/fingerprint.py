@@ -19,7 +19,7 @@ import numpy as np
 
 from evenhand.compile import processor
 from evenhand.compile.annotations import is_record
-from evenhand.compile.processor import compiler_versions
+from evenhand.compile.processor import compiler_version
 from evenhand.compile.registry import Kernel
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -57,7 +57,7 @@ def fingerprint(kernel: Any) -> str:
 def compiler() -> str:
     """Return the versions of Python and the compiler, and a hash of this package."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"{python} {compiler_versions()} {_hash_of(Path(__file__).parent.glob('*.py'))}"
+    return f"{python} llvmlite {compiler_version()} {_hash_of(Path(__file__).parent.glob('*.py'))}"
 
 
 @cache
@@ -65,7 +65,7 @@ def back_end() -> str:
     """Return the versions of Python and the compiler, and a hash of lowering and linking."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     files = [Path(__file__).with_name(name) for name in ("lowering.py", "linking.py")]
-    return f"{python} {compiler_versions()} {_hash_of(files)}"
+    return f"{python} llvmlite {compiler_version()} {_hash_of(files)}"
 
 
 def _hash_of(files: Iterable[Path]) -> str:

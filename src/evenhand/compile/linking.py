@@ -1,77 +1,29 @@
-"""Link and optimise LLVM IR, compile it, and load the machine code, by llvmlite alone."""
+"""Optimise and compile LLVM code, and load the machine code."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, TypedDict
+from typing import Any
 
 import llvmlite.binding as llvm
 
 from evenhand.compile import processor
 from evenhand.compile.build_program import Code
-from evenhand.compile.units import ENTRY, NAME, call_name, head_name
-from evenhand.errors import CompilationFailed
-
-# numba forbids inlining a function into its external wrapper because of the errors that it may raise;
-# kernels raise none
-_KEPT_OUT = re.compile(r"\bnoinline\b")
+from evenhand.compile.clusters import ENTRY, Member, head_name
+from evenhand.compile.lowering import llvm_code
 
 
-class Part(TypedDict):
-    """A unit's bit code, the name of its function, and the names of its callees."""
-
-    code: bytes
-    name: str
-    calls: list[str]
-    inlined: bool
-
-
-def tidied(text: str, wrapper: str, name: str) -> bytes:
-    """Return numba's output for one function as bit code, without unneeded parts."""
-    _initialise()
-    module = llvm.parse_assembly(_KEPT_OUT.sub("alwaysinline", text))
-    for thing in (*module.functions, *module.global_variables):
-        if not thing.is_declaration:
-            thing.linkage = "external" if thing.name == wrapper else "internal"
-    module.get_function(wrapper).name = name
-    passes, builder = llvm.create_new_module_pass_manager(), _pass_builder(1)
-    passes.add_always_inliner_pass()
-    passes.add_sroa_pass()
-    # no instruction combining yet: before equal loads are found, it turns `a[k] if c else b[k]` into one load
-    # from either of two addresses, which prevents vectorisation of the loop around it
-    passes.add_simplify_cfg_pass()
-    passes.add_global_dead_code_eliminate_pass()
-    passes.add_strip_dead_prototype_pass()
-    passes.run(module, builder)
-    code: bytes = module.as_bitcode()
-    return code
-
-
-def machine_code(parts: Sequence[Part]) -> bytes:
+def machine_code(members: Sequence[Member]) -> bytes:
     """Return the object code of a cluster; only its head is exported."""
     _initialise()
-    whole = llvm.parse_assembly("")
-    for part in parts:
-        module = llvm.parse_bitcode(part["code"])
-        module.get_function(NAME).name = part["name"]
-        names = {call_name(place): name for place, name in enumerate(part["calls"])}
-        for function in module.functions:
-            function.name = names.get(function.name, function.name)
-        whole.link_in(module)
-    inlined = {part["name"] for part in parts if part["inlined"]}
-    for function in whole.functions:
-        if not function.is_declaration and function.name != ENTRY:
-            function.linkage = "internal"
-        if function.name in inlined:
-            function.add_function_attribute("alwaysinline")
-    builder = _pass_builder(3)
+    whole = llvm.parse_assembly(llvm_code(members))
+    whole.triple, whole.data_layout = machine().triple, str(machine().target_data)
+    builder = _pass_builder()
     builder.getModulePassManager().run(whole, builder)
-    _refuse_python(whole)
     code: bytes = machine().emit_object(whole)
     return code
 
@@ -86,8 +38,8 @@ def machine() -> Any:
     )  # fmt: skip
 
 
-def _pass_builder(level: int) -> Any:
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
+def _pass_builder() -> Any:
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.loop_unrolling = True
     options.slp_vectorization = False
     return llvm.create_pass_builder(machine(), options)
@@ -97,13 +49,6 @@ def _pass_builder(level: int) -> Any:
 def _initialise() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-
-
-def _refuse_python(module: Any) -> None:
-    """Refuse a kernel that could raise an error, which would need the interpreter."""
-    for function in module.functions:
-        if function.is_declaration and function.name.startswith(("Py", "numba_", "NRT_")):
-            raise CompilationFailed(f"a kernel needs {function.name}, which is not at hand where it runs")
 
 
 _loading = threading.Lock()
@@ -129,8 +74,6 @@ def entry_of(code: Code) -> Callable[..., None]:
 
 def _load(machine_code: bytes, called: tuple[int, ...]) -> tuple[int, Any]:
     """Return the address of a cluster's head, and the object that keeps it in memory."""
-    import llvmlite.binding as llvm
-
     library = llvm.JITLibraryBuilder().add_object_img(machine_code).add_current_process().export_symbol(ENTRY)
     for place, address in enumerate(called):
         library.import_symbol(head_name(place), address)
@@ -140,6 +83,4 @@ def _load(machine_code: bytes, called: tuple[int, ...]) -> tuple[int, Any]:
 
 @cache
 def _linker() -> Any:
-    import llvmlite.binding as llvm
-
     return llvm.create_lljit_compiler(machine())

@@ -8,17 +8,17 @@ from importlib.metadata import version
 
 
 def name() -> str:
-    """Return the processor's name, or NUMBA_CPU_NAME."""
+    """Return the processor's name, or EVENHAND_CPU_NAME."""
     import llvmlite.binding as llvm
 
-    return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())
+    return os.environ.get("EVENHAND_CPU_NAME") or str(llvm.get_host_cpu_name())
 
 
 def features() -> str:
-    """Return the processor's features, or NUMBA_CPU_FEATURES."""
+    """Return the processor's features, or EVENHAND_CPU_FEATURES."""
     import llvmlite.binding as llvm
 
-    asked = os.environ.get("NUMBA_CPU_FEATURES")
+    asked = os.environ.get("EVENHAND_CPU_FEATURES")
     if asked is not None:
         return asked
     try:
@@ -28,6 +28,6 @@ def features() -> str:
 
 
 @cache
-def compiler_versions() -> dict[str, str]:
-    """Return the versions of the packages that make machine code, by name."""
-    return {package: version(package) for package in ("numba", "llvmlite")}
+def compiler_version() -> str:
+    """Return the version of the package that makes machine code."""
+    return version("llvmlite")

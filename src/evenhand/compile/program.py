@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from evenhand.compile import arrays
 from evenhand.compile.annotations import DTYPES, Nothing, result_type
 from evenhand.compile.arrays import ARGUMENTS, CONSTANTS, HEADER, RESULTS
+from evenhand.compile.clusters import ENTRY
 from evenhand.compile.kernel_checks import verify
 from evenhand.compile.loops import Loops
 from evenhand.compile.registry import Kernel, body_of, tree_of
 from evenhand.compile.residual import Block, Function, Return, drop_unread, names_in, rendered
 from evenhand.compile.scope import Environment
-from evenhand.compile.units import ENTRY
 from evenhand.compile.values import (
     BOOL,
     COMPOUND,

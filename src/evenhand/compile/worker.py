@@ -25,7 +25,6 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of a library must not be taken for an answer
     gc.disable()  # it would take a tenth of the time, and the process ends soon
-    sys.modules["scipy"] = None  # type: ignore[assignment]  # numba loads it for matrix products; we have none
     waiting: queue.Queue[Any] = queue.Queue()
     threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
     while True:
@@ -46,14 +45,9 @@ def _listen(waiting: queue.Queue[Any]) -> None:
 
 def _answer(message: dict[str, Any]) -> dict[str, Any]:
     try:
-        if message["do"] == "lower":
-            from evenhand.compile.lowering import lowered_unit
-
-            return {"code": base64.b64encode(lowered_unit(message["unit"])).decode()}
         from evenhand.compile.linking import machine_code
 
-        parts = [part | {"code": base64.b64decode(part["code"])} for part in message["parts"]]
-        return {"object": base64.b64encode(machine_code(parts)).decode()}
+        return {"object": base64.b64encode(machine_code(message["members"])).decode()}
     except Exception as problem:
         traceback.print_exc()
         words = str(problem).strip().splitlines() or [type(problem).__name__]

@@ -31,11 +31,9 @@ class Worker:
         self._owner = os.getpid()
         self._used = time.monotonic()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
-        # numba's own optimisation is not needed: ours comes after linking
-        environment = os.environ | {"NUMBA_OPT": "0"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, str(_ROOT)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
         )  # fmt: skip
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -1,114 +1,280 @@
-"""Calls of candidates on items of a pool, their scores and their cost."""
+"""Calls of candidates on items: functions, coroutines, batched predictions and HTTP endpoints.
+
+A call that raises is tried again after a growing delay. At most `concurrency` calls run at once, each in a
+thread; with one call at a time and without a time-out they run in the thread of the caller.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import json
+import math
+import queue
+import random
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from evenhand.errors import BadInput, is_one_of, nearest, shown
+from evenhand.errors import BadInput, shown
+from evenhand.evaluation.graders import Graded, LabelMissing
 from evenhand.evaluation.pool import Pool
-from evenhand.model.problem import Problem
-from evenhand.procedure.randomness import OUTCOMES, uniform
+from evenhand.model.argument_checks import is_number, whole_number
 
-Array = NDArray[np.float64]
-Score = Callable[[Any, Any], float]
+LONGEST_DELAY = 60.0  # seconds between two attempts
+TRY_AGAIN = (408, 425, 429)  # HTTP statuses below 500 after which a request is sent again
 
-AHEAD = 64  # predictions of a fitted model that are made at once
+
+@dataclass(frozen=True)
+class CallSettings:
+    """How candidates are called."""
+
+    concurrency: int = 1
+    timeout: float | None = None  # seconds for one attempt
+    retries: int = 2  # further attempts after the first
+    backoff: float = 0.25  # seconds before the second attempt; doubled each time
+    batch: int = 64  # items of one prediction, and of one round of labels
+    failures: str = "lowest"  # what a call that fails for good counts as: the lowest outcome, or "drop"
+    max_failures: int = 10  # items in a row on which a candidate fails before the run ends
+
+    def __post_init__(self) -> None:
+        for name, least in (("concurrency", 1), ("retries", 0), ("batch", 1), ("max_failures", 1)):
+            whole_number(getattr(self, name), name, least)
+        if self.timeout is not None and not (is_number(self.timeout) and self.timeout > 0):
+            raise BadInput(f"timeout must be a positive number of seconds; it is {shown(self.timeout)}.")
+        if not is_number(self.backoff) or self.backoff < 0:
+            raise BadInput(f"backoff must be a number of seconds, at least 0; it is {shown(self.backoff)}.")
+        if self.failures not in ("lowest", "drop"):
+            raise BadInput(f"failures must be 'lowest' or 'drop'; it is {shown(self.failures)}.")
+
+
+class Priced(NamedTuple):
+    """An output together with what this call has cost."""
+
+    output: Any
+    cost: float
+
+
+@dataclass(frozen=True)
+class Job:
+    """A candidate and the items to call it on; `outputs` where they are known and only graded."""
+
+    policy: int
+    items: tuple[int, ...]
+    outputs: tuple[Any, ...] | None = None
 
 
 @dataclass
-class Cost:
-    """The calls of an evaluation so far, and the calls of evaluating everything."""
+class Finished:
+    """What came of a job: outputs and outcomes, or the error of the last attempt."""
 
-    everything: int
-    calls: int = 0
-    samples: int = 0
-    evidence: float = 0.0
-    needed: float = 0.0
-
-    @property
-    def saved(self) -> float:
-        """Return the share of all calls that was not needed."""
-        return 1.0 - self.calls / self.everything
+    job: Job
+    outputs: Sequence[Any] = ()
+    outcomes: list[Graded | None] = field(default_factory=list)  # None: the label is missing
+    costs: list[float | None] = field(default_factory=list)
+    error: str = ""
+    refused: BadInput | None = None  # an output or outcome that cannot be used
+    attempts: int = 0
+    seconds: float = 0.0
 
 
-class Caller:
-    """Calls candidates on items of a pool, and keeps their scores."""
+class Workers:
+    """Threads that carry out jobs."""
 
     def __init__(
-        self, problem: Problem, pool: Pool, candidates: list[Any], score: Score, cache: bool, seed: int
-    ) -> None:
-        self.problem, self.pool, self.candidates = problem, pool, candidates
-        self.score, self.seed = score, seed
-        self.cache: dict[tuple[int, int], float] | None = {} if cache else None
-        items = sum(len(pool.members[name]) for name in problem.group_names)
-        self.cost = Cost(everything=len(candidates) * items)
-        self.drawn = np.zeros(problem.shape, dtype=np.int64)
-        self.ahead: dict[tuple[int, int], dict[int, Any]] = {}
+        self, candidates: Mapping[str, Any], pool: Pool, grade: Callable[[int, int, Any], Graded],
+        settings: CallSettings,
+    ) -> None:  # fmt: skip
+        self.names, self.candidates = list(candidates), list(candidates.values())
+        self.pool, self.grade, self.settings = pool, grade, settings
+        self.inline = settings.concurrency == 1 and settings.timeout is None
+        self.waiting: deque[Job] = deque()  # of the calling thread
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[Finished] = queue.SimpleQueue()
+        self.closing = threading.Event()
+        self.threads = 0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.lock = threading.Lock()
 
-    def sample(self, k: int, g: int) -> float:
-        """Return the score of candidate k on a random item of group g."""
-        draw = int(self.drawn[k, g])
-        item = self._item(k, g, draw)
-        self.drawn[k, g] += 1
-        self.cost.samples += 1
-        if self.cache is not None and (k, item) in self.cache:
-            return self.cache[k, item]
-        row = self.pool.item(item)
-        value = self._number(k, item, self.score(self._output(k, g, draw, row), row))
-        self.cost.calls += 1
-        if self.cache is not None:
-            self.cache[k, item] = value
-        return value
+    def submit(self, job: Job) -> None:
+        """Start a job."""
+        if self.inline:
+            self.waiting.append(job)
+            return
+        self.jobs.put(job)
+        if self.threads < self.settings.concurrency:
+            self.threads += 1
+            threading.Thread(target=self._work, daemon=True).start()
 
-    def is_complete(self) -> bool:
-        """Return whether every candidate has answered every item."""
-        return self.cache is not None and len(self.cache) == self.cost.everything
+    def get(self) -> Finished:
+        """Return a finished job; wait for one."""
+        return self._carry_out(self.waiting.popleft()) if self.inline else self.done.get()
 
-    def everything(self) -> tuple[Array, Array]:
-        """Return sums and counts (K x L) of the scores kept, each item once."""
-        sums, counts = np.zeros(self.problem.shape), np.zeros(self.problem.shape)
-        for (k, item), value in (self.cache or {}).items():
-            cell = k, self.problem.group_index(self.pool.groups[item])
-            sums[cell] += value
-            counts[cell] += 1
-        return sums, counts
+    def get_more(self) -> list[Finished]:
+        """Return further finished jobs without waiting."""
+        found: list[Finished] = []
+        while not self.done.empty():
+            found.append(self.done.get())
+        return found
 
-    def _item(self, k: int, g: int, draw: int) -> int:
-        """Return the item of this draw of a cell; it depends on nothing else, so it is known beforehand."""
-        members = self.pool.members[self.problem.group_names[g]]
-        u = uniform(self.seed, draw, k * len(self.problem.groups) + g, 0, OUTCOMES)
-        return int(members[min(int(u * len(members)), len(members) - 1)])
+    def close(self) -> None:
+        """End the threads that wait for jobs; calls that hang are left to end with the process."""
+        self.closing.set()
+        for _ in range(self.threads):
+            self.jobs.put(None)
+        with self.lock:
+            if self.loop is not None:
+                self.loop.call_soon_threadsafe(self.loop.stop)
 
-    def _output(self, k: int, g: int, draw: int, row: Any) -> Any:
-        """Return the output of the candidate; a fitted model predicts a block of coming draws at once."""
-        candidate = self.candidates[k]
-        if not hasattr(candidate, "predict"):
-            return candidate(row)
-        if draw not in self.ahead.get((k, g), {}):
-            draws = range(draw, draw + AHEAD)
-            outputs = candidate.predict(self.pool.inputs([self._item(k, g, i) for i in draws]))
-            if len(outputs) != AHEAD:
-                name = self.problem.policies[k]
-                raise BadInput(
-                    f"predict must give one output an item; {name!r} gave {len(outputs)} of {AHEAD}."
-                )
-            self.ahead[k, g] = dict(zip(draws, outputs, strict=True))
-        return self.ahead[k, g][draw]
+    def _work(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            self.done.put(self._carry_out(job))
 
-    def _number(self, k: int, item: int, value: Any) -> float:
+    def _carry_out(self, job: Job) -> Finished:
+        """Call the candidate and grade its outputs; no exception of either leaves this function."""
+        begun, found = time.monotonic(), Finished(job)
         try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise BadInput(f"score must return a number; it returned {shown(value)}.") from None
-        if not bool(self.problem.family.admits(number)):
-            name, family = self.problem.policies[k], self.problem.family
-            raise BadInput(f"scores must be {family.outcomes}; {name!r} got {number:g} on item {item}.")
-        return number
+            outputs = job.outputs
+            if outputs is None:
+                outputs, found.attempts, found.error = self._with_retries(lambda: self._outputs(job))
+            if outputs is not None:
+                self._grade(found, outputs)
+        except BadInput as refused:
+            found.refused = refused
+        found.seconds = time.monotonic() - begun
+        return found
+
+    def _grade(self, found: Finished, outputs: Sequence[Any]) -> None:
+        job = found.job
+        found.costs = [output.cost if isinstance(output, Priced) else None for output in outputs]
+        found.outputs = [output.output if isinstance(output, Priced) else output for output in outputs]
+        for item, output in zip(job.items, found.outputs, strict=True):
+            outcome, _, error = self._with_retries(partial(self._graded, job.policy, item, output))
+            if error:
+                found.error = f"the grader: {error}"
+                return
+            found.outcomes.append(outcome)
+
+    def _graded(self, policy: int, item: int, output: Any) -> Graded | None:
+        try:
+            return self.grade(policy, item, output)
+        except LabelMissing:
+            return None
+
+    def _with_retries(self, action: Callable[[], Any]) -> tuple[Any, int, str]:
+        """Return the result, the number of attempts, and the error of the last one."""
+        for attempt in range(self.settings.retries + 1):
+            try:
+                return action(), attempt + 1, ""
+            except BadInput:
+                raise
+            except Exception as problem:
+                last = f"{type(problem).__name__}: {problem}"[:300]
+                if attempt == self.settings.retries or getattr(problem, "is_permanent", False):
+                    break
+                delay = min(self.settings.backoff * 2.0**attempt, LONGEST_DELAY) * random.uniform(0.5, 1.0)
+                delay = max(delay, min(getattr(problem, "retry_after", 0.0), LONGEST_DELAY))
+                if self.closing.wait(delay):
+                    break
+        return None, attempt + 1, last
+
+    def _outputs(self, job: Job) -> tuple[Any, ...]:
+        """Return one output for each item of a job: one attempt."""
+        candidate, timeout = self.candidates[job.policy], self.settings.timeout
+        if is_batched(candidate):
+            inputs = self.pool.inputs(job.items)
+            found = self._settled(lambda: candidate.predict(inputs), timeout)
+            if not hasattr(found, "__len__") or isinstance(found, (str, bytes, Mapping)):
+                raise BadInput(f"predict must return a list of outputs; it returned {shown(found)}.")
+            if len(found) != len(job.items):
+                name = self.names[job.policy]
+                raise BadInput(
+                    f"predict must give one output an item; {name!r} gave {len(found)} of {len(job.items)}."
+                )
+            return tuple(found)
+        return (self._settled(lambda: candidate(self.pool.item(job.items[0])), timeout),)
+
+    def _settled(self, action: Callable[[], Any], timeout: float | None) -> Any:
+        """Return the result of a function or coroutine, or raise TimeoutError."""
+        found = action() if timeout is None else _within(timeout, action)
+        if not inspect.isawaitable(found):
+            return found
+        future = asyncio.run_coroutine_threadsafe(_awaited(found), self._running_loop())
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            future.cancel()
+            raise TimeoutError(f"no answer within {timeout:g} seconds") from None
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self.lock:
+            if self.loop is None:
+                self.loop = asyncio.new_event_loop()
+                threading.Thread(target=_run_loop, args=(self.loop,), daemon=True).start()
+            return self.loop
+
+
+class HttpEndpoint:
+    """A candidate behind an address: POST {"item": ...} is answered by {"output": ...}.
+
+    With `batched` it predicts several items: POST {"items": [...]} is answered by {"outputs": [...]}. The
+    answer may also give the "cost" of the call.
+    """
+
+    def __init__(self, url: str, timeout: float | None = None, batched: bool = False) -> None:
+        self.url, self.timeout = url, timeout
+        if batched:
+            self.predict = self._predict
+
+    def __call__(self, item: Any) -> Any:
+        answer = self._post({"item": item})
+        if not isinstance(answer, Mapping) or "output" not in answer:
+            raise BadInput(
+                f"{self.url} must answer with a JSON object that has an output; got {shown(answer)}."
+            )
+        cost = answer.get("cost", math.nan)
+        return Priced(answer["output"], float(cost)) if is_number(cost) else answer["output"]
+
+    def _predict(self, items: Sequence[Any]) -> Any:
+        answer = self._post({"items": list(items)})
+        if not isinstance(answer, Mapping) or not isinstance(answer.get("outputs"), list):
+            raise BadInput(
+                f"{self.url} must answer with a JSON object that has outputs; got {shown(answer)}."
+            )
+        outputs, cost = answer["outputs"], answer.get("cost", math.nan)
+        if is_number(cost) and outputs:
+            return [Priced(output, float(cost) / len(outputs)) for output in outputs]
+        return outputs
+
+    def _post(self, body: Any) -> Any:
+        content = json.dumps(body, default=str).encode()
+        request = urllib.request.Request(self.url, content, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                return json.loads(response.read())
+        except urllib.error.HTTPError as answer:
+            with answer:
+                raise HttpFailure(answer.code, answer.headers.get("Retry-After")) from None
+
+
+class HttpFailure(Exception):
+    """An HTTP status that is not success."""
+
+    def __init__(self, status: int, retry_after: str | None) -> None:
+        super().__init__(f"HTTP status {status}")
+        self.is_permanent = status < 500 and status not in TRY_AGAIN
+        self.retry_after = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
+
+
+def is_batched(candidate: Any) -> bool:
+    """Return whether a candidate predicts several items at once."""
+    return hasattr(candidate, "predict")
 
 
 def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
@@ -122,19 +288,38 @@ def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str,
         if len(found) < len(candidates):
             raise BadInput("candidates need different names; pass a mapping from name to candidate.")
     for name, candidate in found.items():
-        if not callable(candidate) and not hasattr(candidate, "predict"):
+        if not callable(candidate) and not is_batched(candidate):
             raise BadInput(
                 f"a candidate must be callable or have predict; {name!r} is a {type(candidate).__name__}."
             )
     return found
 
 
-def scorer(score: Score | None, target: str | None, pool: Pool) -> Score:
-    """Return the given score, or one that compares the output with the target of the item."""
-    if score is not None:
-        return score
-    if target is None:
-        raise BadInput("give score(output, item), or the target column that outputs must equal.")
-    if not is_one_of(target, pool.columns):
-        raise BadInput(f"the pool has no column {shown(target)}{nearest(str(target), pool.columns)}")
-    return lambda output, item: float(output == item[target])
+def _within(timeout: float, action: Callable[[], Any]) -> Any:
+    """Return the result of an action in a thread of its own, or raise TimeoutError and leave it alone."""
+    done: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
+
+    def carry_out() -> None:
+        try:
+            done.put((action(), None))
+        except Exception as problem:
+            done.put((None, problem))
+
+    threading.Thread(target=carry_out, daemon=True).start()
+    try:
+        found, problem = done.get(timeout=timeout)
+    except queue.Empty:
+        raise TimeoutError(f"no answer within {timeout:g} seconds") from None
+    if problem is not None:
+        raise problem
+    return found
+
+
+async def _awaited(found: Any) -> Any:
+    return await found
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    loop.close()

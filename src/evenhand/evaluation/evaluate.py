@@ -1,10 +1,11 @@
 """Evaluate candidates: which is best among those that are good enough for every group, in few calls.
 
-    result = evaluate(candidates, pool, score, groups="language", at_least=0.8)
+    result = evaluate(candidates, pool, score, groups="language", at_least=0.8, journal="run.jsonl")
     result.answer, result.calls, result.saved
 
-The procedure chooses the candidate and the group of every call; the item is drawn from that group at random,
-with replacement, so the guarantee is about the pool. A repeated item of a candidate is not called again.
+Items are drawn at random from their groups. Every candidate that is still open answers the same items, and
+candidates are compared on the items that both answered, by the rule of `judge`. The run ends when the answer
+is certified, or when everything is known.
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from evenhand.errors import BadInput, nearest, shown
-from evenhand.evaluation.callers import Caller, Cost, Score, named_candidates, scorer
+from evenhand.errors import BadInput, is_one_of, nearest, shown
+from evenhand.evaluation.callers import CallSettings, Workers, named_candidates
+from evenhand.evaluation.collect import Calls, Cost, collect
+from evenhand.evaluation.graders import Grader, Labels, described, grader_of, scorer, worst_outcomes
+from evenhand.evaluation.journal import CallJournal, OutputCache, pool_digest
 from evenhand.evaluation.pool import Pool, open_pool
-from evenhand.model.argument_checks import callable_or_none, flag, instance_of, optional, whole_number
+from evenhand.evaluation.sampling import POOL, POPULATION, Cells, Sampling, SharedItems, can_share_items
+from evenhand.model.argument_checks import callable_or_none, instance_of, is_number, optional, whole_number
 from evenhand.model.families import Bernoulli, Bounded, Family
+from evenhand.model.guardrails import Guardrail
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, Floors
-from evenhand.procedure.decide import check, is_due, next_cell
-from evenhand.procedure.spec import Procedure, compile_spec, refuse_guardrails
-from evenhand.procedure.state import RUNNING, STOPPED, TOLD, State, ask, new_state, new_work, record
+from evenhand.procedure.compile_spec import refuse_linear_bets
+from evenhand.procedure.spec import Procedure
 from evenhand.result import Result
-from evenhand.verdicts.exhausted_pool import exact_verdict
-from evenhand.verdicts.judge import Verdict, judge_state
+from evenhand.study.problem_tables import problem_to_dict
+from evenhand.verdicts.deployment import deployment, deployment_sentence
+from evenhand.verdicts.judge import Verdict
+from evenhand.verdicts.verdict_sentences import ONE_LOOK
 
 Progress = Callable[[Cost], None]
 
@@ -43,6 +51,10 @@ class Evaluation(Result):
         The decision, and the verdict on every candidate and group.
     cost : Cost
         The calls made, and the calls of evaluating everything.
+    about : str
+        "pool" or "population": what the means are means of.
+    interrupted : str
+        Why it ended before it was decided, and what to do; empty otherwise.
 
     Examples
     --------
@@ -55,6 +67,8 @@ class Evaluation(Result):
 
     verdict: Verdict
     cost: Cost = field(compare=False)
+    about: str = POOL
+    interrupted: str = ""
 
     @property
     def answer(self) -> str | None:
@@ -82,25 +96,46 @@ class Evaluation(Result):
         return self.cost.saved
 
     def words(self) -> list[str]:
-        """Return the verdict in sentences, and the calls saved."""
+        """Return the verdict in sentences, the candidates that may be deployed, and the calls saved."""
+        # candidates stop answering only when they are certified to fail, and then are compared with none
+        first, *rest = [sentence for sentence in self.verdict.words() if sentence != ONE_LOOK]
         cost = f"{self.calls:,} calls instead of {self.cost.everything:,}: {self.saved:.0%} saved."
-        return [*self.verdict.words(), cost]
+        said = [first, deployment_sentence(self.verdict), self.interrupted, *rest]
+        if self.about == POOL and self.verdict.pool is None:
+            said.append("The verdict is about the items of the pool, which were drawn with replacement.")
+        if self.cost.failed:
+            said.append(f"{self.cost.failed:,} calls failed for good.")
+        if self.cost.spent is not None:
+            said.append(f"The calls have cost {self.cost.spent:,.6g}.")
+        return [*filter(None, said), cost]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict's numbers and the calls, as plain names and numbers."""
-        calls = {"calls": self.calls, "calls_of_everything": self.cost.everything, "saved": self.saved}
-        return self.verdict.to_dict() | calls
+        return self.verdict.to_dict() | {
+            "calls": self.calls,
+            "calls_of_everything": self.cost.everything,
+            "saved": self.saved,
+            "failed_calls": self.cost.failed,
+            "attempts": self.cost.attempts,
+            "reused": self.cost.reused,
+            "cost": self.cost.spent,
+            "about": self.about,
+            "interrupted": self.interrupted or None,
+            "deployment": deployment(self.verdict),
+            "words": self.words(),
+        }
 
 
 def evaluate(
     candidates: Mapping[str, Any] | Sequence[Any],
     pool: Any,
-    score: Score | None = None,
+    score: Grader | None = None,
     groups: str | Callable[[Any], str] = "group",
     *,
     at_least: Any = None,
     constraint: Constraint | None = None,
     goal: str = "best",
+    guardrails: Sequence[Guardrail] = (),
     target: str | None = None,
     features: Sequence[str] | None = None,
     shares: Mapping[str, float] | None = None,
@@ -108,7 +143,18 @@ def evaluate(
     delta: float | None = None,
     procedure: Procedure | None = None,
     max_samples: int | None = None,
-    cache: bool = True,
+    about: str = POOL,
+    item: str | None = None,
+    labels: str | Path | None = None,
+    journal: str | Path | None = None,
+    cache: bool | str | Path = True,
+    price: float | Mapping[str, float] | None = None,
+    concurrency: int = 1,
+    timeout: float | None = None,
+    retries: int = 2,
+    backoff: float = 0.25,
+    batch: int = 64,
+    failures: str = "lowest",
     seed: int = 0,
     progress: bool | Progress = False,
 ) -> Evaluation:
@@ -117,12 +163,12 @@ def evaluate(
     Parameters
     ----------
     candidates : mapping or sequence
-        Functions of one item, or fitted scikit-learn models, by name.
+        Functions or coroutine functions of one item, or objects with predict(items), by name.
     pool : frame or sequence of mappings
         The items.
-    score : callable, optional
-        score(output, item): 0 or 1, or a number within the bounds of the family. Without it an output is
-        right if it equals the `target` of the item.
+    score : callable, "exact" or {"numeric": tolerance}, optional
+        score(output, item): 0 or 1, or a number within the bounds of the family. Without it, and with
+        "exact", an output is right if it equals the `target` of the item.
     groups : str or callable
         The column, or a function of an item, that gives the group.
     at_least : float, list, dict or frame, optional
@@ -132,6 +178,9 @@ def evaluate(
     goal : {"best", "screen"}
         Choose the best candidate, or find out of every candidate whether it meets the requirement; one
         candidate is then enough.
+    guardrails : sequence of Guardrail, optional
+        Further outcomes of every call. `score` then returns a mapping of "outcome" and the name of every
+        guard-rail to numbers.
     target : str, optional
         The column that outputs must equal, where there is no `score`.
     features : sequence of str, optional
@@ -146,12 +195,37 @@ def evaluate(
         How to sample and when to stop; the default procedure unless given.
     max_samples : int, optional
         The number of samples after which the evaluation ends without a decision.
-    cache : bool
-        Whether to keep scores, so that a repeated item costs no second call.
+    about : {"pool", "population"}
+        Whether the statement is about the items of the pool, or about the population they come from.
+    item : str, optional
+        The column with the names of the items; their numbers unless given.
+    labels : path, optional
+        A CSV or JSONL file of labels that people give. Items without one are written to it, and the
+        evaluation ends until they are filled in.
+    journal : path, optional
+        The file of calls that ended. If it exists, the evaluation goes on from there.
+    cache : True or path
+        The path of a file of outputs that evaluations share; an output found there costs no call. In any
+        case no candidate is called twice on an item.
+    price : float or mapping, optional
+        The price of a call, of all candidates or by name.
+    concurrency : int
+        How many calls may run at once.
+    timeout : float, optional
+        The seconds after which an attempt counts as failed.
+    retries : int
+        Further attempts after one that failed.
+    backoff : float
+        The seconds before the second attempt; the time doubles for every further one.
+    batch : int
+        How many items predict(items) gets, and how many are handed over for labels, at once.
+    failures : {"lowest", "drop"}
+        Whether a call that fails for good counts as the lowest outcome, or is left out. Leaving it out is
+        valid only if failures do not depend on the outcome.
     seed : int
         The seed of all random numbers.
     progress : bool or callable
-        Show a line on standard error, or call progress(cost) after every sample.
+        Show a line on standard error, or call progress(cost) after every call.
 
     Returns
     -------
@@ -161,7 +235,8 @@ def evaluate(
     Raises
     ------
     BadInput
-        If the pool, a candidate or a score cannot be used.
+        If the pool, a candidate, a score or the journal cannot be used; the journal keeps all calls that
+        ended.
 
     Examples
     --------
@@ -173,26 +248,71 @@ def evaluate(
     ('right', True)
     """
     whole_number(seed, "seed", 0)
-    flag(cache, "cache")
-    callable_or_none(score, "score")
-    opened = open_pool(pool, groups, features)
+    opened = open_pool(pool, groups, features, item)
     named = named_candidates(candidates)
-    judge_output = scorer(score, target, opened)
     problem = Problem(
         list(named), opened.shares if shares is None else _checked_shares(shares, opened),
-        (Bernoulli() if score is None else Bounded(0.0, 1.0)) if family is None else family,
+        (Bounded(0.0, 1.0) if callable(score) else Bernoulli()) if family is None else family,
         constraint if constraint is not None else None if at_least is None else Floors(at_least),
-        goal=goal,
+        goal=goal, guardrails=guardrails,
     )  # fmt: skip
     chosen = optional(procedure, Procedure, "procedure") or Procedure()
     if delta is not None:
         chosen = replace(chosen, delta=delta)
     if max_samples is not None:
         chosen = replace(chosen, max_samples=max_samples)
-    caller = Caller(problem, opened, list(named.values()), judge_output, cache, seed)
-    with _reporting(progress) as show:
-        state = _run(problem, chosen, caller, seed, show)
-    return _result(problem, chosen, state, caller)
+    settings = CallSettings(concurrency, timeout, retries, backoff, batch, failures)
+    return evaluate_problem(
+        problem, chosen, named, opened, score, target, settings, about=about, labels=labels, journal=journal,
+        cache=None if cache is True else cache, price=price, seed=seed, progress=progress,
+    )  # fmt: skip
+
+
+def evaluate_problem(
+    problem: Problem,
+    procedure: Procedure,
+    candidates: Mapping[str, Any],
+    pool: Pool,
+    score: Grader | None,
+    target: str | None,
+    settings: CallSettings,
+    *,
+    about: str = POOL,
+    labels: str | Path | None = None,
+    journal: str | Path | None = None,
+    cache: bool | str | Path | None = None,
+    price: float | Mapping[str, float] | None = None,
+    seed: int = 0,
+    progress: bool | Progress = False,
+) -> Evaluation:
+    """Evaluate candidates on a pool that is open, for a problem with their names and groups."""
+    refuse_linear_bets(procedure, "an evaluation on a pool of items")
+    if not is_one_of(about, (POOL, POPULATION)):
+        raise BadInput(f"about must be 'pool' or 'population'; it is {shown(about)}.")
+    _refuse_groups_without_items(problem, pool)
+    handed = None if labels is None else Labels(labels)
+    if settings.failures == "lowest":
+        worst_outcomes(problem)  # refuses guard-rails without one
+    graded = scorer(score, target, pool, handed, bool(problem.guardrails))
+    grade = grader_of(problem, pool, graded, handed, target)
+    sampling = _sampling(problem, procedure, pool, seed, about, settings.failures == "lowest")
+    items = sum(len(pool.members[name]) for name in problem.group_names)
+    cost, prices = Cost(everything=len(candidates) * items), _prices(price, candidates)
+    with _reporting(progress) as show, _storage(journal, cache, pool, lambda: {
+        "problem": problem_to_dict(problem), "procedure": procedure.to_dict(), "seed": seed, "about": about,
+        "grader": described(score), "failures": settings.failures, "pool": pool_digest(pool),
+    }) as (kept, outputs):  # fmt: skip
+        workers = Workers(candidates, pool, grade, settings)
+        calls = Calls(problem, pool, workers, settings, cost, prices, outputs, kept, labels=handed, show=show)
+        try:
+            calls.load()
+            interrupted = collect(sampling, calls)
+        except BaseException as error:
+            calls.finish_quietly(wait=isinstance(error, BadInput))
+            raise
+        finally:
+            workers.close()
+    return Evaluation(sampling.verdict(), cost, about, interrupted)
 
 
 def assert_meets(result: Verdict | Evaluation, policy: str | None = None) -> None:
@@ -240,29 +360,64 @@ def assert_meets(result: Verdict | Evaluation, policy: str | None = None) -> Non
     raise AssertionError(f"{policy} is not certified to meet the requirement: {'; '.join(cells)}.")
 
 
-def _run(problem: Problem, procedure: Procedure, caller: Caller, seed: int, show: Progress | None) -> State:
-    """Sample until the rule stops, the cap is reached, or every candidate has answered every item."""
-    refuse_guardrails(problem, "an evaluation on a pool of items")
-    spec = compile_spec(problem, procedure)
-    state, work = new_state(spec), new_work(spec)
-    while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap and not caller.is_complete():
-        k, g = next_cell(spec, state, work, seed, 0, -1)
-        ask(state, work, k, g)
-        unit = float(problem.family.to_unit(caller.sample(int(k), int(g))))
-        record(spec, state, work, k, g, unit, True)
-        if is_due(spec, state):
-            check(spec, state, work)
-            caller.cost.evidence, caller.cost.needed = float(state.level[0]), float(state.level[1])
-        if show is not None:
-            show(caller.cost)
-    return state
+def _sampling(
+    problem: Problem, procedure: Procedure, pool: Pool, seed: int, about: str, complete: bool
+) -> Sampling:
+    """Return the sampling of shared items, or that of single cells where pairs cannot be compared."""
+    if can_share_items(problem, procedure):
+        return SharedItems(problem, procedure, pool, seed, about, complete)
+    if about == POPULATION:
+        raise BadInput(
+            "a statement about the population needs Bernoulli, binomial or bounded outcomes, a requirement "
+            "on each candidate alone and the certified stopping rule; take about='pool' otherwise."
+        )
+    return Cells(problem, procedure, pool, seed)
 
 
-def _result(problem: Problem, procedure: Procedure, state: State, caller: Caller) -> Evaluation:
-    verdict = judge_state(problem, procedure, state, replications=0)
-    if not verdict.decided and caller.is_complete():
-        verdict = exact_verdict(verdict, *caller.everything())
-    return Evaluation(verdict, caller.cost)
+def _refuse_groups_without_items(problem: Problem, pool: Pool) -> None:
+    for name in problem.group_names:
+        if name not in pool.members:
+            raise BadInput(
+                f"every group needs items; {name!r} has none. Add items of this group, or leave the group "
+                "out."
+            )
+
+
+def _prices(price: float | Mapping[str, float] | None, candidates: Mapping[str, Any]) -> dict[str, float]:
+    """Return the price of a call by candidate; empty without prices."""
+    if price is None:
+        return {}
+    given = price if isinstance(price, Mapping) else dict.fromkeys(candidates, price)
+    for name, value in given.items():
+        if name not in candidates:
+            raise BadInput(f"there is no candidate {shown(name)}{nearest(str(name), candidates)}")
+        if not is_number(value) or value < 0:
+            raise BadInput(f"the price of a call must be a number, at least 0; it is {shown(value)}.")
+    return {name: float(value) for name, value in given.items()}
+
+
+@contextmanager
+def _storage(
+    journal: str | Path | None,
+    cache: bool | str | Path | None,
+    pool: Pool,
+    header: Callable[[], dict[str, Any]],
+) -> Iterator[tuple[CallJournal | None, OutputCache | None]]:
+    """Yield the journal and the cache, where they are wanted."""
+    for name, path in (("journal", journal), ("cache", cache)):
+        if path is not None and not isinstance(path, (str, Path)):
+            raise BadInput(f"{name} must be the path of a file; it is {shown(path)}.")
+    kept = None if journal is None else CallJournal(journal, header(), pool)
+    try:
+        outputs = OutputCache(cache) if isinstance(cache, (str, Path)) else None
+        try:
+            yield kept, outputs
+        finally:
+            if outputs is not None:
+                outputs.close()
+    finally:
+        if kept is not None:
+            kept.close()
 
 
 def _checked_shares(shares: Mapping[str, float], pool: Pool) -> dict[str, float]:
@@ -288,7 +443,7 @@ def _reporting(progress: bool | Progress) -> Iterator[Progress | None]:
             share = min(max(cost.evidence / cost.needed, 0.0), 1.0) if cost.needed > 0 else 0.0
             line.update(
                 f"{cost.samples:,} samples, {share:.0%} of the evidence, {cost.calls:,} calls "
-                f"instead of {cost.everything:,}"
+                f"instead of {cost.everything:,}{_outlook(cost)}"
             )
 
         yield show
@@ -296,3 +451,13 @@ def _reporting(progress: bool | Progress) -> Iterator[Progress | None]:
 
 def _number(value: float | None) -> str:
     return "no data" if value is None else f"mean {value:.4g}"
+
+
+def _outlook(cost: Cost) -> str:
+    """Return the money spent and the expected end, as far as they are known."""
+    said = "" if cost.spent is None else f", cost {cost.spent:,.6g}"
+    if cost.failed:
+        said += f", {cost.failed:,} failed"
+    if cost.expected_calls is not None and cost.seconds_left is not None:
+        said += f", about {cost.expected_calls:,} calls in all, {cost.seconds_left:,.0f} s left"
+    return said

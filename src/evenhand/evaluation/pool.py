@@ -23,6 +23,7 @@ class Pool:
     groups: tuple[str, ...]
     members: dict[str, NDArray[np.int64]]
     columns: tuple[str, ...]
+    names: tuple[str, ...]  # of the items, all different
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -33,8 +34,12 @@ class Pool:
         return {name: len(items) / len(self.groups) for name, items in self.members.items()}
 
 
-def open_pool(pool: Any, groups: str | Callable[[Any], str], features: Sequence[str] | None) -> Pool:
-    """Return the items of a frame or sequence, by group."""
+def open_pool(
+    pool: Any, groups: str | Callable[[Any], str], features: Sequence[str] | None, item: str | None = None
+) -> Pool:
+    """Return the items of a frame or sequence, by group; `item` is the column of their names."""
+    if item is not None and not isinstance(item, str):
+        raise BadInput(f"item must be a column of the pool; it is {shown(item)}.")
     if not isinstance(groups, str):
         callable_or_none(groups, "groups")
     if groups is None:
@@ -42,7 +47,7 @@ def open_pool(pool: Any, groups: str | Callable[[Any], str], features: Sequence[
     if features is not None and (isinstance(features, str) or not isinstance(features, Sequence)):
         raise BadInput(f"features must be a list of columns; it is {shown(features)}.")
     if isinstance(pool, Sequence) and not isinstance(pool, (str, bytes)):
-        return _from_sequence(pool, groups)
+        return _from_sequence(pool, groups, item)
     import narwhals as nw
 
     try:
@@ -60,22 +65,23 @@ def open_pool(pool: Any, groups: str | Callable[[Any], str], features: Sequence[
     if isinstance(groups, str) and groups not in columns:
         raise BadInput(f"the pool has no column {groups!r}{nearest(groups, columns)}")
     wanted = list(map(str, features)) if features is not None else [c for c in columns if c != groups]
-    for name in wanted:
+    for name in (*wanted, *([] if item is None else [item])):
         if name not in columns:
             raise BadInput(f"the pool has no column {name!r}{nearest(name, columns)}")
     inputs = frame.select(wanted)
 
-    def item(number: int) -> Any:
+    def row(number: int) -> Any:
         return dict(zip(columns, frame.row(number), strict=True))
 
     if isinstance(groups, str):
         labels = [_label(value, number) for number, value in enumerate(frame[groups].to_list())]
     else:
-        labels = [_label(groups(item(number)), number) for number in range(len(frame))]
-    return _sorted(item, lambda numbers: inputs[list(numbers)].to_native(), labels, columns)
+        labels = [_label(groups(row(number)), number) for number in range(len(frame))]
+    names = None if item is None else frame[item].to_list()
+    return _sorted(row, lambda numbers: inputs[list(numbers)].to_native(), labels, columns, names)
 
 
-def _from_sequence(pool: Sequence[Any], groups: str | Callable[[Any], str]) -> Pool:
+def _from_sequence(pool: Sequence[Any], groups: str | Callable[[Any], str], name: str | None) -> Pool:
     labels = []
     for number, item in enumerate(pool):
         if isinstance(groups, str):
@@ -86,7 +92,12 @@ def _from_sequence(pool: Sequence[Any], groups: str | Callable[[Any], str]) -> P
             labels.append(_label(groups(item), number))
     first = pool[0] if len(pool) else {}
     columns = tuple(first) if isinstance(first, Mapping) else ()
-    return _sorted(pool.__getitem__, lambda numbers: [pool[number] for number in numbers], labels, columns)
+    names = None
+    if name is not None:
+        names = [item.get(name) if isinstance(item, Mapping) else None for item in pool]
+    return _sorted(
+        pool.__getitem__, lambda numbers: [pool[number] for number in numbers], labels, columns, names
+    )
 
 
 def _sorted(
@@ -94,6 +105,7 @@ def _sorted(
     inputs: Callable[[Sequence[int]], Any],
     labels: list[str],
     columns: tuple[str, ...],
+    names: Sequence[Any] | None,
 ) -> Pool:
     if not labels:
         raise BadInput("the pool must hold at least one item; it is empty.")
@@ -101,7 +113,26 @@ def _sorted(
     for number, label in enumerate(labels):
         members.setdefault(label, []).append(number)
     ordered = {name: np.array(members[name], dtype=np.int64) for name in sorted(members)}
-    return Pool(item, inputs, tuple(labels), ordered, columns)
+    return Pool(item, inputs, tuple(labels), ordered, columns, _item_names(names, labels))
+
+
+def _item_names(given: Sequence[Any] | None, labels: list[str]) -> tuple[str, ...]:
+    """Return a name for every item: the given ones, or their numbers."""
+    if given is None:
+        return tuple(map(str, range(len(labels))))
+    seen: dict[str, int] = {}
+    for number, value in enumerate(given):
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            raise BadInput(f"every item needs a name; item {number} has none.")
+        before = seen.setdefault(str(value), number)
+        if labels[before] != labels[number]:
+            raise BadInput(
+                f"an item belongs to one group; item {shown(str(value))} is in {labels[before]!r} and in "
+                f"{labels[number]!r}. Give different items different names."
+            )
+        if before != number:
+            raise BadInput(f"every item needs a name of its own; {shown(str(value))} comes twice.")
+    return tuple(seen)
 
 
 def _label(value: Any, number: int) -> str:

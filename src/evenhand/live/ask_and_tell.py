@@ -21,7 +21,7 @@ from evenhand.errors import (
 )
 from evenhand.live import events as ev
 from evenhand.live.events import Metrics, Sample, decode, sample_of
-from evenhand.live.input_checks import code, refuse_unless_open, told_group
+from evenhand.live.input_checks import code, refuse_in_intervals, refuse_unless_open, told_group
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import LIMITS
 from evenhand.live.tickets import Ask, Receipt
@@ -56,11 +56,12 @@ def checked_count(n: object) -> int:
 def ask(session: Session, request: Request) -> list[Ask]:
     """Return tickets: first those this worker holds, then new ones; none after the stop."""
     fold = session.fold
+    refuse_in_intervals(fold)
     refuse_unless_open(fold, "hand out tickets")
     arrived = _arrived_group(fold, request.group)
     if fold.stop is not None:
         return []
-    held = _held_tickets(fold, request.worker, arrived)[: request.n]
+    held = _held_tickets(session, request.worker, arrived)[: request.n]
     if len(held) < request.n and is_unproven(fold.protocol.problem, fold.protocol.procedure):
         raise Closed(NO_TICKET_LEFT)
     return held + _new_tickets(session, request, _tickets_left(fold, request.n - len(held)), arrived)
@@ -99,17 +100,19 @@ def _new_tickets(session: Session, request: Request, n: int, arrived: int) -> li
     return asks
 
 
-def _held_tickets(fold: Fold, worker: str | None, arrived: int) -> list[Ask]:
-    """Return the open tickets of this worker that match the request."""
+def _held_tickets(session: Session, worker: str | None, arrived: int) -> list[Ask]:
+    """Return the open tickets of this worker that match the request; names belong to their caller."""
     asks = []
-    problem = fold.protocol.problem
-    for ticket in fold.open_tickets.held_by(worker):
+    fold, caller = session.fold, session.caller
+    names, groups = fold.protocol.members.names, fold.protocol.problem.group_names
+    owners = (None,) if caller is None else (caller.id,) if caller.is_blind else (caller.id, None)
+    for ticket in fold.open_tickets.held_by(worker, owners):
         k, g = fold.open_tickets[ticket][:2]
         if arrived not in (-1, g):
             raise Conflict(
                 f"worker {worker!r} has ticket {code(fold, ticket)} for another group; tell or drop it first."
             )
-        asks.append(_as_ask(fold, ticket, problem.policies[k], None if g < 0 else problem.group_names[g]))
+        asks.append(_as_ask(fold, ticket, names[k], None if g < 0 else groups[g]))
     return asks
 
 
@@ -149,19 +152,21 @@ class Outcome(NamedTuple):
 
 def tell(session: Session, outcome: Outcome) -> Receipt:
     """Record an outcome: it counts, is stored as late, or repeats an earlier one."""
+    refuse_in_intervals(session.fold)
     history = _checked(session, outcome)
     if history is None:
         return _count(session, outcome)
     first = _first_outcome(history)
     if first is None:
-        why = "expired" if any(isinstance(event, ev.Expired) for event in history) else "dropped"
-        return _late(session, outcome, why)
-    kept = _kept_outcome(outcome, history, first)
+        return _late(session, outcome, _why_given_up(history))
+    kept = _kept_outcome(session, outcome, history, first)
     if kept is None:
         late = first.why if isinstance(first, ev.Late) else None
         return Receipt(code(session.fold, outcome.ticket), first.outcome, late is None, late)
     known = any(
-        isinstance(event, ev.Refused) and (event.outcome, event.metrics) == outcome.sample
+        isinstance(event, ev.Refused)
+        and (event.outcome, event.metrics) == outcome.sample
+        and _actor(event) == _id_of(session)
         for event in history
     )
     if not known or session.key_was_given:  # a request with a key needs its own answer in the log
@@ -175,6 +180,7 @@ def tell(session: Session, outcome: Outcome) -> Receipt:
 
 def tell_all(session: Session, outcomes: Sequence[Outcome]) -> list[Receipt]:
     """Record all outcomes or none; the error names the first that cannot be recorded."""
+    refuse_in_intervals(session.fold)
     earlier: dict[int, Outcome] = {}
     for outcome in outcomes:
         try:
@@ -189,11 +195,14 @@ def tell_all(session: Session, outcomes: Sequence[Outcome]) -> list[Receipt]:
 
 def drop(session: Session, ticket: int, reason: str, by: str | None) -> None:
     """Drop a ticket: it will have no outcome."""
+    refuse_in_intervals(session.fold)
     if ticket in session.fold.open_tickets:
+        _refuse_foreign(session, ticket, session.fold.open_tickets[ticket].owner)
         session.emit(ev.Dropped(ticket=ticket, reason=reason, by=by, **session.stamp()))
         return
     history = _history(session, ticket)
-    if not any(isinstance(event, (ev.Dropped, ev.Expired)) for event in history):
+    given_up = any(isinstance(event, (ev.Dropped, ev.Expired)) for event in history)
+    if _first_outcome(history) is not None and not given_up:
         raise Conflict(f"ticket {code(session.fold, ticket)} has an outcome; correct it with amend instead.")
 
 
@@ -202,12 +211,14 @@ def amend(
 ) -> Receipt:
     """Correct an outcome; the old one stays in the log."""
     fold = session.fold
+    refuse_in_intervals(fold)
     history = [] if ticket in fold.open_tickets else _history(session, ticket)
     told = _first_outcome(history)
     if told is None:
         raise BadInput(f"ticket {code(fold, ticket)} has no outcome to correct; tell it instead.")
     policy, group = _cell_names(history, told)
-    old, counted = _latest_outcome(history), not isinstance(told, ev.Late)
+    present = fold.protocol.policies[policy] in fold.protocol.columns
+    old, counted = _latest_outcome(history), present and not isinstance(told, ev.Late)
     if (outcome, metrics) != old:
         session.emit(
             ev.Amended(
@@ -249,6 +260,7 @@ def _checked(session: Session, outcome: Outcome) -> History | None:
     fold = session.fold
     out = fold.open_tickets.get(outcome.ticket)
     if out is not None:
+        _refuse_foreign(session, outcome.ticket, out.owner)
         told_group(fold.protocol.problem, out.group, outcome.group)
         return None
     history = _history(session, outcome.ticket)
@@ -264,7 +276,7 @@ def _refuse_untellable(session: Session, outcome: Outcome, earlier: dict[int, Ou
     history = _checked(session, outcome)
     first = None if history is None else _first_outcome(history)
     if history is not None and first is not None:
-        kept = _kept_outcome(outcome, history, first)
+        kept = _kept_outcome(session, outcome, history, first)
     else:
         before = earlier.get(outcome.ticket, outcome)
         groups = {_written_group(session.fold, one) for one in (before, outcome)}
@@ -277,12 +289,34 @@ def _refuse_untellable(session: Session, outcome: Outcome, earlier: dict[int, Ou
 
 
 def _kept_outcome(
-    outcome: Outcome, history: History, first: ev.Told | ev.Late | ev.Imported
+    session: Session, outcome: Outcome, history: History, first: ev.Told | ev.Late | ev.Imported
 ) -> Sample | None:
-    """Return the recorded outcome that differs from this one; None if they are equal."""
-    kept = _latest_outcome(history)
+    """Return the recorded outcome that differs from this one; None if they are equal.
+
+    A blind caller may repeat what it told itself, and learns nothing else: not whether its guess is what
+    another caller told, or what a correction made of it.
+    """
+    kept, caller = _latest_outcome(history), session.caller
+    known = [sample_of(first), kept]
+    if caller is not None and caller.is_blind:
+        known = [sample_of(first)] if _actor(first) == caller.id else []
     same_group = outcome.group is None or outcome.group == _cell_names(history, first)[1]
-    return None if outcome.sample in (sample_of(first), kept) and same_group else kept
+    return None if outcome.sample in known and same_group else kept
+
+
+def _refuse_foreign(session: Session, ticket: int, owner: str | None) -> None:
+    """Refuse a blind caller's request about the ticket of another caller, as if there were none."""
+    caller = session.caller
+    if caller is not None and caller.is_blind and owner not in (None, caller.id):
+        raise NotFound(f"this experiment has no ticket {code(session.fold, ticket)}.")
+
+
+def _actor(event: ev.AnyEvent) -> str | None:
+    return None if event.actor is None else event.actor.id
+
+
+def _id_of(session: Session) -> str | None:
+    return None if session.caller is None else session.caller.id
 
 
 def _count(session: Session, outcome: Outcome) -> Receipt:
@@ -314,7 +348,15 @@ def _history(session: Session, ticket: int) -> History:
     history = [decode(record) for record in session.by_ticket(ticket)]
     if not history:
         raise NotFound(f"this experiment has no ticket {code(session.fold, ticket)}.")
+    _refuse_foreign(session, ticket, _actor(history[0]))
     return history
+
+
+def _why_given_up(history: History) -> str:
+    """Return why a ticket without an outcome is not open any more."""
+    if any(isinstance(event, ev.Expired) for event in history):
+        return "expired"
+    return "dropped" if any(isinstance(event, ev.Dropped) for event in history) else "withdrawn"
 
 
 def _first_outcome(history: History) -> ev.Told | ev.Late | ev.Imported | None:

@@ -36,7 +36,7 @@ Build = dict[str, str]  # component -> version or digest
 
 _LONGEST = 200  # maximum characters of an entry
 # entries that every release has written; later releases may add more
-_ALWAYS = ("evenhand", "python", "numpy", "numba", "llvmlite", "machine", "processor", "c library")
+_ALWAYS = ("evenhand", "python", "numpy", "llvmlite", "machine", "processor", "c library")
 # functions of the mathematical library that kernels call, each with its range of evaluation
 _FUNCTIONS: tuple[tuple[Callable[[float], float], float], ...] = (
     (math.log, 1.0), (math.log, 1e6), (math.log1p, 1.0), (math.exp, -20.0), (math.expm1, 1.0),
@@ -66,7 +66,7 @@ def _present() -> Build:
         "evenhand": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),
         "numpy": np.__version__,
-        **processor.compiler_versions(),
+        "llvmlite": processor.compiler_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "c library": " ".join(platform.libc_ver()),
@@ -83,7 +83,7 @@ def _processor() -> str:
 
 def _kernels() -> str:
     """Return a digest of the kernels that fold events, of all they call and of the compiler."""
-    roots = (replay_kernels.advance, replay_kernels.replace_outcomes)
+    roots = (replay_kernels.advance, replay_kernels.replace_outcomes, replay_kernels.replace_all_outcomes)
     return hashlib.sha256(" ".join(map(fingerprint, roots)).encode()).hexdigest()[:16]
 
 

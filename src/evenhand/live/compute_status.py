@@ -13,11 +13,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from evenhand.live import events as ev
 from evenhand.live import status_sentences
 from evenhand.live.clock import seconds_of
+from evenhand.live.interval_status import (
+    interval_p_value,
+    interval_status,
+    intervals_sentence,
+    is_odd,
+    overdue_interval,
+    volume_ratio,
+)
 from evenhand.live.projection import View
 from evenhand.live.replay_kernels import DrawTally
-from evenhand.live.status import ALERT, CHANCES, Corrected, Health, ShortCell, Status
+from evenhand.live.status import ALERT, CHANCES, ChangedPolicy, Corrected, Health, ShortCell, Status
 from evenhand.live.stop_event import finite_or_none
 from evenhand.live.tickets import ticket_code
 from evenhand.model.phrases import missing_sentence
@@ -29,6 +38,7 @@ from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.guardrail_rows import guardrail_rows
 from evenhand.procedure.intervals import cell_rows, policy_rows, spent_on, verdicts
 from evenhand.procedure.log_space import NOT_COMPUTED
+from evenhand.procedure.outcome_order import evidence_method
 from evenhand.procedure.spec import CERTIFIED, EVIDENCE_VERSION, Spec, is_unproven
 from evenhand.procedure.state import (
     ANSWER,
@@ -73,7 +83,9 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
         allowed=classes.allowed,
         failed=classes.failed,
         open=classes.open,
-        spent=spent_on(problem, state),
+        joined=_changed(view, ev.PolicyAdded),
+        withdrawn=_changed(view, ev.PolicyWithdrawn),
+        spent=_spent(view),
         samples=samples,
         pending=view.pending,
         evidence=finite_or_none(state.level[EVIDENCE]),
@@ -88,12 +100,40 @@ def status_of(view: View, now: float, forecast: Forecaster | None = None) -> Sta
         policies=policies,
         cells=cells,
         guardrails=guardrail_rows(view.protocol.problem, view.protocol.spec, state, intervals=False),
+        intervals=interval_status(view),
+        method=evidence_method(problem, view.protocol.procedure),
         **(_no_forecast(decided) if ahead is None else ahead.to_dict(samples)),
     )
     summary = "" if ahead is None else ahead.summary(samples)
     parts = [status_sentences.sentence(view, status, is_evaluated(view), summary), *_notes(view, computed)]
+    if status.intervals is not None:
+        parts.append(intervals_sentence(status.intervals, status.is_over))
+    if view.changes:
+        parts.append(status_sentences.changes_sentence(view))
     parts += [missing_sentence(rows) for rows in status.guardrails if rows.missing]
     return replace(status, sentence=" ".join(parts))
+
+
+def _changed(view: View, kind: type[ev.PolicyChange]) -> tuple[ChangedPolicy, ...]:
+    """Return the policies that joined, or those that left."""
+    return tuple(
+        ChangedPolicy(
+            event.policy, event.at, event.reason, event.by,
+            sum(view.left[event.policy]) if isinstance(event, ev.PolicyWithdrawn) else None,
+        )
+        for event in view.changes
+        if isinstance(event, kind)
+    )  # fmt: skip
+
+
+def _spent(view: View) -> float | None:
+    """Return what the samples have cost, those of policies that have left too; None without costs."""
+    problem, spent = view.protocol.problem, spent_on(view.protocol.problem, view.state)
+    if spent is None:
+        return None
+    # where policies may leave, costs depend on the group only
+    prices = problem.sampling_costs[0]
+    return spent + sum(float(prices @ np.array(samples)) for samples in view.left.values())
 
 
 def _notes(view: View, computed: bool) -> list[str]:
@@ -101,6 +141,10 @@ def _notes(view: View, computed: bool) -> list[str]:
     found = []
     if is_unproven(view.protocol.problem, view.protocol.procedure):
         found.append(status_sentences.UNPROVEN)
+    if view.protocol.spec.linear_bets:
+        found.append(
+            status_sentences.LINEAR_BETS if view.intervals is None else status_sentences.INTERVAL_BETS
+        )
     if not computed or view.state.level[EVIDENCE] == NOT_COMPUTED:
         found.append(status_sentences.NOT_COMPUTED)
     if view.stop is None and not view.closed and _decides_by_newer_bounds(view):
@@ -184,20 +228,25 @@ _LONG = 30 * 86_400.0  # seconds after which an open ticket without a lease need
 
 def health_of(view: View, now: float) -> Health:
     """Return each finding as a number; `well` if none needs attention."""
-    ratio = sample_ratio_p_value(view.tally)
+    intervals = interval_status(view)
+    ratio = sample_ratio_p_value(view.tally) if intervals is None else interval_p_value(intervals)
+    volume, overdue = volume_ratio(intervals), overdue_interval(view, now)
+    odd = overdue is not None or is_odd(volume)
     starved = _starved(view)
     limit = view.protocol.lease or _LONG
     ticket, at = view.oldest or (None, None)
     age = None if at is None else max(now - seconds_of(at), 0.0)
     too_long = age is not None and age > limit
     return Health(
-        well=ratio >= ALERT and not starved and not too_long and not view.counts["clock_back"],
+        well=ratio >= ALERT and not (starved or too_long or odd or view.counts["clock_back"]),
         sample_ratio_p=ratio,
         starved=starved,
         oldest_pending=None if ticket is None else ticket_code(view.protocol.hash, ticket),
         oldest_pending_seconds=age,
         pending_too_long=too_long,
         clock_back=view.counts["clock_back"],
+        volume_ratio=volume,
+        overdue=overdue,
     )
 
 
@@ -222,7 +271,13 @@ def _starved(view: View) -> tuple[ShortCell, ...]:
     problem, spec = view.protocol.problem, view.protocol.spec
     if view.counts["asked"] < 2 * spec.initial_total:
         return ()
-    short = np.argwhere((view.state.n + view.state.out - spec.initial).T < 0)
+    have = view.state.n + view.state.out
+    joined = [
+        change.policy in problem.policies for change in view.changes if isinstance(change, ev.PolicyAdded)
+    ]
+    new = np.arange(len(problem.policies)) >= len(problem.policies) - sum(joined)
+    recent = new & (have.sum(axis=0) < 2 * spec.initial.sum(axis=0))  # still at its initial samples
+    short = np.argwhere((have < spec.initial).T & ~recent[:, None])
     return tuple(
         ShortCell(problem.policies[k], problem.group_names[g], int(view.state.n[g, k]))
         for k, g in short.tolist()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from evenhand.errors import BadInput
 from evenhand.live import events as ev
+from evenhand.live import interval_checks
 from evenhand.live.build import checked_build
 from evenhand.live.clock import checked_time
 from evenhand.live.events import AnyEvent, is_written_so
@@ -22,7 +23,7 @@ from evenhand.procedure.sampling.draw_cell import MAX_CELLS_WRITTEN
 
 _DIGEST = re.compile(r"[0-9a-f]{16}")  # 64 bits
 _REQUEST = re.compile(r"[0-9a-f]{32}")  # 128 bits
-_LATE = ("stopped", "closed", "expired", "dropped")
+_LATE = ("stopped", "closed", "expired", "dropped", "withdrawn")
 _SURE = 1.0 + 1e-9  # probability 1 as a rounded sum
 
 
@@ -35,6 +36,11 @@ def check_event(record: Record, event: AnyEvent, protocol: Protocol) -> None:
         optional_text(event.key, "key")
         if event.request is not None and (event.key is None or not _REQUEST.fullmatch(event.request)):
             raise BadInput(f"a request must be 32 hexadecimal digits of a key; it is {event.request[:40]!r}.")
+        if event.salt is not None and not _REQUEST.fullmatch(event.salt):
+            raise BadInput(f"a salt must be 32 hexadecimal digits; it is {event.salt[:40]!r}.")
+        if event.actor is not None:
+            checked_text(event.actor.id, "actor id", LIMITS["name_characters"])
+            checked_text(event.actor.name, "actor name", LIMITS["name_characters"])
         if event.part < 0 or (event.part and event.key is None):
             raise BadInput(f"a part must be a whole number from 0 on, of a key; it is {event.part}.")
         if check := _CHECKS.get(type(event)):
@@ -52,7 +58,7 @@ def _check_created(event: ev.Created, protocol: Protocol) -> None:
 def _check_asked(event: ev.Asked, protocol: Protocol) -> None:
     _check_digest(event.state)
     _check_digest(event.chance)
-    written_out = len(protocol.policies) <= MAX_CELLS_WRITTEN
+    written_out = len(protocol.problem.policies) <= MAX_CELLS_WRITTEN
     if (event.p is not None) != written_out or not 0.0 <= (event.p or 0.0) <= _SURE:
         expected = "a number from 0 to 1" if written_out else "left out where there are so many policies"
         raise BadInput(f"the chance must be {expected}; it is {event.p}.")
@@ -105,6 +111,12 @@ def _check_reason(event: ev.Dropped | ev.Paused | ev.Resumed | ev.Closed, protoc
     optional_text(event.by, "by")
 
 
+def _check_policy_change(event: ev.PolicyChange, protocol: Protocol) -> None:
+    checked_text(event.policy, "policy", LIMITS["name_characters"])
+    checked_text(event.reason, "reason")
+    checked_text(event.by, "by", LIMITS["name_characters"])
+
+
 def _check_viewed(event: ev.Viewed, protocol: Protocol) -> None:
     checked_text(event.by, "by")
     checked_text(event.what, "what")
@@ -123,5 +135,7 @@ _CHECKS: dict[type, Callable[[Any, Protocol], None]] = {
     ev.Created: _check_created, ev.Asked: _check_asked, ev.Told: _check_told, ev.Late: _check_late,
     ev.Dropped: _check_reason, ev.Amended: _check_amended, ev.Imported: _check_imported,
     ev.Refused: _check_outcome, ev.Paused: _check_reason, ev.Resumed: _check_reason, ev.Closed: _check_reason,
-    ev.Viewed: _check_viewed, ev.Answered: _check_answered, ev.BuildChanged: _check_build,
+    ev.Viewed: _check_viewed, ev.PolicyAdded: _check_policy_change, ev.PolicyWithdrawn: _check_policy_change,
+    ev.Answered: _check_answered, ev.BuildChanged: _check_build,
+    **dict.fromkeys(get_args(ev.IntervalEvent), interval_checks.check_event),
 }  # fmt: skip

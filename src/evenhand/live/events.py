@@ -6,6 +6,7 @@ here; users see them with a check code (`tickets`).
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,13 @@ FORMAT = 2
 
 # the outcomes of the guard-rails by name, null where one is missing; None in a problem without guard-rails
 Metrics = dict[str, float | None] | None
+
+
+class Actor(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """The key of the service that made a request."""
+
+    id: str
+    name: str
 
 
 class Event(
@@ -38,6 +46,13 @@ class Event(
     key: str | None = None  # the request this event answers; used to recognise a repeated request
     part: int = 0  # position of this event among those of the request
     request: str | None = None  # digest of the request, in its first event, if the caller gave the key
+    actor: Actor | None = None  # who made the request, if it came through the service
+    salt: str | None = None  # 128 random bits of the service, so that the hash gives no outcome away
+
+
+def new_salt() -> str:
+    """Return the random digits of one event."""
+    return secrets.token_hex(16)
 
 
 class Created(Event, frozen=True, kw_only=True, tag="created"):
@@ -83,7 +98,7 @@ class Late(Event, frozen=True, kw_only=True, tag="late"):
 
     ticket: int
     outcome: float
-    why: str  # "stopped", "closed", "expired" or "dropped"
+    why: str  # "stopped", "closed", "expired", "dropped" or "withdrawn"
     metrics: Metrics = None
     group: str | None = None
 
@@ -183,6 +198,82 @@ class Viewed(Event, frozen=True, kw_only=True, tag="viewed"):
     what: str
 
 
+class PolicyAdded(Event, frozen=True, kw_only=True, tag="policy_added"):
+    """A policy joined: it is sampled from here on and can be the answer."""
+
+    policy: str
+    reason: str
+    by: str
+
+
+class PolicyWithdrawn(Event, frozen=True, kw_only=True, tag="policy_withdrawn"):
+    """A policy left: it is not sampled from here on and cannot be the answer; its open tickets end."""
+
+    policy: str
+    reason: str
+    by: str
+
+
+PolicyChange = PolicyAdded | PolicyWithdrawn
+
+
+class CellCounts(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """The outcomes of one cell in one interval, as sums in the units of the user."""
+
+    policy: str
+    group: str
+    n: int
+    sum: float
+    squares: float | None = None  # sum of squares; with linear bets, unless outcomes are 0 or 1
+    metrics: dict[str, tuple[int, float]] | None = None  # number and sum of each guard-rail's outcomes
+    logs: tuple[float, ...] | None = None  # sums of ln(1 + a (x - c)) for the bets of the interval
+
+
+class SharesPublished(Event, frozen=True, kw_only=True, tag="shares_published"):
+    """An interval began: servers assign units by these shares from `valid_from` on."""
+
+    version: int  # number of the shares and of the interval
+    valid_from: str
+    hash_salt: str  # of the hash that assigns units
+    ranges: dict[str, tuple[tuple[str, int], ...]]  # by group, the end of each policy's points
+    state: str  # digest of the counts that the shares were derived from
+
+
+class Counted(Event, frozen=True, kw_only=True, tag="counted"):
+    """The counts of an interval; they count when it is closed."""
+
+    interval: int
+    cells: tuple[CellCounts, ...]  # cells without outcomes are left out
+    counts: str  # digest of all counts recorded so far (`intervals.counts_digest`)
+    late: str | None = None  # "stopped" or "closed", if the experiment was over: the counts do not count
+
+
+class CountsCorrected(Event, frozen=True, kw_only=True, tag="counts_corrected"):
+    """Other counts replace those of an interval that is not closed."""
+
+    interval: int
+    cells: tuple[CellCounts, ...]
+    counts: str  # as in `counted`
+    reason: str
+    by: str
+
+
+class IntervalClosed(Event, frozen=True, kw_only=True, tag="interval_closed"):
+    """The counts of an interval are final and count from here on; the stopping rule was evaluated."""
+
+    interval: int
+    outcomes: int  # of this interval
+    samples: int  # outcomes that count, of all intervals so far
+    sums: str  # digest of the sums of all cells
+    leader: str | None  # the best policy of those that seem to meet the requirement; None: no policy
+    evidence: float | None  # None before every cell has an outcome
+    needed: float | None
+    weakest: int  # the weakest comparison, as in `stopped`
+
+
+IntervalEvent = SharesPublished | Counted | CountsCorrected | IntervalClosed
+
+
 class Answered(Event, frozen=True, kw_only=True, tag="answered"):
     """The answer to a request with a key, if its other events do not contain it."""
 
@@ -204,7 +295,8 @@ class Snapshot(Event, frozen=True, kw_only=True, tag="snapshot"):
 
 AnyEvent = (
     Created | Asked | Told | Late | Dropped | Expired | Amended | Imported | Refused
-    | Paused | Resumed | Stopped | Closed | Viewed | Answered | BuildChanged | Snapshot
+    | Paused | Resumed | Stopped | Closed | Viewed | PolicyAdded | PolicyWithdrawn | Answered | BuildChanged
+    | Snapshot | SharesPublished | Counted | CountsCorrected | IntervalClosed
 )  # fmt: skip
 
 
@@ -238,6 +330,12 @@ def plain(event: Event) -> dict[str, Any]:
 def stopped(table: dict[str, Any]) -> Stopped:
     """Return the `Stopped` event that `plain` wrote."""
     return msgspec.convert(table, Stopped)
+
+
+def policy_change(table: dict[str, Any]) -> PolicyChange:
+    """Return the change of policies that `plain` wrote."""
+    event: PolicyChange = msgspec.convert(table, PolicyChange)
+    return event
 
 
 class LogEntry(NamedTuple):

@@ -11,6 +11,7 @@ with the same key, it returns its first answer; a different call with that key i
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -30,11 +31,12 @@ from evenhand.live.export import write_export
 from evenhand.live.group_commit import Writer
 from evenhand.live.hash_chain import Head
 from evenhand.live.input_checks import checked_sample, checked_text, optional_text
+from evenhand.live.interval_methods import IntervalMethods
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.load_log import only_experiment
 from evenhand.live.projection import View, view_of
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
-from evenhand.live.requests import request_key
+from evenhand.live.requests import Caller, request_key
 from evenhand.live.status import Status
 from evenhand.live.tickets import Ask, Outcomes, Receipt, ticket_number
 from evenhand.live.transaction import Session
@@ -48,7 +50,7 @@ Details = dict[str, Any]  # arguments of a request, by name
 T = TypeVar("T")
 
 
-class Experiment(Result):
+class Experiment(IntervalMethods, Result):
     """A live experiment: ask for cells, tell outcomes, until the procedure has decided.
 
     Use `Experiment.create` for a new one and `Experiment.open` for one that exists; both take a path, a
@@ -97,10 +99,11 @@ class Experiment(Result):
         self._journal = journal
         self._owns_journal = False  # a journal that was passed in stays open when this object is closed
         self._is_closed = False
+        self._caller: Caller | None = None
         self._clock = clock or SYSTEM_CLOCK
         self._writer = Writer(journal, name, self._clock, patience)
         with self._writer.reading() as fold:
-            self.protocol: Protocol = fold.protocol
+            self.protocol: Protocol = fold.protocol  # with the policies present when this object last looked
 
     @classmethod
     def create(
@@ -117,16 +120,18 @@ class Experiment(Result):
         key: str | None = None,
         clock: Clock | None = None,
         patience: float = PATIENCE,
+        caller: Caller | None = None,
     ) -> Experiment:
         """Create an experiment in a journal; the journal is created if it does not exist.
 
         The procedure and title default to those of the study. `lease`: seconds until a ticket expires.
+        `caller`: the key of the service that made the request.
         """
         study = study_of(problem, procedure, title)
         clock = clock or SYSTEM_CLOCK
         event = new_protocol(name, study, seed, lease, utc(clock.now()), optional_text(by, "by"))
         with _journal_of(address, create=True) as journal:
-            create_once(journal, event, key, patience)
+            create_once(journal, event, key, patience, caller)
             made = cls(journal, name, clock=clock, patience=patience)
         made._owns_journal = journal is not address
         return made
@@ -251,7 +256,7 @@ class Experiment(Result):
         2, ... in error messages.
         """
         source = checked_text(source, "source")
-        checked = importing.checked_rows(rows, self.protocol.problem, place_of)
+        checked = importing.checked_rows(rows, self._current_protocol().problem, place_of)
         details = {"rows": len(checked), "content": "" if key is None else checked.digest}
         work = partial(importing.import_rows, rows=checked, source=source)
         return self._submit("import", work, key, details)
@@ -268,10 +273,29 @@ class Experiment(Result):
         """End the experiment, decided or not; outcomes that arrive later are stored as late."""
         self._steer("close", control.finish, reason, by, key)
 
+    def add_policy(self, policy: str, *, reason: str, by: str, key: str | None = None) -> None:
+        """Let a policy join: it gets its initial samples next and can be the answer.
+
+        The study must have room for it (`max_policies`); a policy that was withdrawn counts too.
+        """
+        self._change("add-policy", control.add_policy, policy, reason, by, key)
+
+    def withdraw(self, policy: str, *, reason: str, by: str, key: str | None = None) -> None:
+        """Take a policy out for good: it is not sampled any more and cannot be the answer.
+
+        Its open tickets end; outcomes that still arrive for them are stored as late. The stopping rule is
+        evaluated at once, because the remaining policies may be settled.
+        """
+        self._change("withdraw", control.withdraw, policy, reason, by, key)
+
     def view(self, by: str, what: str, *, key: str | None = None) -> None:
         """Record that a user viewed outcomes before the end."""
         details: Details = {"by": checked_text(by, "by"), "what": checked_text(what, "what")}
         self._submit("view", partial(control.view, **details), key, details)
+
+    def now(self) -> float:
+        """Return the time by the clock of this process, in seconds since 1970."""
+        return self._clock.now()
 
     def sweep(self) -> None:
         """Expire tickets whose lease has ended; every other call that writes does so too."""
@@ -290,6 +314,11 @@ class Experiment(Result):
         """Return the current protocol, counts and state, for verdicts and reports."""
         with self._writer.reading() as fold:
             return view_of(fold)
+
+    def count_open_tickets(self, worker: str, owner: str | None = None) -> int:
+        """Return how many tickets this worker of this owner, a key of the service, holds."""
+        with self._writer.reading() as fold:
+            return len(fold.open_tickets.held_by(worker, (owner,)))
 
     @property
     def is_over(self) -> bool:
@@ -315,6 +344,23 @@ class Experiment(Result):
                 return write_export(self._journal, self.protocol.experiment, file)
         except OSError as problem:
             raise BadInput(f"the export cannot be written to {path}: {problem.strerror}.") from None
+
+    def export_outcomes(self, path: str | Path) -> None:
+        """Write the outcomes that count, with their latest corrections, into a .csv or .parquet file."""
+        from evenhand.live.outcome_table import format_of, write_outcomes
+
+        kind = format_of(Path(path))
+        try:
+            with whole_file(Path(path)) as file:
+                write_outcomes(self._journal, self.protocol.experiment, file, kind)
+        except OSError as problem:
+            raise BadInput(f"the outcomes cannot be written to {path}: {problem.strerror}.") from None
+
+    def called_by(self, caller: Caller) -> Experiment:
+        """Return the same experiment for the requests of a caller of the service."""
+        same = copy.copy(self)
+        same._caller = caller
+        return same
 
     def close(self) -> None:
         """Release this object and what it has opened: reading still works, writing is refused.
@@ -359,11 +405,28 @@ class Experiment(Result):
         details: Details = {"reason": checked_text(reason, "reason"), "by": optional_text(by, "by")}
         self._submit(operation, partial(work, **details), key, details)
 
+    def _change(
+        self, operation: str, work: Callable[..., None], policy: str, reason: str, by: str, key: str | None
+    ) -> None:
+        details: Details = {
+            "policy": checked_text(policy, "policy", LIMITS["name_characters"]),
+            "reason": checked_text(reason, "reason"),
+            "by": checked_text(by, "by", LIMITS["name_characters"]),
+        }
+        self._submit(operation, partial(work, **details), key, details)
+        self._current_protocol()
+
+    def _current_protocol(self) -> Protocol:
+        """Return the protocol with the policies that are present now."""
+        with self._writer.reading() as fold:
+            self.protocol = fold.protocol
+        return self.protocol
+
     def _submit(self, operation: str, work: Callable[[Session], T], key: str | None, details: Details) -> T:
         """Run an operation once, even if the reply is lost; a repeated key gets its first answer."""
         self._refuse_if_closed()
-        request = request_key(key, self._journal.shared, operation, details)
-        return self._writer.submit(work, request)
+        request = request_key(key, self._journal.shared, operation, details, self._caller)
+        return self._writer.submit(work, request, self._caller)
 
 
 @contextmanager

@@ -23,9 +23,9 @@ from evenhand.live.hash_chain import Difference, Head
 from evenhand.live.journal import Interrupted, Journal
 from evenhand.live.leases import Leases
 from evenhand.live.load_log import catch_up, history_of, load
-from evenhand.live.projection import Fold, History
+from evenhand.live.projection import Fold, History, PlacedSample
 from evenhand.live.repeated_requests import recalled, written_form
-from evenhand.live.requests import RequestKey
+from evenhand.live.requests import Caller, RequestKey
 from evenhand.live.ticket_history import corrected
 from evenhand.live.transaction import Session, StoredEvent, Transaction
 
@@ -53,10 +53,15 @@ class Writer:
         with self._lock:
             self._retry(lambda _again: self._known_fold())
 
-    def submit(self, work: Callable[[Session], T], request: RequestKey | None = None) -> T:
+    def submit(
+        self,
+        work: Callable[[Session], T],
+        request: RequestKey | None = None,
+        caller: Caller | None = None,
+    ) -> T:
         """Run the call once and return when it is on the disk; repeats get the first answer."""
         self._journal.check_writable()  # first: after a fork the locks below may never be released
-        call = Call(work, request)
+        call = Call(work, request, caller)
         with self._queue_lock:
             self._queue.append(call)
             call.leads = not self._has_leader
@@ -136,7 +141,8 @@ class Writer:
                 )
             if keys := [call.request.key for call in calls if call.request and call.is_looked_up(again)]:
                 transaction.look_up(keys)  # one query for all keys, before any event is appended
-            session = Session(transaction, fold, self._clock, self._leases, again)
+            salted = self._journal.salts_events
+            session = Session(transaction, fold, self._clock, self._leases, again, salted)
             session.give_up_overdue()
             for call in calls:
                 call.run(session)
@@ -245,7 +251,7 @@ class Writer:
                 tries += 1
 
 
-def _history_in(transaction: Transaction, cell: int, seq: int) -> list[ev.Sample]:
+def _history_in(transaction: Transaction, cell: int, seq: int) -> list[PlacedSample]:
     """Return a cell's outcomes as of an event, read inside the transaction."""
     return corrected(transaction.by_cell(cell, seq))
 
@@ -253,9 +259,12 @@ def _history_in(transaction: Transaction, cell: int, seq: int) -> list[ev.Sample
 class Call:
     """A queued write and its result."""
 
-    def __init__(self, work: Callable[[Session], Any], request: RequestKey | None) -> None:
+    def __init__(
+        self, work: Callable[[Session], Any], request: RequestKey | None, caller: Caller | None
+    ) -> None:
         self.work = work
         self.request = request
+        self.caller = caller
         self.done = False
         self.leads = False  # whether its thread must write the queue now
         self.value: Any = None
@@ -265,7 +274,7 @@ class Call:
 
     def run(self, session: Session) -> None:
         self.value, self.error = None, None
-        session.begin(self.request)
+        session.begin(self.request, self.caller)
         try:
             self.value = self._answer(session)
         except (StorageFailed, IntegrityFailed):

@@ -18,7 +18,13 @@ import numpy as np
 from evenhand.errors import BadInput, Closed
 from evenhand.live import events as ev
 from evenhand.live.events import Metrics, encode
-from evenhand.live.input_checks import checked_outcome, checked_sample, first_bad, refuse_unless_open
+from evenhand.live.input_checks import (
+    checked_outcome,
+    checked_sample,
+    first_bad,
+    refuse_in_intervals,
+    refuse_unless_open,
+)
 from evenhand.live.projection import Fold
 from evenhand.live.schema import BEGAN, Index, index_of
 from evenhand.live.transaction import Entry, Session
@@ -96,16 +102,26 @@ def checked_rows(rows: Iterable[Any], problem: Problem, place_of: Callable[[int]
 def import_rows(session: Session, rows: Rows, source: str) -> int:
     """Record all rows as one import; return how many."""
     fold = session.fold
+    refuse_in_intervals(fold)
     refuse_unless_open(fold, "take data")
     if fold.stop is not None:
         raise Closed("the experiment has stopped; data collected elsewhere cannot be added to its decision.")
     if depends_on_order(fold.protocol.problem, fold.protocol.procedure):
         _refuse_sorted(rows)
+    _refuse_absent_policies(fold, rows)
     stamp, tickets = session.stamp(), fold.tickets
     session.name_build(stamp["at"], stamp.get("back", 0.0))
     for start in range(0, len(rows), AT_ONCE):
         session.emit_all(_events(fold, rows, start, tickets, source, stamp))
     return len(rows)
+
+
+def _refuse_absent_policies(fold: Fold, rows: Rows) -> None:
+    """Refuse rows of a policy that was withdrawn since they were read."""
+    present, names = fold.protocol.members.present, rows.problem.policies
+    absent = next((names[k] for k in sorted(set(rows.policies)) if names[k] not in present), None)
+    if absent is not None:
+        raise BadInput(f"policy {absent!r} was withdrawn; outcomes of it cannot be added.")
 
 
 def _refuse_sorted(rows: Rows) -> None:
@@ -152,7 +168,7 @@ def _events(
     form, total = _Form(len(rows), source, **time), len(rows)
     cells = zip(rows.policies[part], rows.groups[part], rows.outcomes[part], strict=True)
     for number, (k, g, outcome) in enumerate(cells, start=start + 1):
-        ticket, cell = tickets + number, k * len(groups) + g
+        ticket, cell = tickets + number, fold.cell(fold.protocol.policies[policies[k]], g)
         sample = ev.Sample(outcome, rows.metrics(number - 1))
         event = ev.Imported(
             ticket=ticket, policy=policies[k], group=groups[g], outcome=outcome, metrics=sample.metrics,

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, Closed, nearest
 from evenhand.live.events import Metrics, Sample
-from evenhand.live.protocol import LIMITS
+from evenhand.live.protocol import LIMITS, Protocol
 from evenhand.live.tickets import ticket_code
 from evenhand.model.families import BOOLEANS, Family
 from evenhand.model.guardrails import OUTCOME, Guardrail
 from evenhand.model.problem import Problem
+from evenhand.procedure.state import TOLD
 
 if TYPE_CHECKING:
     from evenhand.live.projection import Fold
@@ -37,6 +38,42 @@ def refuse_unless_open(fold: Fold, what: str) -> None:
 def refuse_if_closed(fold: Fold, what: str) -> None:
     if fold.closed:
         raise Closed(f"the experiment is closed and cannot {what}.")
+
+
+def refuse_in_intervals(fold: Fold) -> None:
+    """Refuse tickets and single outcomes in an experiment that has none."""
+    if fold.intervals is not None:
+        raise BadInput(
+            "this experiment runs in intervals and has no tickets: servers assign by its shares, and the "
+            "outcomes of an interval come as counts (tell-counts or sync)."
+        )
+
+
+def changed_protocol(fold: Fold, policy: str, joins: bool) -> Protocol:
+    """Return the protocol after a policy has joined or left; refuse what the experiment cannot do."""
+    what = "take a new policy" if joins else "withdraw a policy"
+    refuse_if_closed(fold, what)
+    if fold.stop is not None:
+        raise Closed(f"the experiment has stopped and cannot {what}.")
+    if not joins:
+        return fold.protocol.without_policy(policy)
+    after = fold.protocol.with_policy(policy)
+    lacking = _initial_samples_lacking(fold, after)
+    left = fold.replay.spec.cap - int(fold.replay.state.clock[TOLD]) - len(fold.open_tickets)
+    if lacking > left:
+        raise BadInput(
+            f"the budget or max_samples must cover the initial samples of {policy!r}: {lacking} are lacking "
+            f"once it has joined, and {max(left, 0)} samples are left."
+        )
+    return after
+
+
+def _initial_samples_lacking(fold: Fold, after: Protocol) -> int:
+    """Return how many initial samples there are to draw under another protocol."""
+    state, wanted = fold.replay.state, after.spec.initial
+    have = np.zeros(wanted.shape)
+    have[:, : state.n.shape[1]] = state.n + state.out  # a policy that joins gets the last column
+    return int(np.ceil(np.maximum(wanted - have, 0.0)).sum())
 
 
 def told_group(problem: Problem, asked: int, group: str | None) -> str | None:

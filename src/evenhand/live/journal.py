@@ -80,6 +80,17 @@ def open_journal(
     return SqliteJournal(address, write=write, create=create, wait=wait, allow_missing=allow_missing)
 
 
+class Claims:
+    """Experiments that this process works on, so that others leave them alone."""
+
+    def take(self, experiment: str) -> bool:
+        """Claim an experiment; return whether no other process has claimed it."""
+        return True
+
+    def release(self, experiment: str) -> None:
+        """End a claim."""
+
+
 class Journal:
     """Base class of both storages.
 
@@ -88,6 +99,7 @@ class Journal:
 
     shared = False  # whether other processes may write to it at the same time
     missing: Missing | None = None  # events that were written and are missing, if the storage can tell
+    salts_events = False  # whether events carry random digits, so that a head gives no outcome away
 
     def __init__(self, reading: sa.Engine, writing: sa.Engine | None) -> None:
         self._reading = reading
@@ -97,6 +109,8 @@ class Journal:
         self.heads: dict[str, Head] = {}  # last known head of each experiment
         self.deadlines: dict[tuple[str, Clock], Deadlines] = {}  # lease deadlines, by experiment and clock
         _opened.add(self)
+        # a journal that nobody closed is closed when its memory is freed, but not when the program ends
+        weakref.finalize(self, _dispose, self._process, reading, writing).atexit = False
 
     def check_writable(self) -> None:
         """Raise if nothing may be written: after `close`, and if `check_readable` raises."""
@@ -169,10 +183,10 @@ class Journal:
             if transaction.wrote:
                 self._committed(transaction)
 
-    def create(self, experiment: str, entry: Entry) -> Head:
-        """Begin a log with its first event; raise `KeyTaken` if its key was used before."""
+    def create(self, experiment: str, entry: Entry, *more: Entry) -> Head:
+        """Begin a log with its first events; raise `KeyTaken` if the key of the first was used before."""
         with self.begin(experiment, entry[1].key) as transaction:
-            transaction.append([entry])
+            transaction.append([entry, *more])
         return transaction.head
 
     @contextmanager
@@ -195,6 +209,24 @@ class Journal:
                 yield transaction
                 transaction.flush()
             self._committed(transaction)
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Yield a connection that reads the tables beside the log."""
+        with self._read() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Open a transaction on the tables beside the log, through the one writer of the journal."""
+        with self._write_lock_of_all(), self._explained(), self._writer().begin() as connection:
+            self._prepare_tables(connection)
+            yield connection
+
+    @contextmanager
+    def claims(self) -> Iterator[Claims]:
+        """Yield claims on experiments: no other process works on a claimed one until the block ends."""
+        yield Claims()  # only one process writes to a journal that is not shared
 
     def close(self) -> None:
         """Release the journal: writing is refused after that, reading still works."""
@@ -231,6 +263,9 @@ class Journal:
 
     def _prepare_create(self, connection: sa.Connection) -> None:
         """Called before an experiment is created, inside the transaction."""
+
+    def _prepare_tables(self, connection: sa.Connection) -> None:
+        """Called before a table beside the log is written, inside the transaction."""
 
     def _locked(self, connection: sa.Connection, experiment: str) -> Found:
         """Return the experiment's row, locked until the transaction ends."""
@@ -272,6 +307,14 @@ class Journal:
 def _created_by_key(connection: sa.Connection, key: str) -> Record | None:
     row = connection.execute(schema.created_by_key, {"what": key}).first()
     return None if row is None else Record(*row)
+
+
+def _dispose(process: int, *engines: sa.Engine | None) -> None:
+    """Close the connections of a journal that no longer exists; those of a parent process stay open."""
+    if process == os.getpid():
+        for engine in engines:
+            if engine is not None:
+                engine.dispose()
 
 
 _opened: weakref.WeakSet[Journal] = weakref.WeakSet()

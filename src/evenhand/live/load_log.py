@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable
 
 from evenhand.errors import BadInput, NotFound
-from evenhand.live.events import Created, Sample, Snapshot, decode
+from evenhand.live.events import Created, Snapshot, decode
 from evenhand.live.hash_chain import Difference, Head, Record, genesis, link, verified
 from evenhand.live.journal import Journal
-from evenhand.live.projection import Fold, History
+from evenhand.live.projection import Fold, History, PlacedSample
 from evenhand.live.protocol import Protocol
 from evenhand.live.sequence_checks import check_complete
 from evenhand.live.snapshot import restore
@@ -64,7 +64,7 @@ def catch_up(fold: Fold, rows: Iterable[StoredEvent], history: History) -> None:
 def history_of(journal: Journal, experiment: str) -> History:
     """Return a function that reads a cell's outcomes as of an event from the journal."""
 
-    def outcomes(cell: int, seq: int) -> list[Sample]:
+    def outcomes(cell: int, seq: int) -> list[PlacedSample]:
         return corrected(journal.by_cell(experiment, cell, seq))
 
     return outcomes

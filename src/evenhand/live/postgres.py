@@ -19,7 +19,7 @@ from psycopg.rows import namedtuple_row
 
 from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.live import schema
-from evenhand.live.journal import Interrupted, Journal
+from evenhand.live.journal import Claims, Interrupted, Journal
 from evenhand.live.schema import bring_up_to_date, refuse_unknown_version
 from evenhand.live.transaction import Found, Values, checked
 
@@ -44,6 +44,8 @@ _END_STOPPED = """
           AND l.mode IN ('RowShareLock', 'RowExclusiveLock'))
 """
 _CREATION = 7311142607  # advisory lock for the creation of experiments
+_TABLES = 7311142608  # advisory lock for the tables beside the log
+_CLAIMS = 73111426  # advisory locks of processes that work on an experiment, by its number
 # serialization failure, deadlock; shutdowns, crash, starting up, too many connections
 _REPEAT = ("40001", "40P01", "57P01", "57P02", "57P03", "53300")
 _LOCK_TIMEOUT = "55P03"
@@ -75,9 +77,23 @@ class PostgresJournal(Journal):
             engine.dispose()
             raise
 
+    @contextmanager
+    def claims(self) -> Iterator[Claims]:
+        """Yield claims; they end with the block, or with the connection of a process that dies."""
+        with self._explained(), self._writer().connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            try:
+                yield PostgresClaims(connection)
+            finally:
+                connection.execute(sa.text("SELECT pg_advisory_unlock_all()"))
+
     def _prepare_create(self, connection: sa.Connection) -> None:
         """Serialise creations, so that two requests with one key create one experiment."""
         connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_CREATION})"))
+
+    def _prepare_tables(self, connection: sa.Connection) -> None:
+        """Serialise the writes to the tables beside the log: two processes may check and insert at once."""
+        connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_TABLES})"))
 
     def _locked(self, connection: sa.Connection, experiment: str) -> Found:
         """Begin the transaction and lock the row in one round trip.
@@ -168,6 +184,23 @@ class PostgresJournal(Journal):
                 f"the database refused an event that is there already: {_first_line(problem)}."
             )
         return StorageFailed(f"the database refused ({state}): {_first_line(problem)}; nothing was written.")
+
+
+class PostgresClaims(Claims):
+    """Claims as advisory locks of one connection."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def take(self, experiment: str) -> bool:
+        return bool(self._call("pg_try_advisory_lock", experiment))
+
+    def release(self, experiment: str) -> None:
+        self._call("pg_advisory_unlock", experiment)
+
+    def _call(self, function: str, experiment: str) -> object:
+        query = f"SELECT {function}({_CLAIMS}, number) FROM evenhand_experiments WHERE name = :name"
+        return self._connection.execute(sa.text(query), {"name": experiment}).scalar()
 
 
 def _settings(write: bool) -> str:

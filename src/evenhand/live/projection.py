@@ -11,8 +11,8 @@ tickets and counts is in `log_state`; the checks and the arithmetic are here. Th
 - Events are ordered by their position in the log. Clocks decide only when an expiry is written.
 - An open ticket counts for the allocation; only recorded outcomes count for estimates and evidence.
 - After an amendment the cell's outcomes are folded again from its first, each with its latest correction, in
-  the order in which they were first recorded. The rule's memory and earlier asks stay as they were. The
-  stopping rule is evaluated at once.
+  the order in which they were first recorded; with linear bets those of all cells. The rule's memory and
+  earlier asks stay as they were. The stopping rule is evaluated at once.
 - After the stop only amendments change estimates, and nothing changes the decision.
 - The rows of an import are consecutive, and so are the event with which the stopping rule fires and the
   `stopped` event.
@@ -21,7 +21,7 @@ tickets and counts is in `log_state`; the checks and the arithmetic are here. Th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evenhand.live import events as ev
@@ -30,24 +30,29 @@ from evenhand.live.event_checks import check_event
 from evenhand.live.events import AnyEvent, Sample, Stopped, decode, sample_of
 from evenhand.live.hash_chain import Difference, Head, Record
 from evenhand.live.input_checks import unit_metrics
+from evenhand.live.interval_arithmetic import Closing, add_ratios, closing, new_ratios
+from evenhand.live.interval_checks import check_closing
+from evenhand.live.intervals import ClosedInterval, IntervalLog, OpenInterval, new_interval_log
 from evenhand.live.protocol import Protocol
 from evenhand.live.replay import CellSums, Replay, no_sums
 from evenhand.live.replay_kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TELL, DrawTally
 from evenhand.live.sequence_checks import check_follows, stop_is_missing
 from evenhand.live.tickets import OpenTicket, OpenTickets
+from evenhand.procedure.assignment import Shares
 from evenhand.procedure.state import State
 
 COUNTED = (
     "asked", "told", "late", "dropped", "expired", "amended", "imported", "refused", "viewed", "clock_back",
 )  # fmt: skip
-Place = tuple[int, int]  # indices of a policy and a group; -1 for a group that is not known yet
+Place = tuple[int, int]  # numbers of a policy and a group; -1 for a group that is not known yet
 
 
 class LogState:
     """Tickets, counts and phase of an experiment after an event; no arithmetic, no checks."""
 
     def __init__(self, protocol: Protocol) -> None:
-        self.protocol = protocol
+        self.protocol = protocol  # changes when policies join or leave
+        self.changes: list[ev.PolicyChange] = []  # the events with which they did
         self.tickets = 0  # number of the latest ticket
         self.open_tickets = OpenTickets()
         self.counts = dict.fromkeys(COUNTED, 0)
@@ -62,7 +67,11 @@ class LogState:
             ev.Expired: self._expired, ev.Imported: self._imported, ev.Amended: self._amended,
             ev.Refused: self._refused, ev.Viewed: self._viewed, ev.Paused: self._paused,
             ev.Resumed: self._resumed, ev.Stopped: self._stopped, ev.Closed: self._closed,
+            ev.PolicyAdded: self._added, ev.PolicyWithdrawn: self._withdrawn,
         }  # fmt: skip
+        self.intervals: IntervalLog | None = new_interval_log(protocol)
+        if self.intervals is not None:
+            self._effects |= self.intervals.effects()
 
     @property
     def is_over(self) -> bool:
@@ -110,7 +119,8 @@ class LogState:
         lease = self.protocol.lease if event.lease is None else event.lease
         self.tickets = event.ticket
         self.counts["asked"] += 1
-        self.open_tickets.add(event.ticket, OpenTicket(k, g, event.worker, event.at, lease))
+        owner = None if event.actor is None else event.actor.id
+        self.open_tickets.add(event.ticket, OpenTicket(k, g, event.worker, event.at, lease, owner))
         return k, g
 
     def _told(self, event: ev.Told) -> Place:
@@ -152,6 +162,17 @@ class LogState:
     def _viewed(self, event: ev.Viewed) -> None:
         self.counts["viewed"] += 1
 
+    def _added(self, event: ev.PolicyAdded) -> None:
+        self.protocol = self.protocol.with_policy(event.policy)
+        self.changes.append(event)
+
+    def _withdrawn(self, event: ev.PolicyWithdrawn) -> None:
+        number = self.protocol.policies[event.policy]
+        self.protocol = self.protocol.without_policy(event.policy)
+        self.changes.append(event)
+        for ticket in [ticket for ticket, out in self.open_tickets.items() if out.policy == number]:
+            self.open_tickets.remove(ticket)
+
     def _paused(self, event: ev.Paused) -> None:
         self.paused = True
 
@@ -165,11 +186,18 @@ class LogState:
         self.closed = True
 
 
+class PlacedSample(NamedTuple):
+    """A sample that counts; positions order the samples of all cells as they were first recorded."""
+
+    position: int
+    sample: Sample
+
+
 # the outcomes that count in a cell as of an event, in the order first recorded; used for amendments
-History = Callable[[int, int], Sequence[Sample]]
+History = Callable[[int, int], Sequence[PlacedSample]]
 
 # these are compared with the state after the previous event, so queued arithmetic is done first
-_NEED_STATE = (ev.Amended, ev.Stopped, ev.BuildChanged, ev.Snapshot)
+_NEED_STATE = (ev.Amended, ev.Stopped, ev.PolicyAdded, ev.PolicyWithdrawn, ev.BuildChanged, ev.Snapshot)
 
 
 class Fold(LogState):
@@ -181,6 +209,8 @@ class Fold(LogState):
         self.replay = Replay(protocol)
         self.snapshot = 0  # number of the latest snapshot event
         self.sums: dict[int, CellSums] = {}  # by cell number
+        self.left: dict[str, list[int]] = {}  # outcomes of each policy that has left, by group
+        self.ratios = new_ratios(protocol)  # of units to the published shares, in an experiment in intervals
         self.use_build(protocol.versions, protocol.format)
         family = protocol.problem.family
         self._low, self._width = family.low, family.width
@@ -215,12 +245,19 @@ class Fold(LogState):
         if isinstance(event, _NEED_STATE):
             self.flush()
         check_follows(self, seq, event)
+        if isinstance(event, ev.PolicyWithdrawn):
+            column = self.protocol.columns[self.protocol.policies[event.policy]]
+            self.left[event.policy] = self.replay.state.n[:, column].astype(int).tolist()
         place = self.apply(event)
         if place is not None:
             if isinstance(event, ev.Amended):
                 self._compute_amended(seq, event, place, history)
             else:
                 self._computations[type(event)](seq, event, place)
+        elif isinstance(event, (ev.PolicyAdded, ev.PolicyWithdrawn)):
+            self.replay.change_policies(seq, self.protocol, len(self.open_tickets))
+        elif isinstance(event, ev.IntervalClosed):
+            self._compute_closed(seq, event)
         elif isinstance(event, ev.BuildChanged):
             self.use_build(event.versions, event.format)
         elif isinstance(event, ev.Snapshot):
@@ -239,6 +276,14 @@ class Fold(LogState):
         """Fold an ask whose arithmetic `Replay.choose` has done."""
         self.note_time(event)
         self.apply(event)
+        self.head = Head(record.seq, record.hash)
+
+    def note_derived(self, record: Record, event: ev.IntervalEvent, after: Closing | None = None) -> None:
+        """Fold published shares, or a closed interval and what it leads to, that were just derived."""
+        self.apply(event)
+        if after is not None:
+            self._adopt_closed(record.seq, after)
+        self.note_time(event)
         self.head = Head(record.seq, record.hash)
 
     def note_snapshot(self, record: Record, event: ev.Snapshot) -> None:
@@ -265,15 +310,15 @@ class Fold(LogState):
         before = self.sums.get(cell) or no_sums(len(self._guardrails))
         return before.plus(self.unit(sample.outcome), self.rails(sample))
 
-    def sums_from(self, samples: Iterable[Sample]) -> CellSums:
+    def sums_from(self, samples: Iterable[PlacedSample]) -> CellSums:
         """Return the sums of a cell with these samples, added in this order."""
         sums = no_sums(len(self._guardrails))
-        for sample in samples:
+        for _, sample in samples:
             sums = sums.plus(self.unit(sample.outcome), self.rails(sample))
         return sums
 
     def _compute_asked(self, seq: int, event: ev.Asked, place: Place) -> None:
-        k, g = place
+        k, g = self._column(place)
         arrived = -1 if self._is_active else g
         chance = math.nan if event.p is None else event.p
         digests = int(event.state, 16), int(event.chance, 16)
@@ -283,24 +328,61 @@ class Fold(LogState):
         cell = self.cell(*place)
         sample = sample_of(event)
         self._use_sums(seq, event, cell, self.sums_with(cell, sample))
-        self.replay.queue(seq, TELL, *place, -1, self.unit(event.outcome), rails=self.rails(sample))
+        self.replay.queue(
+            seq, TELL, *self._column(place), -1, self.unit(event.outcome), rails=self.rails(sample)
+        )
 
     def _compute_given_up(self, seq: int, event: ev.Dropped | ev.Expired, place: Place) -> None:
         if self.stop is None:
-            self.replay.queue(seq, DROP, *place, -1, 0.0)
+            self.replay.queue(seq, DROP, *self._column(place), -1, 0.0)
 
     def _compute_imported(self, seq: int, event: ev.Imported, place: Place) -> None:
         cell, kind = self.cell(*place), IMPORT_LAST if event.row == event.rows else IMPORT
         sample = sample_of(event)
         self._use_sums(seq, event, cell, self.sums_with(cell, sample))
-        self.replay.queue(seq, kind, *place, -1, self.unit(event.outcome), rails=self.rails(sample))
+        self.replay.queue(
+            seq, kind, *self._column(place), -1, self.unit(event.outcome), rails=self.rails(sample)
+        )
 
     def _compute_amended(self, seq: int, event: ev.Amended, place: Place, history: History) -> None:
         cell = self.cell(*place)
         samples = history(cell, seq)
         self._use_sums(seq, event, cell, self.sums_from(samples))
-        outcomes = [self.unit(sample.outcome) for sample in samples]
-        self.replay.replace(seq, *place, outcomes, list(map(self.rails, samples)))
+        if self.protocol.spec.linear_bets:
+            self._fold_outcomes_again(seq, history)
+            return
+        outcomes = [self.unit(sample.outcome) for _, sample in samples]
+        rails = [self.rails(sample) for _, sample in samples]
+        self.replay.replace(seq, *self._column(place), outcomes, rails)
+
+    def _fold_outcomes_again(self, seq: int, history: History) -> None:
+        """Fold the outcomes of all cells again: linear bets depend on the order across cells."""
+        rows = []
+        for k in range(len(self.protocol.problem.policies)):
+            for g in range(len(self.protocol.problem.group_names)):
+                for position, sample in history(self.cell(k, g), seq):
+                    rows.append((position, k, g, self.unit(sample.outcome), self.rails(sample)))
+        self.replay.replace_all(seq, [row[1:] for row in sorted(rows, key=lambda row: row[0])])
+
+    def _compute_closed(self, seq: int, event: ev.IntervalClosed) -> None:
+        """Add the outcomes of the interval that was closed, and compare sums and evidence with the event."""
+        assert self.intervals is not None
+        interval = self.intervals.last_closed
+        assert interval is not None
+        after = closing(self.protocol, self.replay.state, interval)
+        check_closing(seq, event, after, self.replay.same_build)
+        self._adopt_closed(seq, after)
+
+    def _adopt_closed(self, seq: int, after: Closing) -> None:
+        """Continue with the outcomes of the interval that was closed, as event `seq` says."""
+        assert self.intervals is not None
+        assert self.intervals.last_closed is not None
+        self.replay.adopt(seq, after.state)
+        add_ratios(self.ratios, self.protocol, self.intervals.last_closed)
+
+    def _column(self, place: Place) -> Place:
+        """Return the column of a present policy in the tables of the state, and the group."""
+        return self.protocol.columns[place[0]], place[1]
 
     def _use_sums(
         self, seq: int, event: ev.Told | ev.Imported | ev.Amended, cell: int, sums: CellSums
@@ -335,6 +417,28 @@ class View(NamedTuple):
     paused: bool
     closed: bool
     corrected_after_stop: bool
+    changes: tuple[ev.PolicyChange, ...] = ()  # policies that joined and left
+    left: Mapping[str, Sequence[int]] = {}  # outcomes of each policy that has left, by group
+    intervals: IntervalView | None = None
+
+
+class IntervalView(NamedTuple):
+    """A copy of the intervals of an experiment."""
+
+    latest: Shares | None  # the shares published last
+    open: Mapping[int, OpenInterval]
+    last_closed: ClosedInterval | None
+    late: int  # outcomes that came after the end
+    corrected: int
+    ratios: tuple[float, ...]  # p-value of the published shares, by group
+
+
+def _interval_view(fold: Fold) -> IntervalView | None:
+    log = fold.intervals
+    if log is None:
+        return None
+    ratios = tuple(fold.ratios.p_values.tolist())
+    return IntervalView(log.latest, dict(log.open), log.last_closed, log.late, log.corrected, ratios)
 
 
 def view_of(fold: Fold) -> View:
@@ -352,4 +456,7 @@ def view_of(fold: Fold) -> View:
         paused=fold.paused,
         closed=fold.closed,
         corrected_after_stop=fold.corrected_after_stop,
+        changes=tuple(fold.changes),
+        left=dict(fold.left),
+        intervals=_interval_view(fold),
     )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, nearest
 from evenhand.live.build import checked_build, present_build
 from evenhand.live.clock import checked_time
 from evenhand.live.events import FORMAT, Created
 from evenhand.live.hash_chain import Difference
 from evenhand.model.problem import Problem
-from evenhand.procedure.spec import EVIDENCE_VERSION, Procedure, Spec, check_start, compile_spec
+from evenhand.procedure.compile_spec import check_start, compile_spec
+from evenhand.procedure.spec import EVIDENCE_VERSION, Procedure, Spec
 from evenhand.study import Study, dumps, loads
 
 # limits of an experiment
@@ -25,12 +28,32 @@ LIMITS = {
 }
 # limits that every release has written; later releases may add more
 _FIRST_LIMITS = {"cells", "name_characters", "text_characters", "tickets_out", "asks_at_once"}
+EVENTS_OF_INTERVALS = 24  # events between snapshots of an experiment in intervals: about 8 intervals
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+# sampling rules without a memory of the policies, which serve where policies join and leave
+JOINABLE = ("ts-ids", "ids", "top-two", "uniform")
+
+
+class Members(NamedTuple):
+    """The policies of an experiment as of an event."""
+
+    names: tuple[str, ...]  # all that ever took part, in the order in which they joined
+    withdrawn: frozenset[str] = frozenset()
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """Return the policies that take part now, in their order."""
+        return tuple(name for name in self.names if name not in self.withdrawn)
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What was fixed before the first sample."""
+    """What was fixed before the first sample, and the policies that take part as of an event.
+
+    `study` is that of event one. `problem`, `spec` and the columns of a state are about the policies present.
+    """
 
     experiment: str
     study: Study
@@ -42,10 +65,12 @@ class Protocol:
     at: str
     hash: bytes  # of event one
     evidence: int  # version of the evidence bounds
+    members: Members
 
-    @property
+    @cached_property
     def problem(self) -> Problem:
-        return self.study.problem
+        present, begun = self.members.present, self.study.problem
+        return begun if present == begun.policies else begun.with_policies(present)
 
     @property
     def procedure(self) -> Procedure:
@@ -57,7 +82,56 @@ class Protocol:
 
     @cached_property
     def policies(self) -> dict[str, int]:
-        return {name: k for k, name in enumerate(self.problem.policies)}
+        """Return the number of every policy that ever took part; a policy keeps its number."""
+        return {name: k for k, name in enumerate(self.members.names)}
+
+    @cached_property
+    def columns(self) -> dict[int, int]:
+        """Return the column of each present policy in the tables of a state, by its number."""
+        return {self.policies[name]: column for column, name in enumerate(self.problem.policies)}
+
+    def as_begun(self) -> Protocol:
+        """Return the protocol before any policy joined or left."""
+        return replace(self, members=Members(self.study.problem.policies))
+
+    def with_policy(self, name: str) -> Protocol:
+        """Return the protocol after a policy has joined; refuse what the study has no room for."""
+        names, most = self.members.names, self.study.problem.max_policies
+        if most is None:
+            raise BadInput(
+                "policies can join only where the study says max_policies, because the threshold must cover "
+                "them from the start; begin another experiment with it."
+            )
+        if name in names:
+            left = (
+                " It was withdrawn: give the policy another name." if name in self.members.withdrawn else ""
+            )
+            raise BadInput(f"a policy that joins must have a new name; there is one called {name!r}.{left}")
+        if len(names) >= most:
+            raise BadInput(
+                f"max_policies is {most}, and {len(names)} policies have taken part; {name!r} cannot join."
+            )
+        after = replace(self, members=self.members._replace(names=(*names, name)))
+        _check_size(after.problem)  # also refuses a name that no problem may hold
+        return after
+
+    def without_policy(self, name: str) -> Protocol:
+        """Return the protocol after a policy has left; refuse one that must stay."""
+        present, begun = self.members.present, self.study.problem
+        if name in self.members.withdrawn:
+            raise BadInput(f"policy {name!r} was withdrawn before.")
+        if name not in present:
+            raise BadInput(f"there is no policy {name!r}{nearest(name, present)}")
+        if begun.max_policies is None:
+            raise BadInput(
+                "a policy can be withdrawn only where the study says max_policies, because the threshold "
+                "must cover it from the start; finish this experiment, or begin another with it."
+            )
+        if name == begun.control:
+            raise BadInput(f"{name!r} is the control that the requirement refers to and cannot be withdrawn.")
+        if len(present) == 1:
+            raise BadInput(f"{name!r} is the last policy and cannot be withdrawn; finish the experiment.")
+        return replace(self, members=self.members._replace(withdrawn=self.members.withdrawn | {name}))
 
     @cached_property
     def groups(self) -> dict[str, int]:
@@ -67,7 +141,8 @@ class Protocol:
     def snapshot_every(self) -> int:
         """Return the number of events between snapshots; it grows with the size of the problem."""
         k, l = self.problem.shape
-        return max(10_000, k * l)
+        # closing an interval costs far more than an outcome, and a log of intervals has few events
+        return max(10_000, k * l) if self.procedure.interval is None else EVENTS_OF_INTERVALS
 
     @classmethod
     def read(cls, event: Created, hash_: bytes) -> Protocol:
@@ -86,7 +161,7 @@ class Protocol:
             raise Difference(1, f"cannot have been written: {problem}") from None
         return cls(
             event.experiment, study, event.seed, event.lease, event.limits, event.versions, event.format,
-            event.at, hash_, event.evidence,
+            event.at, hash_, event.evidence, Members(study.problem.policies),
         )  # fmt: skip
 
 
@@ -99,12 +174,23 @@ def new_protocol(
     """
     if study.procedure.initial_order is None:
         study = replace(study, procedure=replace(study.procedure, initial_order="random"))
+    study = _with_salt(experiment, study, seed)
     _check_protocol(experiment, study, seed, lease)
     return Created(
         at=at, experiment=experiment, study=_settled(replace(study, truth=None)), seed=seed,
         lease=None if lease is None else float(lease), format=FORMAT, versions=present_build(),
         limits=LIMITS, by=by, evidence=EVIDENCE_VERSION,
     )  # fmt: skip
+
+
+def _with_salt(experiment: str, study: Study, seed: int) -> Study:
+    """Return the study of an experiment in intervals with a salt; who knows no seed cannot guess it."""
+    intervals = study.procedure.interval
+    if intervals is None or intervals.salt is not None:
+        return study
+    text = f"{experiment}:{seed}:{replace(study, truth=None).content_hash}"
+    salt = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return replace(study, procedure=replace(study.procedure, interval=replace(intervals, salt=salt)))
 
 
 def refuse_newer_format(seq: int, format_: int) -> None:
@@ -145,8 +231,33 @@ def _check_protocol(
             "sampling 'oracle' follows the true means, which a live experiment does not know; take "
             "another rule."
         )
+    if study.problem.max_policies is not None:
+        _check_changes(study)
+    if recorded and study.procedure.interval is not None and study.procedure.interval.salt is None:
+        raise BadInput("the study of an experiment in intervals must name the salt; it has none.")
     # also refuses what has no compiled form
     check_start(compile_spec(study.problem, study.procedure, recorded=recorded))
+
+
+def _check_changes(study: Study) -> None:
+    """Refuse a study in which policies may join, and to which none can be added."""
+    problem, procedure = study.problem, study.procedure
+    if procedure.sampling_name not in JOINABLE:
+        raise BadInput(
+            f"policies that join or leave are sampled by {', '.join(JOINABLE)}; the sampling is "
+            f"{procedure.sampling_name!r}."
+        )
+    another = "another"
+    while another in problem.policies:
+        another += "'"
+    try:
+        wider = replace(problem, max_policies=10**6).with_policies((*problem.policies, another))
+        compile_spec(wider, replace(procedure, interval=None), recorded=True)
+    except BadInput as error:
+        raise BadInput(
+            "with max_policies every number must be the same for all policies, so that it holds for one that "
+            f"joins; here {error}"
+        ) from None
 
 
 def check_lease(lease: float) -> None:

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenhand.live import events as ev
+from evenhand.live import interval_calls
 from evenhand.live.ask_and_tell import second_outcome
 from evenhand.live.events import decode
 from evenhand.live.hash_chain import Record
 from evenhand.live.input_checks import code
+from evenhand.live.intervals import IntervalReceipt
 from evenhand.live.projection import Fold
 from evenhand.live.requests import RequestKey, refuse_other_request
 from evenhand.live.tickets import Ask, Receipt
+
+INTERVAL_OPERATIONS = ("publish_shares", "tell_counts", "correct_counts", "close_interval")
 
 
 def recalled(fold: Fold, request: RequestKey, records: Sequence[Record]) -> Any:
@@ -22,6 +26,8 @@ def recalled(fold: Fold, request: RequestKey, records: Sequence[Record]) -> Any:
     written = next((event for event in events if isinstance(event, ev.Answered)), None)
     if written is not None:
         return _read(request.operation, written.answer)
+    if request.operation in INTERVAL_OPERATIONS:
+        return interval_calls.answer_of(request.operation, events)
     answers = [_answer_of(fold, event) for event in events]
     return answers if request.operation in ("ask", "tell_all") else answers[0]
 
@@ -38,6 +44,8 @@ def _read(operation: str, answer: list[Any] | None) -> Any:
         return None
     if operation == "ask":
         return [Ask(*item) for item in answer]
+    if operation in INTERVAL_OPERATIONS:
+        return IntervalReceipt(*answer)
     return [Receipt(*item) for item in answer] if operation == "tell_all" else Receipt(*answer)
 
 

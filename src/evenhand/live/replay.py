@@ -21,7 +21,18 @@ from evenhand.live.build import DecisionTables, explained_by_rounding
 from evenhand.live.hash_chain import Difference
 from evenhand.live.protocol import Protocol
 from evenhand.live.replay_kernels import ARRIVED, ASK_ANY, ASK_THIS, CHANCE, GROUP, POLICY, STATE, WHAT
-from evenhand.procedure.state import RUNNING, STOPPED, new_state, new_work
+from evenhand.procedure.decide import check
+from evenhand.procedure.spec import ACTIVE
+from evenhand.procedure.state import (
+    EMPTY,
+    RUNNING,
+    STOPPED,
+    TOLD,
+    State,
+    new_state,
+    new_work,
+    with_policies,
+)
 
 Flags = NDArray[np.bool_]
 CLOSE = 1e-6  # tolerance for probabilities between builds
@@ -53,6 +64,7 @@ class Replay:
         self.close_decisions = 0  # asks of other builds that follow only with other last digits
         self.confirmed = 1  # number of the latest event whose digest confirms all outcomes before it
         self._problem = protocol.problem
+        self._numbers = tuple(protocol.columns)  # number of the policy in each column
         self._clear()
 
     def choose(self, n: int, group: int) -> list[ChosenCell]:
@@ -130,6 +142,25 @@ class Replay:
         replay_kernels.replace_outcomes(
             self.spec, self.state, self.work, k, g, np.array(outcomes, dtype=float), table
         )
+        self._note_stop(seq)
+
+    def replace_all(self, seq: int, rows: Sequence[tuple[int, int, float, Sequence[float]]]) -> None:
+        """Replace the outcomes of all cells by rows of policy, group, outcome and guard-rails, in order."""
+        policies, groups = (np.array([row[j] for row in rows], dtype=np.int64) for j in range(2))
+        outcomes = np.array([row[2] for row in rows], dtype=float)
+        rails = np.array([row[3] for row in rows], dtype=float)
+        replay_kernels.replace_all_outcomes(
+            self.spec, self.state, self.work, policies, groups, outcomes,
+            rails.reshape((len(rows), self.spec.guardrails.code.size)),
+        )  # fmt: skip
+        self._note_stop(seq)
+
+    def adopt(self, seq: int, state: State) -> None:
+        """Continue from this state, to which event `seq` leads."""
+        self.state, self.work = state, new_work(self.spec)
+        self._note_stop(seq)
+
+    def _note_stop(self, seq: int) -> None:
         if not self.has_stopped and self.state.clock[STOPPED] != RUNNING:
             self.has_stopped, self.stopped_at = True, seq
 
@@ -141,6 +172,26 @@ class Replay:
         """
         self.work = new_work(self.spec)
         self.confirmed = seq
+
+    def change_policies(self, seq: int, protocol: Protocol, pending: int) -> None:
+        """Continue with the policies of this protocol, as event `seq` says.
+
+        Columns of policies that stay are kept, those that join begin with zeros. The initial samples that
+        are lacking are drawn next. If none are, the stopping rule is evaluated at once.
+        """
+        kept = [column for column, number in enumerate(self._numbers) if number in protocol.columns]
+        self.spec, self._problem, self._numbers = protocol.spec, protocol.problem, tuple(protocol.columns)
+        self.state = with_policies(self.spec, self.state, kept, pending)
+        self.work = new_work(self.spec)
+        tables = replay_kernels.new_draw_tally(self.spec)
+        for new, old in zip(tables, self.tally, strict=True):
+            new[:, : len(kept)] = old[:, kept]
+        self.tally = tables
+        clock, initial = self.state.clock, self.spec.initial_total if self.spec.mode == ACTIVE else 0
+        if clock[EMPTY] == 0 and clock[TOLD] >= initial:
+            check(self.spec, self.state, self.work)
+            if clock[STOPPED] != RUNNING:
+                self.has_stopped, self.stopped_at = True, seq
 
     def note_other_digits(self) -> None:
         """Count an event whose last digits differ from those of this build."""

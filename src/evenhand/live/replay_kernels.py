@@ -110,6 +110,28 @@ def replace_outcomes(
 
 
 @kernel
+def replace_all_outcomes(
+    spec: Spec, state: State, work: Work, policies: Ints, groups: Ints, outcomes: Array, rails: Array
+) -> None:
+    """Fold the outcomes of all cells again, in their order, after a correction.
+
+    For evidence that depends on the order across cells. Earlier asks stay as they were.
+    """
+    for g in range(state.n.shape[0]):
+        for k in range(state.n.shape[1]):
+            state.clock[TOLD] -= int(state.n[g, k])
+            if state.n[g, k] > 0.0:
+                state.clock[EMPTY] += 1
+            remove_outcomes(state, k, g)
+    state.bets[:] = 0.0
+    for i in range(outcomes.shape[0]):
+        record_guardrails(spec, state, policies[i], groups[i], rails[i])
+        record(spec, state, work, policies[i], groups[i], outcomes[i], False)
+    if state.clock[STOPPED] == RUNNING and _has_begun(spec, state):
+        check(spec, state, work)
+
+
+@kernel
 def _ask(
     spec: Spec,
     state: State,

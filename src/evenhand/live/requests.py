@@ -19,6 +19,20 @@ from evenhand.errors import BadInput, KeyReused
 from evenhand.live import events as ev
 from evenhand.live.hash_chain import canonical
 from evenhand.live.input_checks import optional_text
+from evenhand.live.protocol import LIMITS
+
+
+class Caller(NamedTuple):
+    """Who makes a request through the service: a key."""
+
+    id: str
+    name: str
+    is_blind: bool = False  # may not learn outcomes before the end
+
+    @property
+    def actor(self) -> ev.Actor:
+        """Return the caller as events name it."""
+        return ev.Actor(self.id, self.name)
 
 
 class RequestKey(NamedTuple):
@@ -28,6 +42,7 @@ class RequestKey(NamedTuple):
     operation: str  # "ask", "tell", ...
     details: Mapping[str, Any]  # its arguments
     is_given: bool  # by the caller; otherwise an internal key for this request only
+    shown: str = ""  # the key as the caller gave it
 
     @property
     def digest(self) -> str | None:
@@ -36,13 +51,27 @@ class RequestKey(NamedTuple):
 
 
 def request_key(
-    given: object, can_lose_replies: bool, operation: str, details: Mapping[str, Any]
+    given: object,
+    can_lose_replies: bool,
+    operation: str,
+    details: Mapping[str, Any],
+    caller: Caller | None = None,
 ) -> RequestKey | None:
     """Return the caller's key, else an internal one if a reply can be lost, else None."""
     key = checked_key(given)
     if key is not None:
-        return RequestKey(key, operation, details, True)
+        return RequestKey(owned_key(key, caller), operation, details, True, key)
     return RequestKey(secrets.token_hex(8), operation, details, False) if can_lose_replies else None
+
+
+def owned_key(key: str, caller: Caller | None) -> str:
+    """Return a request's key as the log stores it: keys of different callers never meet."""
+    if caller is None:
+        return key
+    owned = f"{caller.id} {key}"
+    if len(owned) <= LIMITS["name_characters"]:
+        return owned
+    return f"{caller.id} sha256 {hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def checked_key(value: object) -> str | None:
@@ -66,7 +95,7 @@ def refuse_other_request(request: RequestKey, events: Sequence[ev.AnyEvent]) -> 
     same = _seems_same(request, events) if written is None else written == request.digest
     if not same:
         raise KeyReused(
-            f"the key {request.key!r} was used for another request; take a new key for a new request."
+            f"the key {request.shown!r} was used for another request; take a new key for a new request."
         )
 
 

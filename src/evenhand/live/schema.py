@@ -15,8 +15,28 @@ from evenhand.errors import IntegrityFailed, StorageFailed
 from evenhand.live import events as ev
 from evenhand.live.fault_points import reach
 
+
+def _add_service_tables(connection: sa.Connection) -> None:
+    """Create the tables of the service, which version 0.1 did not have."""
+    metadata.create_all(connection, [keys, secrets, sessions, jobs])
+    _take_over_keys(connection)
+
+
+def _take_over_keys(connection: sa.Connection) -> None:
+    """Move the keys of version 0.1, which had its own table in PostgreSQL, to the table of the journal."""
+    if "service_keys" in sa.inspect(connection).get_table_names():
+        columns = ", ".join(column.name for column in keys.columns)
+        connection.exec_driver_sql(f"INSERT INTO {keys.name} ({columns}) SELECT {columns} FROM service_keys")
+        connection.exec_driver_sql("DROP TABLE service_keys")
+
+
+def _add_webhook_tables(connection: sa.Connection) -> None:
+    """Create the tables of the webhooks, which version 2 did not have."""
+    metadata.create_all(connection, [webhooks, webhook_notices, deliveries])
+
+
 # version -> migration to the next version
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _add_service_tables, 2: _add_webhook_tables}
 
 
 def bring_up_to_date(engine: sa.Engine) -> None:
@@ -34,6 +54,7 @@ def bring_up_to_date(engine: sa.Engine) -> None:
             )
         else:
             metadata.create_all(connection)
+            _take_over_keys(connection)
             connection.execute(sa.insert(journal), {"schema": SCHEMA})
 
 
@@ -41,9 +62,9 @@ def refuse_unknown_version(engine: sa.Engine) -> None:
     """Refuse tables of a newer or older version; for readers, which do not migrate."""
     with engine.connect() as connection:
         version = _known_version(connection)
-    if version < SCHEMA:
+    if version < READABLE:
         raise StorageFailed(
-            f"the journal has schema version {version}, this evenhand reads {SCHEMA}; open it once "
+            f"the journal has schema version {version}, this evenhand reads {READABLE}; open it once "
             "for writing to bring it up to date."
         )
 
@@ -69,7 +90,8 @@ def _migrate(connection: sa.Connection) -> None:
         connection.execute(sa.update(journal).values(schema=version))
 
 
-SCHEMA = 1  # version of these tables
+SCHEMA = 3  # version of these tables; 2 added those of the service, 3 those of its webhooks
+READABLE = 1  # the oldest version that readers, which do not migrate, can use
 
 metadata = sa.MetaData()
 
@@ -99,6 +121,80 @@ events = sa.Table(
     sa.Column("hash", sa.LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
+
+# the tables of the service: what is backed up with the journal, and shared by all processes that serve it
+keys = sa.Table(
+    "evenhand_keys",
+    metadata,
+    sa.Column("id", sa.String(8), primary_key=True),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("digest", sa.LargeBinary, nullable=False),  # SHA-256 of the secret
+    sa.Column("made", sa.String(32), nullable=False),
+    sa.Column("expires", sa.String(32), nullable=True),
+    sa.Column("revoked", sa.Boolean, nullable=False),
+)
+secrets = sa.Table(
+    "evenhand_secrets",
+    metadata,
+    sa.Column("name", sa.String(32), primary_key=True),
+    sa.Column("value", sa.LargeBinary, nullable=False),
+)
+sessions = sa.Table(
+    "evenhand_sessions",
+    metadata,
+    sa.Column("digest", sa.LargeBinary, primary_key=True),  # SHA-256 of the cookie
+    sa.Column("key", sa.String(8), nullable=False),
+    sa.Column("expires", sa.Float, nullable=False),  # seconds since 1970
+)
+jobs = sa.Table(
+    "evenhand_jobs",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("key", sa.String(8), nullable=False),  # whose job it is
+    sa.Column("request", sa.String(240), nullable=True, unique=True),  # Idempotency-Key, with its owner
+    sa.Column("digest", sa.LargeBinary, nullable=False),  # of the request
+    sa.Column("made", sa.Float, nullable=False),
+    sa.Column("seen", sa.Float, nullable=False),  # when its process last reported
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("done", sa.Integer, nullable=False),
+    sa.Column("total", sa.Integer, nullable=False),
+    sa.Column("answer", sa.Text, nullable=True),  # the result or the error, as JSON
+)
+
+webhooks = sa.Table(
+    "evenhand_webhooks",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("secret", sa.LargeBinary, nullable=False),  # with which messages are signed
+    sa.Column("experiment", sa.String(64), nullable=True),  # None: all experiments
+    sa.Column("events", sa.Text, nullable=False),  # names of events, separated by spaces
+    sa.Column("made", sa.Float, nullable=False),
+    sa.Column("by", sa.String(200), nullable=False),
+)
+webhook_notices = sa.Table(  # what each webhook was told about each experiment, so that it is told once
+    "evenhand_webhook_notices",
+    metadata,
+    sa.Column("webhook", sa.String(32), primary_key=True),
+    sa.Column("experiment", sa.String(64), primary_key=True),
+    sa.Column("ended", sa.Boolean, nullable=False),
+    sa.Column("alarms", sa.Text, nullable=False),  # kinds of alarms that have not ended, separated by spaces
+)
+deliveries = sa.Table(
+    "evenhand_deliveries",
+    metadata,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("webhook", sa.String(32), nullable=False),
+    sa.Column("event", sa.String(40), nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("made", sa.Float, nullable=False),
+    sa.Column("due", sa.Float, nullable=False),  # when it is tried next
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),  # "waiting", "delivered" or "failed"
+    sa.Column("answer", sa.Text, nullable=True),  # to the last attempt, in a few words
+)
+
 _has_ticket, _has_key = events.c.ticket.is_not(None), events.c.key.is_not(None)
 sa.Index(
     "evenhand_one_per_ticket", events.c.experiment, events.c.ticket, events.c.slot,
@@ -117,13 +213,15 @@ class Index(NamedTuple):
     """
 
     ticket: int | None = None
-    slot: int | None = None  # BEGAN, ENDED, CAME_LATE, or the event's own number if there may be many
+    slot: int | None = (
+        None  # BEGAN, ENDED, CAME_LATE, COUNTED, or the event's own number if there may be many
+    )
     cell: int | None = None  # in which its outcome counts: k L + l
     key: str | None = None
     part: int | None = None
 
 
-BEGAN, ENDED, CAME_LATE = 0, 1, 2
+BEGAN, ENDED, CAME_LATE, COUNTED = 0, 1, 2, 3
 
 _of = events.c.experiment == sa.bindparam("of")
 _record = (events.c.seq, events.c.body, events.c.hash)
@@ -168,11 +266,17 @@ _SLOTS: dict[type, int] = {
     ev.Dropped: ENDED,
     ev.Expired: ENDED,
     ev.Late: CAME_LATE,
+    # an experiment in intervals has no tickets: its events are filed under the number of their interval
+    ev.SharesPublished: BEGAN,
+    ev.IntervalClosed: ENDED,
+    ev.Counted: COUNTED,
 }
 
 
 def index_of(event: ev.AnyEvent, seq: int, cell: int | None) -> Index:
     """Return the index columns of an event; `cell` is where its outcome counts, if it does."""
     ticket: int | None = getattr(event, "ticket", None)
+    if isinstance(event, ev.IntervalEvent):
+        ticket = event.version if isinstance(event, ev.SharesPublished) else event.interval
     slot = None if ticket is None else _SLOTS.get(type(event), seq)
     return Index(ticket, slot, cell, event.key, None if event.key is None else event.part)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, EvenhandError
 from evenhand.live import events as ev
+from evenhand.live import interval_checks
 from evenhand.live.clock import behind
 from evenhand.live.events import AnyEvent
 from evenhand.live.hash_chain import Difference
-from evenhand.live.input_checks import told_group
+from evenhand.live.input_checks import changed_protocol, told_group
 from evenhand.live.stop_event import describe_stop, same_stop, stop_event
 from evenhand.live.tickets import OpenTicket, seconds_left
 
@@ -65,6 +66,7 @@ def _check_clock(fold: Fold, seq: int, event: AnyEvent) -> None:
 
 
 def _check_asked(fold: Fold, seq: int, event: ev.Asked) -> None:
+    _refuse_in_intervals(fold, seq)
     if fold.is_over or fold.paused:
         raise Difference(seq, "hands out a ticket of an experiment that is stopped, paused or closed.")
     ticket, decision = fold.tickets + 1, fold.counts["asked"] + 1
@@ -80,6 +82,11 @@ def _check_asked(fold: Fold, seq: int, event: ev.Asked) -> None:
         _check_group(fold, seq, event.group)
     elif event.group is not None:
         raise Difference(seq, f"names group {event.group!r}, which is known only with the outcome.")
+
+
+def _refuse_in_intervals(fold: Fold, seq: int) -> None:
+    if fold.intervals is not None:
+        raise Difference(seq, "is about a ticket or an import, and the experiment has intervals.")
 
 
 def _check_told(fold: Fold, seq: int, event: ev.Told) -> None:
@@ -116,6 +123,7 @@ def _check_expired(fold: Fold, seq: int, event: ev.Expired) -> None:
 
 
 def _check_imported(fold: Fold, seq: int, event: ev.Imported) -> None:
+    _refuse_in_intervals(fold, seq)
     if fold.is_over or fold.paused:
         raise Difference(seq, "imports into an experiment that is stopped, paused or closed.")
     before = fold.importing
@@ -132,13 +140,16 @@ def _check_imported(fold: Fold, seq: int, event: ev.Imported) -> None:
 
 
 def _check_amended(fold: Fold, seq: int, event: ev.Amended) -> None:
-    _check_policy(fold, seq, event.policy)
+    if event.policy not in fold.protocol.policies or event.counted:  # others may have left
+        _check_policy(fold, seq, event.policy)
     _check_group(fold, seq, event.group)
     if event.outcome == event.old and event.metrics == event.old_metrics:
         raise Difference(seq, f"corrects the outcome of ticket {event.ticket} to what it was.")
 
 
 def _check_paused(fold: Fold, seq: int, event: ev.Paused) -> None:
+    if fold.intervals is not None:
+        raise Difference(seq, "pauses an experiment in intervals, whose servers assign without a call.")
     if fold.paused or fold.closed:
         raise Difference(seq, "pauses an experiment that is paused or closed.")
 
@@ -161,6 +172,13 @@ def _check_stopped(fold: Fold, seq: int, event: ev.Stopped) -> None:
         raise Difference(
             seq, f"stops with {describe_stop(event)}; the rule stops with {describe_stop(derived)}."
         )
+
+
+def _check_policy_change(fold: Fold, seq: int, event: ev.PolicyChange) -> None:
+    try:
+        changed_protocol(fold, event.policy, joins=isinstance(event, ev.PolicyAdded))
+    except EvenhandError as problem:
+        raise Difference(seq, f"cannot have been written: {problem}") from None
 
 
 def _check_build_changed(fold: Fold, seq: int, event: ev.BuildChanged) -> None:
@@ -194,7 +212,7 @@ def _out(fold: Fold, seq: int, ticket: int) -> OpenTicket:
 
 
 def _check_policy(fold: Fold, seq: int, policy: str) -> None:
-    if policy not in fold.protocol.policies:
+    if fold.protocol.policies.get(policy) not in fold.protocol.columns:
         raise Difference(seq, f"names {policy!r}, which is no policy.")
 
 
@@ -207,5 +225,9 @@ _CHECKS: dict[type, Callable[[Fold, int, Any], None]] = {
     ev.Asked: _check_asked, ev.Told: _check_told, ev.Late: _check_late, ev.Dropped: _check_dropped,
     ev.Expired: _check_expired, ev.Imported: _check_imported, ev.Amended: _check_amended,
     ev.Paused: _check_paused, ev.Resumed: _check_resumed, ev.Closed: _check_closed,
-    ev.Stopped: _check_stopped, ev.BuildChanged: _check_build_changed, ev.Created: _check_created,
+    ev.Stopped: _check_stopped, ev.PolicyAdded: _check_policy_change,
+    ev.PolicyWithdrawn: _check_policy_change, ev.BuildChanged: _check_build_changed,
+    ev.Created: _check_created, ev.SharesPublished: interval_checks.check_published,
+    ev.Counted: interval_checks.check_counted, ev.CountsCorrected: interval_checks.check_corrected,
+    ev.IntervalClosed: interval_checks.check_closed,
 }  # fmt: skip

@@ -128,6 +128,10 @@ class SqliteJournal(Journal):
     def _prepare_create(self, connection: sa.Connection) -> None:
         self._refuse_replaced_files()
 
+    def _prepare_tables(self, connection: sa.Connection) -> None:
+        self._refuse_replaced_files()
+        self._has_written = True
+
     def _write(self, connection: sa.Connection, events: list[Values], head: dict[str, object]) -> None:
         """Insert with a driver-level statement, which is fast for imports."""
         connection.exec_driver_sql(_INSERT, events)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from evenhand.live.interval_status import IntervalStatus
 from evenhand.model.result_rows import CellRow, GuardrailRows, PolicyRow
 
 ALERT = 0.001  # a sample-ratio p-value below this needs attention
@@ -33,12 +34,26 @@ class Health:
     """Whether the experiment runs as designed: each finding as a number."""
 
     well: bool  # nothing needs attention
-    sample_ratio_p: float  # p-value of the counts under the probabilities that cells were drawn with
+    # p-value of the counts under the probabilities that cells were drawn with; None for a blind caller
+    sample_ratio_p: float | None
     starved: tuple[ShortCell, ...] = ()
     oldest_pending: str | None = None  # the ticket that has been open longest
     oldest_pending_seconds: float | None = None
     pending_too_long: bool = False
     clock_back: int = 0  # backward steps of the clock
+    volume_ratio: float | None = None  # units of the last interval over the expected number
+    overdue: int | None = None  # an interval whose counts are late by more than an interval
+
+
+@dataclass(frozen=True)
+class ChangedPolicy:
+    """A policy that joined or left, when, why and by whom."""
+
+    policy: str
+    at: str
+    reason: str
+    by: str
+    samples: int | None = None  # outcomes of a policy that has left; None for one that joined
 
 
 @dataclass(frozen=True)
@@ -66,7 +81,7 @@ class Status:
     samples, pending, late, events : int
         The numbers of outcomes that count, of open tickets, of late outcomes and of events.
     head : str
-        The hash of the last event.
+        The hash of the last event; empty for a key without the role analyst.
     counts : mapping
         The number of events of each kind.
     health : Health
@@ -85,6 +100,8 @@ class Status:
         The result of the rule now, if outcomes were corrected after the decision.
     allowed, failed, open : tuple of str
         The policies shown to meet the requirement, shown not to meet it, and not decided yet.
+    joined, withdrawn : tuple of ChangedPolicy
+        The policies that joined and those that left, with time, reason and author.
     spent : float or None
         What the samples have cost; None without sampling costs.
     policies : tuple of PolicyRow
@@ -93,8 +110,12 @@ class Status:
         One row for every policy in every group.
     guardrails : tuple of GuardrailRows
         The cells of every guard-rail.
+    intervals : IntervalStatus or None
+        The current shares, the intervals and their volume; None for an experiment with tickets.
     sentence : str
         The status in words.
+    method : str
+        The evidence that is used.
 
     Examples
     --------
@@ -121,6 +142,8 @@ class Status:
     allowed: tuple[str, ...] = ()  # policies shown to meet the requirement
     failed: tuple[str, ...] = ()  # policies shown not to meet it
     open: tuple[str, ...] = ()
+    joined: tuple[ChangedPolicy, ...] = ()
+    withdrawn: tuple[ChangedPolicy, ...] = ()
     spent: float | None = None  # what the samples have cost; None without costs
     evidence: float | None = None
     needed: float | None = None
@@ -133,7 +156,9 @@ class Status:
     policies: tuple[PolicyRow, ...] = ()
     cells: tuple[CellRow, ...] = ()
     guardrails: tuple[GuardrailRows, ...] = ()
+    intervals: IntervalStatus | None = None
     sentence: str = ""
+    method: str = ""  # the evidence that is used
 
     @property
     def is_over(self) -> bool:
@@ -170,7 +195,11 @@ class Status:
             "policies": [row.to_dict() for row in self.policies],
             "cells": [_cell(row) for row in self.cells],
             "sentence": self.sentence,
+            "method": self.method,
+            "joined": [asdict(change) for change in self.joined],
+            "withdrawn": [asdict(change) for change in self.withdrawn],
             **({"guardrails": list(map(_guardrail, self.guardrails))} if self.guardrails else {}),
+            **({} if self.intervals is None else {"intervals": self.intervals.to_dict()}),
         }
 
     @classmethod
@@ -180,11 +209,15 @@ class Status:
         values = {name: value for name, value in table.items() if name in known}
         starved = tuple(ShortCell(**cell) for cell in values["health"]["starved"])
         values["health"] = Health(**values["health"] | {"starved": starved})
+        if values.get("intervals") is not None:
+            values["intervals"] = IntervalStatus.from_dict(values["intervals"])
         if values.get("corrected") is not None:
             values["corrected"] = Corrected(**values["corrected"])
         values["policies"] = tuple(PolicyRow(**row) for row in values.get("policies", ()))
         values["cells"] = tuple(CellRow.from_dict(row) for row in values.get("cells", ()))
         values["guardrails"] = tuple(map(GuardrailRows.from_dict, values.get("guardrails", ())))
+        for name in ("joined", "withdrawn"):
+            values[name] = tuple(ChangedPolicy(**change) for change in values.get(name, ()))
         for name in ("allowed", "failed", "open"):
             values[name] = tuple(values.get(name, ()))
         return cls(**values)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenhand.live import events as ev
+from evenhand.live.interval_status import is_odd
 from evenhand.live.status import ALERT, Corrected, Health, Status
 from evenhand.model.phrases import (
     bounds_sentence,
@@ -11,6 +13,7 @@ from evenhand.model.phrases import (
     close_words,
     evidence_share,
     listed_policies,
+    quantity,
     spent_sentence,
 )
 from evenhand.model.requirements import Caps, Floors, NoConstraint, Penalty
@@ -28,6 +31,8 @@ UNPROVEN = (
     "Its guarantee does not hold: kaufmann-koolen is proved for a variance that is known. Judge its data "
     "with stopping = 'certified'."
 )
+LINEAR_BETS = "Policies are compared by linear bets, which use the order of the outcomes."
+INTERVAL_BETS = "Policies are compared by linear bets, whose size is fixed before an interval is counted."
 OLDER_EVIDENCE = (
     "By the evidence of this version the data decide already; the experiment goes on by that of the version "
     "that began it, so that an audit finds every step again. Judge its data to see the decision."
@@ -72,6 +77,20 @@ def _end(view: View, status: Status) -> str:
         what = close_words(procedure.indifference, bool(procedure.tolerance))
         basis = f"it {what}, {basis}"
     return f"{view.stop.answer} is the answer: {basis}, after {samples}.{note}"
+
+
+def changes_sentence(view: View) -> str:
+    """Return which policies joined and left, and which the answer is about."""
+    joined = [event.policy for event in view.changes if isinstance(event, ev.PolicyAdded)]
+    left = [event.policy for event in view.changes if isinstance(event, ev.PolicyWithdrawn)]
+    parts = [
+        f"{listed_policies(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names
+    ]
+    present, over = view.protocol.problem.policies, view.stop is not None or view.closed
+    return (
+        f"{' and '.join(parts)} during the experiment; the answer {'is' if over else 'will be'} about the "
+        f"{len(present)} policies present at the end, and nothing is claimed about one that left."
+    )
 
 
 def _futile(view: View) -> str:
@@ -120,7 +139,7 @@ def _leader(view: View, status: Status, looked: bool) -> str:
     if leader is not None:
         return f"{leader} leads. {_requirement(view, status, leader)}".strip()
     if not looked:
-        so_far = "1 outcome" if status.samples == 1 else f"{status.samples:,} outcomes"
+        so_far = quantity(status.samples, "outcome")
         nothing = "nothing is classified yet" if _screens(view) else "no policy leads yet"
         return f"The start is under way: {so_far} so far, {nothing}."
     return "No policy seems to meet the requirement so far."
@@ -148,7 +167,10 @@ def _progress(status: Status) -> str:
 
 def counts_sentence(status: Status) -> str:
     """Return the numbers of outcomes and tickets, and the evidence."""
-    counts = f"{status.state.capitalize()}: {status.samples:,} outcomes, {status.pending:,} open tickets"
+    waiting = quantity(status.pending, "open ticket")
+    if status.intervals is not None:
+        waiting = quantity(len(status.intervals.open), "open interval")
+    counts = f"{status.state.capitalize()}: {quantity(status.samples, 'outcome')}, {waiting}"
     late = f", {status.late:,} late and not counted" if status.late else ""
     if not status.needed or status.evidence is None:
         return f"{counts}{late}."
@@ -157,21 +179,39 @@ def counts_sentence(status: Status) -> str:
 
 def health_sentence(health: Health) -> str:
     """Return what needs attention, or that nothing does."""
+    if health.well and health.sample_ratio_p is None:  # a blind caller
+        return "Health: nothing needs attention."
     if health.well:
         return f"Health: allocation as intended (sample-ratio p = {health.sample_ratio_p:.2g})."
-    found = []
-    if health.sample_ratio_p < ALERT:
-        found.append(f"allocation differs from the intended one (p = {health.sample_ratio_p:.2g})")
+    return f"Health: {'; '.join(health_findings(health))}."
+
+
+def health_findings(health: Health) -> list[str]:
+    """Return each finding that needs attention in words."""
+    return list(health_alarms(health).values())
+
+
+def health_alarms(health: Health) -> dict[str, str]:
+    """Return each finding that needs attention in words, by its kind."""
+    found = {}
+    if health.sample_ratio_p is not None and health.sample_ratio_p < ALERT:
+        found["allocation"] = f"allocation differs from the intended one (p = {health.sample_ratio_p:.2g})"
     if health.starved:
         first = health.starved[0]
         others = f" and {len(health.starved) - 1} more cells" if len(health.starved) > 1 else ""
-        found.append(f"{first.policy} in {first.group}{others} short of initial samples")
+        found["starved"] = f"{first.policy} in {first.group}{others} short of initial samples"
     if health.pending_too_long and health.oldest_pending_seconds is not None:
         age = _duration(health.oldest_pending_seconds)
-        found.append(f"ticket {health.oldest_pending} has been open for {age}: tell or drop it")
+        ticket = f"ticket {health.oldest_pending}" if health.oldest_pending else "a ticket"
+        found["open-ticket"] = f"{ticket} has been open for {age}: tell or drop it"
     if health.clock_back:
-        found.append(f"the clock went back {health.clock_back} times")
-    return f"Health: {'; '.join(found)}."
+        times = "once" if health.clock_back == 1 else f"{health.clock_back} times"
+        found["clock"] = f"the clock went back {times}"
+    if health.overdue is not None:
+        found["overdue"] = f"the counts of interval {health.overdue} are overdue: run sync or tell them"
+    if is_odd(health.volume_ratio):
+        found["volume"] = f"the last interval had {health.volume_ratio:.2g} times the expected units"
+    return found
 
 
 def _duration(seconds: float) -> str:

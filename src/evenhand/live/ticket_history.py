@@ -17,26 +17,31 @@ from evenhand.live import events as ev
 from evenhand.live.events import Metrics, Sample, decode, sample_of
 from evenhand.live.hash_chain import Difference, Record
 from evenhand.live.input_checks import unit_metrics
-from evenhand.live.projection import LogState, Place
+from evenhand.live.projection import LogState, Place, PlacedSample
 from evenhand.live.protocol import Protocol
 from evenhand.live.sequence_checks import check_told_group
 
-_OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED = range(1, 6)  # states of a ticket
-_GIVEN_UP = {_DROPPED: "dropped", _EXPIRED: "expired"}
+_OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED, _WITHDRAWN = range(1, 7)  # states of a ticket
+_GIVEN_UP = {_DROPPED: "dropped", _EXPIRED: "expired", _WITHDRAWN: "withdrawn"}
 
 
-def corrected(records: Iterable[Record]) -> list[Sample]:
+def corrected(records: Iterable[Record]) -> list[PlacedSample]:
     """Return the samples of a cell from its records, in the order first recorded."""
-    outcomes: dict[int, Sample] = {}
+    outcomes: dict[int, PlacedSample] = {}
     for record in records:
         event = decode(record)
         if isinstance(event, (ev.Told, ev.Imported, ev.Amended)):
-            outcomes[event.ticket] = sample_of(event)
+            first = outcomes.get(event.ticket)
+            position = record.seq if first is None else first.position
+            outcomes[event.ticket] = PlacedSample(position, sample_of(event))
     return list(outcomes.values())
 
 
 class Counted(NamedTuple):
-    """The outcomes that count, with their latest corrections, in the order first recorded."""
+    """The outcomes that count, with their latest corrections, in the order first recorded.
+
+    Those of policies that are present; a policy is given by its column in the tables of a state.
+    """
 
     policy: NDArray[np.int64]
     group: NDArray[np.int64]
@@ -46,7 +51,7 @@ class Counted(NamedTuple):
 
 def counted_outcomes(protocol: Protocol, entries: Iterable[ev.LogEntry]) -> Counted:
     """Return the outcomes that count in a log."""
-    state = LogState(protocol)
+    state = LogState(protocol.as_begun())
     history = TicketHistory(state)
     for entry in entries:
         if isinstance(entry.event, ev.Amended):
@@ -70,9 +75,11 @@ class TicketHistory:
 
     def counted(self) -> Counted:
         """Return the outcomes that count so far."""
-        tickets = np.array(self._counted, dtype=np.int64)
+        tickets, columns = np.array(self._counted, dtype=np.int64), self._state.protocol.columns
+        column = np.array([columns.get(number, -1) for number in self._policy], dtype=np.int64)
+        tickets = tickets[column[tickets] >= 0]
         return Counted(
-            np.array(self._policy, dtype=np.int64)[tickets],
+            column[tickets],
             np.array(self._group, dtype=np.int64)[tickets],
             np.array(self._latest)[tickets],
             self._rails(tickets.tolist()),
@@ -83,13 +90,16 @@ class TicketHistory:
         rows = [unit_metrics(self._metrics.get(ticket), problem) for ticket in tickets]
         return np.array(rows, dtype=float).reshape((len(tickets), len(problem.guardrails)))
 
-    def of(self, cell: int) -> list[Sample]:
+    def of(self, cell: int) -> list[PlacedSample]:
         """Return the samples that count in a cell, in the order first recorded."""
         tickets = np.array(self._counted, dtype=np.int64)
         policy, group = divmod(cell, len(self._problem.group_names))
         mine = np.array(self._policy, dtype=np.int64)[tickets] == policy
         mine &= np.array(self._group, dtype=np.int64)[tickets] == group
-        return [Sample(self._latest[ticket], self._metrics.get(ticket)) for ticket in tickets[mine].tolist()]
+        return [
+            PlacedSample(position, Sample(self._latest[ticket], self._metrics.get(ticket)))
+            for position, ticket in zip(np.flatnonzero(mine).tolist(), tickets[mine].tolist(), strict=True)
+        ]
 
     def take(self, seq: int, event: ev.AnyEvent, place: Place | None) -> None:
         """Apply an event of this cell; refuse it if it contradicts the history of its ticket."""
@@ -97,6 +107,8 @@ class TicketHistory:
             self._tell_late(seq, event)
         elif isinstance(event, ev.Refused):
             self._refuse(seq, event)
+        elif isinstance(event, ev.PolicyWithdrawn):
+            self._withdraw(self._state.protocol.policies[event.policy])
         elif place is None or isinstance(event, ev.Amended):
             return
         elif isinstance(event, ev.Told):
@@ -109,6 +121,12 @@ class TicketHistory:
             self._status[event.ticket] = _DROPPED
         elif isinstance(event, ev.Expired):
             self._status[event.ticket] = _EXPIRED
+
+    def _withdraw(self, number: int) -> None:
+        """End the open tickets of a policy."""
+        for ticket, status in enumerate(self._status):
+            if status == _OUT and self._policy[ticket] == number:
+                self._status[ticket] = _WITHDRAWN
 
     def _begin(self, event: ev.Asked | ev.Imported, place: Place) -> None:
         self._policy.append(place[0])
@@ -141,7 +159,8 @@ class TicketHistory:
             raise Difference(
                 seq, f"keeps outcomes of guard-rails of ticket {event.ticket} that are not there."
             )
-        told_again = (event.ticket, event.outcome, *sorted((event.metrics or {}).items()))
+        actor = None if event.actor is None else event.actor.id
+        told_again = (event.ticket, event.outcome, actor, *sorted((event.metrics or {}).items()))
         if told_again in self._refused and event.key is None:  # a request with a key gets its own answer
             raise Difference(seq, f"refuses the outcome {event.outcome:g} of ticket {event.ticket} again.")
         self._refused.add(told_again)
@@ -154,12 +173,13 @@ class TicketHistory:
                 seq, f"corrects outcomes of guard-rails of ticket {event.ticket} that are not there."
             )
         policy, group = self._policy[event.ticket], self._group[event.ticket]
-        cell = self._problem.policies[policy], self._problem.group_names[group]
+        protocol = self._state.protocol
+        cell = protocol.members.names[policy], self._problem.group_names[group]
         if (event.policy, event.group) != cell:
             raise Difference(
                 seq, f"corrects an outcome of another cell than its ticket's, {' in '.join(cell)}."
             )
-        if event.counted != (self._status[event.ticket] == _COUNTED):
+        if event.counted != (self._status[event.ticket] == _COUNTED and policy in protocol.columns):
             raise Difference(seq, f"is wrong about whether the outcome of ticket {event.ticket} counts.")
         self._keep(event)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from evenhand.errors import NotFound
@@ -101,6 +101,7 @@ class OpenTicket(NamedTuple):
     worker: str | None
     at: str
     lease: float | None
+    owner: str | None = None  # id of the key that asked for it; None if it was asked for without one
 
 
 def seconds_left(out: OpenTicket, at: str) -> float:
@@ -115,23 +116,25 @@ class OpenTickets(dict[int, OpenTicket]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_worker: dict[str, dict[int, None]] = {}
+        self._by_worker: dict[tuple[str, str | None], dict[int, None]] = {}  # by worker and owner
 
     def add(self, ticket: int, out: OpenTicket) -> None:
         self[ticket] = out
         if out.worker is not None:
-            self._by_worker.setdefault(out.worker, {})[ticket] = None
+            self._by_worker.setdefault((out.worker, out.owner), {})[ticket] = None
 
     def remove(self, ticket: int) -> OpenTicket:
         """Remove a ticket that is no longer open and return it."""
         out = self.pop(ticket)
         if out.worker is not None:
-            theirs = self._by_worker[out.worker]
+            theirs = self._by_worker[out.worker, out.owner]
             del theirs[ticket]
             if not theirs:
-                del self._by_worker[out.worker]
+                del self._by_worker[out.worker, out.owner]
         return out
 
-    def held_by(self, worker: str | None) -> list[int]:
-        """Return the tickets of this worker, oldest first."""
-        return [] if worker is None else list(self._by_worker.get(worker, ()))
+    def held_by(self, worker: str | None, owners: Sequence[str | None] = (None,)) -> list[int]:
+        """Return the tickets of this worker of these owners, oldest first."""
+        if worker is None:
+            return []
+        return sorted(ticket for owner in owners for ticket in self._by_worker.get((worker, owner), ()))

@@ -19,9 +19,10 @@ from evenhand.live.clock import Clock, behind, utc
 from evenhand.live.events import encode
 from evenhand.live.fault_points import reach
 from evenhand.live.hash_chain import Difference, Head, Record, extend
+from evenhand.live.interval_arithmetic import Closing
 from evenhand.live.leases import Leases
-from evenhand.live.projection import Fold
-from evenhand.live.requests import RequestKey
+from evenhand.live.projection import Fold, PlacedSample
+from evenhand.live.requests import Caller, RequestKey
 from evenhand.live.schema import Index, index_of
 from evenhand.live.snapshot import snapshot_of
 from evenhand.live.stop_event import stop_event
@@ -167,7 +168,13 @@ class Session:
     """The operations available to a call inside a transaction."""
 
     def __init__(
-        self, transaction: Transaction, fold: Fold, clock: Clock, leases: Leases, again: bool
+        self,
+        transaction: Transaction,
+        fold: Fold,
+        clock: Clock,
+        leases: Leases,
+        again: bool,
+        salted: bool = False,
     ) -> None:
         self.fold = fold
         self.again = again  # an earlier attempt may have been committed
@@ -177,11 +184,13 @@ class Session:
         self._transaction = transaction
         self._clock = clock
         self._leases = leases
+        self._salted = salted
         self._request: RequestKey | None = None
+        self.caller: Caller | None = None  # who made the current request, if it came through the service
 
-    def begin(self, request: RequestKey | None) -> None:
-        """Set the request of the events that follow."""
-        self._request, self.parts = request, 0
+    def begin(self, request: RequestKey | None, caller: Caller | None = None) -> None:
+        """Set the request of the events that follow, and who made it."""
+        self._request, self.caller, self.parts = request, caller, 0
 
     @property
     def key_was_given(self) -> bool:
@@ -191,17 +200,19 @@ class Session:
     def stamp(self) -> dict[str, Any]:
         """Return the common fields of the request's next event: time, key and part."""
         request, part = self._request, self.parts
+        actor = {} if self.caller is None else {"actor": self.caller.actor}
         if request is None:
-            return self.time()
+            return self.time() | actor
         self.parts += 1
         first = {"request": request.digest} if part == 0 else {}
-        return self.time() | {"key": request.key, "part": part} | first
+        return self.time() | actor | {"key": request.key, "part": part} | first
 
     def time(self) -> dict[str, Any]:
-        """Return the time of an event and by how much it is behind the log's latest."""
+        """Return the time of an event, by how much it is behind the log's latest, and its salt."""
         at = utc(self._clock.now())
         by = behind(at, self.fold.latest)
-        return {"at": at, "back": by} if by else {"at": at}
+        fields: dict[str, Any] = {"at": at, "back": by} if by else {"at": at}
+        return fields | {"salt": ev.new_salt()} if self._salted else fields
 
     def emit(self, event: ev.AnyEvent) -> None:
         """Write and fold an event; if the stopping rule fires with it, also the stop."""
@@ -223,12 +234,19 @@ class Session:
     def _stop_if_due(self) -> None:
         fold = self.fold
         if fold.must_stop:
-            self.emit(stop_event(fold.protocol, fold.replay.state, **self.time()))
+            time = self.time()
+            stop = stop_event(fold.protocol, fold.replay.state, time["at"], time.get("back", 0.0))
+            self.emit(msgspec.structs.replace(stop, **time))
 
     def emit_chosen(self, event: ev.Asked) -> None:
         """Write an ask that the rule has just chosen."""
         self.fold.note_chosen(self._append(event, None), event)
         self._leases.add(event.ticket, self.fold.open_tickets[event.ticket])
+
+    def emit_derived(self, event: ev.IntervalEvent, after: Closing | None = None) -> None:
+        """Write shares or a closing that were just derived; if the stopping rule fires, also the stop."""
+        self.fold.note_derived(self._append(event, None), event, after)
+        self._stop_if_due()
 
     def give_up_overdue(self) -> None:
         """Write an expiry for every ticket whose lease has ended."""
@@ -242,7 +260,7 @@ class Session:
         fold = self.fold
         if fold.head.seq - fold.snapshot >= fold.protocol.snapshot_every:
             time = self.time()
-            self.name_build(**time)  # first: the snapshot contains it
+            self.name_build(time["at"], time.get("back", 0.0))  # first: the snapshot contains it
             event = ev.Snapshot(fold=snapshot_of(fold), **time)
             record = self._append(event, None)
             self._transaction.mark_snapshot()
@@ -276,5 +294,5 @@ class Session:
         [record] = self._transaction.append([(encode(event), index)])
         return record
 
-    def _history(self, cell: int, _seq: int) -> list[ev.Sample]:
+    def _history(self, cell: int, _seq: int) -> list[PlacedSample]:
         return corrected(self._transaction.by_cell(cell))

@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evenhand.errors import IntegrityFailed, StorageFailed
-from evenhand.files import try_lock
+from evenhand.files import try_lock, unlock
 
 MOUNTS = Path("/proc/self/mountinfo")  # the mount table, on Linux
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # where the system has them
 _SIZE = 128  # bytes; constant, so that overwriting needs no free space
+
+
+class HasWriter(StorageFailed):
+    """Another process, or another object of this one, writes to the journal."""
 
 
 class Mark(NamedTuple):
@@ -36,6 +40,7 @@ class FileLock:
     def __init__(self, journal: Path, wait: float = 0.0) -> None:
         self.path = lock_of(journal)
         refuse_remote(journal, MOUNTS)
+        self._process = os.getpid()
         self._acquire(journal, wait)
         _, self.mark = _read(self._file)
 
@@ -55,7 +60,9 @@ class FileLock:
         self.mark = mark
 
     def release(self) -> None:
-        """Close the file; the lock ends unless a forked process holds the same open file."""
+        """End the lock; a forked process closes only its handle, because its parent still holds the lock."""
+        if os.getpid() == self._process:
+            unlock(self._file)  # closing does not suffice while a new child has not closed its own handle yet
         os.close(self._file)
 
     def _acquire(self, journal: Path, wait: float) -> None:
@@ -70,7 +77,7 @@ class FileLock:
             holder, _ = _read(self._file)
             os.close(self._file)
             if time.monotonic() >= deadline:
-                raise StorageFailed(
+                raise HasWriter(
                     f"{journal} must have one writer; process {holder or 'unknown'} is writing it. "
                     "Send your calls to that process, or stop it first."
                 )

@@ -53,7 +53,7 @@ class Guardrail:
             )
         if not isinstance(self.family, Family):
             raise BadInput(f"the guard-rail {shown(self.name)} needs a family; it has {shown(self.family)}.")
-        for part in _flat(self.constraint):
+        for part in flat_requirements(self.constraint):
             if not isinstance(part, (Floors, Caps)):
                 raise BadInput(
                     f"a guard-rail takes floors, caps and 'all' of these; {shown(self.name)} has "
@@ -81,7 +81,8 @@ def checked_guardrails(guardrails: Any) -> tuple[Guardrail, ...]:
     return tuple(guardrails)
 
 
-def _flat(constraint: Constraint) -> list[Constraint]:
+def flat_requirements(constraint: Constraint) -> list[Constraint]:
+    """Return the parts of a requirement that are not `All` of others."""
     if isinstance(constraint, All):
-        return [part for one in constraint.of for part in _flat(one)]
+        return [part for one in constraint.of for part in flat_requirements(one)]
     return [constraint]

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from evenhand.model.result_rows import CellRow, Classes, GuardrailRows, RelativeBound
 
+LISTED_CHARACTERS = 160  # a longer list of policies is counted too
 LISTED = 6  # more names of groups than this are counted, not listed
+
+
+def quantity(number: int, noun: str) -> str:
+    """Return the number with its noun, such as "1 sample" and "1,200 samples"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -101,7 +107,8 @@ def classes_sentence(classes: Classes, proved: bool) -> str:
 
 def listed_policies(names: Sequence[str]) -> str:
     """Return the names of policies, or their number if the list would be long."""
-    return f"{len(names)} policies" if len(names) > 2 * LISTED else listed(names)
+    many = len(names) > 2 * LISTED or sum(map(len, names)) > LISTED_CHARACTERS
+    return f"{len(names)} policies" if many else listed(names)
 
 
 def spent_sentence(spent: float | None) -> str:
@@ -131,7 +138,8 @@ def evidence_share(evidence: float, needed: float) -> str:
 
 def missing_sentence(rows: GuardrailRows) -> str:
     """Return how many outcomes of a guard-rail are missing, and the assumption about them."""
+    verb = "has" if rows.missing == 1 else "have"
     return (
-        f"{rows.missing:,} samples have no outcome of {rows.name}; the guarantee assumes that outcomes are "
-        "missing independently of their values."
+        f"{quantity(rows.missing, 'sample')} {verb} no outcome of {rows.name}; the guarantee assumes that "
+        "outcomes are missing independently of their values."
     )

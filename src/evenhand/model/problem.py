@@ -66,7 +66,7 @@ class Problem:
     Parameters
     ----------
     policies : sequence of str
-        The names of the candidates, at least two (one with the goal "screen").
+        The names of the candidates, at least two (one with the goal "screen" or with `max_policies`).
     groups : mapping
         The share of the population of every group, by name; the shares sum to 1.
     family : Family
@@ -87,7 +87,8 @@ class Problem:
     goal : {"best", "screen"}
         Choose the best policy, or find out of every policy whether it meets the requirement.
     max_policies : int, optional
-        How many policies there may be once some have joined.
+        How many policies there may ever be, if some join or leave a live experiment: its threshold covers
+        that many from the start.
     by : sequence of str
         The columns of data files that give the group, if there are several: a group is then named by their
         values, such as "north, young".
@@ -117,7 +118,7 @@ class Problem:
     costs: tuple[tuple[float, ...], ...] | None = None  # K x L, what one sample costs; all 1 where absent
     guardrails: tuple[Guardrail, ...] = ()
     goal: str = "best"
-    max_policies: int | None = None  # how many policies there may be once some have joined
+    max_policies: int | None = None  # how many policies there may ever be, if some join or leave
     by: tuple[str, ...] = ()  # columns of data files that together give the group
 
     def __init__(
@@ -142,7 +143,8 @@ class Problem:
                 f"goal must be one of {', '.join(GOALS)}; it is {shown(goal)}{nearest(str(goal), GOALS)}"
             )
         put(self, "goal", goal)
-        put(self, "policies", _names(policies, "policies", at_least=1 if goal == "screen" else 2))
+        fewest = 1 if goal == "screen" or max_policies is not None else 2
+        put(self, "policies", _names(policies, "policies", at_least=fewest))
         if NOBODY in self.policies:
             raise BadInput(f"a policy cannot be called {NOBODY!r}: answers say so where no policy is one.")
         put(self, "groups", _shares(groups, "shares", normalise))
@@ -193,6 +195,18 @@ class Problem:
         constraints = (self.constraint, *(rail.constraint for rail in self.guardrails))
         named = [part.relative_to for one in constraints for part in bounds_of(one) if part.relative_to]
         return named[0] if named else None
+
+    def with_policies(self, policies: Sequence[str]) -> Problem:
+        """Return the same problem about other policies.
+
+        Floors, costs and the like must be the same for every policy: those of another are not known.
+        """
+        costs = self.costs
+        if costs is not None:
+            if len(set(costs)) > 1:
+                raise BadInput("costs differ by policy, so the cost of another policy is not known.")
+            costs = costs[:1] * len(policies)
+        return replace(self, policies=tuple(policies), costs=costs)
 
     def describe_requirement(self) -> str:
         """Return the requirement on the outcome and on every guard-rail, as part of a sentence."""

@@ -404,7 +404,7 @@ class Polyhedron(Constraint):
     --------
     >>> import evenhand as eh
     >>> eh.Polyhedron([[1, -1]], [-0.1]).describe()
-    'satisfy 1 linear conditions on its group means'
+    'satisfy 1 linear condition on its group means'
     """
 
     A: Any
@@ -431,7 +431,8 @@ class Polyhedron(Constraint):
         return found
 
     def describe(self) -> str:
-        return f"satisfy {len(self.b)} linear conditions on its group means"
+        conditions = "condition" if len(self.b) == 1 else "conditions"
+        return f"satisfy {len(self.b)} linear {conditions} on its group means"
 
 
 @dataclass(frozen=True)

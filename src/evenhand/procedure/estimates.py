@@ -97,7 +97,7 @@ def _estimate(spec: Spec, state: State, work: Work, k: int, pending_counts: bool
         counted = n + state.out[g, k] if pending_counts else n
         phi = dispersion(spec, state, work.pooled[0], g, k)
         v = counted / phi
-        if k == work.bound_state[OWNER]:
+        if k == work.bound_state[OWNER] or (k == control_of(spec) and work.bound_state[OWNER] != NONE):
             lower_bounds(spec.code, work, g, k, n, mean, v)
         work.mean[g, k], work.v[g, k], work.n_estimated[g, k] = mean, v, n
         work.middle[g, k], work.spread[g, k] = _reach(spec.code, mean, max(n, 1.0) / phi)

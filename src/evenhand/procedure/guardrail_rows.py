@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
@@ -16,24 +18,46 @@ from evenhand.procedure.intervals import cell_rows, every_interval, judge_every_
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, new_work
 
+Ints = NDArray[np.int64]
+# verdicts and ends of the intervals of every cell, (L, K), in unit scale
+Judged = tuple[Ints, NDArray[np.float64] | None, NDArray[np.float64] | None]
+
 
 def guardrail_rows(
-    problem: Problem, spec: Spec, state: State, intervals: bool = True
+    problem: Problem,
+    spec: Spec,
+    state: State,
+    intervals: bool = True,
+    judged: Callable[[int], Judged] | None = None,
 ) -> tuple[GuardrailRows, ...]:
-    """Return the cells of every guard-rail with their verdicts and, unless left out, intervals."""
+    """Return the cells of every guard-rail with their verdicts and, unless left out, intervals.
+
+    `judged` gives those of guard-rail j where another rule than the study's judges them.
+    """
     found = []
     for j, rail in enumerate(problem.guardrails):
-        alone = Problem(problem.policies, problem.groups, rail.family, rail.constraint, goal=problem.goal)
         own, told = metric_spec(problem, spec, j), metric_state(state, j)
-        work, verdict = new_work(own), np.zeros(own.phi.shape, dtype=np.int64)
-        refresh(own, told, work, False)
-        judge_every_cell(own, told, work, verdict)
-        low, high = (np.zeros(own.phi.shape) for _ in range(2)) if intervals else (None, None)
-        if low is not None and high is not None:
-            every_interval(own, told, low, high)
-        cells = cell_rows(alone, own, told, verdict, low, high)
+        verdict, low, high = judged(j) if judged else _by_stopping_rule(own, told, intervals)
+        cells = cell_rows(guardrail_problem(problem, j), own, told, verdict, low, high)
         found.append(GuardrailRows(rail.name, cells, int(state.n.sum() - told.n.sum())))
     return tuple(found)
+
+
+def _by_stopping_rule(spec: Spec, state: State, intervals: bool) -> Judged:
+    work, verdict = new_work(spec), np.zeros(spec.phi.shape, dtype=np.int64)
+    refresh(spec, state, work, False)
+    judge_every_cell(spec, state, work, verdict)
+    if not intervals:
+        return verdict, None, None
+    low, high = np.zeros(spec.phi.shape), np.zeros(spec.phi.shape)
+    every_interval(spec, state, low, high)
+    return verdict, low, high
+
+
+def guardrail_problem(problem: Problem, j: int) -> Problem:
+    """Return the problem with the outcomes and the requirement of guard-rail j alone."""
+    rail = problem.guardrails[j]
+    return Problem(problem.policies, problem.groups, rail.family, rail.constraint, goal=problem.goal)
 
 
 def metric_spec(problem: Problem, spec: Spec, j: int) -> Spec:
@@ -46,6 +70,8 @@ def metric_spec(problem: Problem, spec: Spec, j: int) -> Spec:
         kept=standard.region,
         unknown_variance=isinstance(problem.guardrails[j].family, GaussianUnknown),
         guardrails=_with_outcome(spec, j),
+        linear_bets=False,
+        bounded=False,
     )
 
 

@@ -97,13 +97,16 @@ def enter_guardrails(spec: Spec, work: Work, k: int) -> float:
     """Return a lower bound on the cost for policy k to enter the region of every guard-rail."""
     total = 0.0
     for j in range(spec.guardrails.code.shape[0]):
-        total += _enter(spec, work, j, k)
+        total += enter_guardrail(spec, work, j, k)
     return total
 
 
 @kernel
-def _enter(spec: Spec, work: Work, j: int, k: int) -> float:
-    """The same for guard-rail j; its nearest means are in work.rail_lam."""
+def enter_guardrail(spec: Spec, work: Work, j: int, k: int) -> float:
+    """Return a lower bound on the cost for policy k to enter the region of guard-rail j.
+
+    Its nearest means are in work.rail_lam.
+    """
     lam = work.rail_lam
     _, lower = inner.enter(
         spec.guardrails.code[j], region_of(spec, j), k, work.rail_v[j], work.rail_mean[j], lam[0], lam[1],
@@ -119,22 +122,39 @@ def leave_any(spec: Spec, work: Work, region: Region, i: int) -> tuple[float, in
         spec.code, region, i, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
     )
     if spec.guardrails.present:
-        lam = work.rail_lam
         for j in range(spec.guardrails.code.shape[0]):
-            _, lower, atom = inner.leave(
-                spec.guardrails.code[j], region_of(spec, j), i, work.rail_v[j], work.rail_mean[j],
-                lam[0], lam[1], work.scratch,
-            )  # fmt: skip
+            lower, atom = leave_guardrail(spec, work, j, i)
             if lower < least:
                 least, which = lower, (j + 1) * METRIC + atom
     return least, which
 
 
 @kernel
+def leave_guardrail(spec: Spec, work: Work, j: int, i: int) -> tuple[float, int]:
+    """Return a lower bound on policy i's cost to leave the region of guard-rail j, and its condition."""
+    lam = work.rail_lam
+    _, lower, atom = inner.leave(
+        spec.guardrails.code[j], region_of(spec, j), i, work.rail_v[j], work.rail_mean[j], lam[0], lam[1],
+        work.scratch,
+    )  # fmt: skip
+    return lower, atom
+
+
+@kernel
+def leave_guardrail_by(spec: Spec, work: Work, i: int, which: int) -> None:
+    """Write the nearest means at which policy i violates this condition of a guard-rail to work.rail_lam."""
+    j, atom, lam = which // METRIC - 1, which % METRIC, work.rail_lam
+    relative.leave_by(
+        spec.guardrails.code[j], region_of(spec, j), i, atom, work.rail_v[j], work.rail_mean[j],
+        lam[0], lam[1], work.scratch,
+    )  # fmt: skip
+
+
+@kernel
 def add_masses_of_entering(spec: Spec, work: Work, k: int) -> None:
     """Add what every cell's guard-rails carry of the cost of entering to lam_k and lam_0."""
     for j in range(spec.guardrails.code.shape[0]):
-        _enter(spec, work, j, k)
+        enter_guardrail(spec, work, j, k)
         _add_masses(spec, work, j, k, work.rail_lam[0], work.lam_k)
         if spec.guardrails.kind == RELATIVE and k != spec.guardrails.control:
             _add_masses(spec, work, j, spec.guardrails.control, work.rail_lam[1], work.lam_0)
@@ -146,10 +166,7 @@ def masses_of_leaving(spec: Spec, work: Work, i: int, which: int) -> None:
     j, atom, lam = which // METRIC - 1, which % METRIC, work.rail_lam
     work.lam_k[:] = 0.0
     work.lam_0[:] = 0.0
-    relative.leave_by(
-        spec.guardrails.code[j], region_of(spec, j), i, atom, work.rail_v[j], work.rail_mean[j],
-        lam[0], lam[1], work.scratch,
-    )  # fmt: skip
+    leave_guardrail_by(spec, work, i, which)
     _add_masses(spec, work, j, i, lam[0], work.lam_k)
     if spec.guardrails.kind == RELATIVE and i != spec.guardrails.control:
         _add_masses(spec, work, j, spec.guardrails.control, lam[1], work.lam_0)

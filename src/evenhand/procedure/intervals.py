@@ -32,6 +32,7 @@ from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen, stylised
+from evenhand.procedure.stopping.guardrail_thresholds import strongest_metric, weakest_metric
 from evenhand.theory.regions import relative
 
 Array = NDArray[np.float64]
@@ -63,6 +64,12 @@ def policy_verdict(spec: Spec, state: State, work: Work, k: int) -> int:
         if met >= needed:
             return MET
         return NOT_KNOWN if min(fails, met) == NOT_COMPUTED else UNDECIDED
+    if spec.stopping == KAUFMANN_KOOLEN and spec.guardrails.present:
+        if work.margin[k] < 0.0:
+            value, needed = strongest_metric(spec, state, work, NONE, k)
+            return FAILED if value >= needed else UNDECIDED
+        value, needed, _ = weakest_metric(spec, state, work, spec.region, k)
+        return MET if value >= needed else UNDECIDED
     if work.margin[k] >= 0.0:
         lower, _ = leave_any(spec, work, spec.region, k)
         return MET if lower >= _likelihood_level(spec, state, k, True) else UNDECIDED

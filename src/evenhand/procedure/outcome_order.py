@@ -1,7 +1,8 @@
 """Detect cells whose outcomes are sorted by size; some evidence depends on their order.
 
-Exponential, gamma and unknown-variance evidence takes a cell's scale from its first outcomes. Rows sorted by
-outcome begin with the most extreme ones, and the evidence computed from them is invalid.
+Exponential, gamma and unknown-variance evidence takes a cell's scale from its first outcomes, and linear bets
+use estimates from earlier outcomes. Rows sorted by outcome begin with the most extreme ones, and the evidence
+computed from them is invalid.
 
 Independent outcomes of one distribution come in every order equally often. So, with n outcomes of a cell,
 
@@ -31,6 +32,9 @@ Ints = NDArray[np.int64]
 
 FAMILIES = ("gaussian-unknown", "exponential", "gamma")
 BY_EVIDENCE = ("certified", "budget")  # the others use likelihood ratios, which do not depend on the order
+ORDER_FREE, IN_ORDER_RULE = "order-free rule", "rule that uses the order of the outcomes"
+LINEAR = "linear bets, which use the order of the outcomes"
+INTERVAL_BETS = "linear bets of a size that is fixed before an interval is counted"
 FALSE_ALARM = 1e-9  # probability that any cell of data in their true order is called sorted
 TESTS = 6  # per cell: never falls, never rises, and pairs of either parity that rise or fall
 # rows of Order.counts: outcomes; steps up and down; and both among pairs, by parity
@@ -48,7 +52,16 @@ class Order(NamedTuple):
 
 def depends_on_order(problem: Problem, procedure: Procedure) -> bool:
     """Return whether this procedure's evidence depends on the order of outcomes in a cell."""
-    return problem.family.name in FAMILIES and procedure.stopping_name in BY_EVIDENCE
+    in_order = procedure.evidence == "linear-bets" and procedure.interval is None
+    ordered = problem.family.name in FAMILIES or in_order
+    return ordered and procedure.stopping_name in BY_EVIDENCE
+
+
+def evidence_method(problem: Problem, procedure: Procedure) -> str:
+    """Return the name of the evidence that a procedure uses, for verdicts."""
+    if procedure.evidence == "linear-bets":
+        return LINEAR if procedure.interval is None else INTERVAL_BETS
+    return IN_ORDER_RULE if depends_on_order(problem, procedure) else ORDER_FREE
 
 
 def new_order(shape: tuple[int, int]) -> Order:

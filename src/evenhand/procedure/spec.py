@@ -11,23 +11,22 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from evenhand.compile import Axes, Static
 from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.labels import written
 from evenhand.model.mean_checks import checked_indifference, checked_tolerance
-from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
-from evenhand.model.region import CUSTOM, PerCell, PerGroup, Region
-from evenhand.procedure.guardrail_spec import GuardrailSpec, compile_guardrails
+from evenhand.model.problem import MODES, Problem
+from evenhand.model.region import PerCell, PerGroup, Region
+from evenhand.procedure.guardrail_spec import GuardrailSpec
 from evenhand.procedure.initial_samples import (
     checked_initial,
     checked_order,
-    initial_table,
-    rounds_of,
     written_initial,
 )
+from evenhand.procedure.interval_settings import Intervals
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,14 +36,10 @@ SAMPLING = (
     "policy-track-and-stop", "two-stage", "ocba-co", "sequential-halving", "oracle",
 )  # fmt: skip
 SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every policy is to be classified
-GUARDED = (
-    "ts-ids",
-    "ids",
-    "top-two",
-    "uniform",
-    "oracle",
-)  # the rules that serve where there are guard-rails
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
+EVIDENCE = ("mixture", "linear-bets")  # how the certified rule compares overall means
+LINEAR_FAMILIES = ("bernoulli", "binomial", "bounded")  # outcomes in a known interval
+LINEAR_POLICIES = 64  # linear bets are kept for every ordered pair of policies
 
 ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
 (
@@ -189,6 +184,11 @@ class Procedure:
         experiments use "random" unless given, everything else "declared".
     futility : float, optional
         End without a verdict when the estimated probability of a decision before `max_samples` is below this.
+    evidence : {"mixture", "linear-bets"}
+        How the certified rule compares overall means. "linear-bets" is for Bernoulli, binomial and bounded
+        outcomes of up to 64 policies, and uses the order of the outcomes.
+    interval : Intervals, optional
+        Run in intervals: servers assign by published shares, and outcomes come as counts.
 
     Raises
     ------
@@ -214,6 +214,8 @@ class Procedure:
     tolerance: Any = 0.0  # how far outside its own floors and caps an answer may be; or one per group
     initial_order: str | None = None  # of the initial samples within a round: "declared" or "random"
     futility: float | None = None  # end when the estimated probability of a decision is below this
+    evidence: str = "mixture"  # how the certified rule compares overall means: "mixture" or "linear-bets"
+    interval: Intervals | None = None  # publish shares and take counts, interval by interval
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampling, TrackAndStop):
@@ -228,7 +230,15 @@ class Procedure:
         if not _finite(self.leader) or not 0 <= self.leader <= 1:
             raise BadInput(f"leader must be a number between 0 and 1; it is {shown(self.leader)}.")
         _known(self.tracking, ("c", "d"), "tracking")
+        _known(self.evidence, EVIDENCE, "evidence")
+        if self.evidence == "linear-bets" and self.stopping_name not in ("certified", "budget"):
+            raise BadInput(
+                "evidence 'linear-bets' belongs to stopping 'certified' or a budget; the stopping is "
+                f"{self.stopping_name!r}, which uses likelihood ratios."
+            )
         self._check_futility()
+        if self.interval is not None and not isinstance(self.interval, Intervals):
+            raise BadInput(f"interval must be Intervals; it is {shown(self.interval)}.")
         object.__setattr__(self, "indifference", checked_indifference(self.indifference))
         object.__setattr__(self, "tolerance", checked_tolerance(self.tolerance))
         _as_python_numbers(self, "delta", "batch", "max_samples", "leader")
@@ -276,6 +286,8 @@ class Procedure:
             "tolerance",
             "initial_order",
             "futility",
+            "evidence",
+            "interval",
         )
         for key in table:
             if key not in known:
@@ -290,6 +302,8 @@ class Procedure:
             values["sampling"] = TrackAndStop(**step)
         if isinstance(values.get("stopping"), Mapping):
             values["stopping"] = _stopping(values["stopping"])
+        if "interval" in values:
+            values["interval"] = Intervals.from_dict(values["interval"])
         try:
             return cls(**values)
         except TypeError as problem:
@@ -319,6 +333,10 @@ class Procedure:
             table["initial_order"] = self.initial_order
         if self.futility is not None:
             table["futility"] = self.futility
+        if self.evidence != "mixture":
+            table["evidence"] = self.evidence
+        if self.interval is not None:
+            table["interval"] = self.interval.to_dict()
         return table | {"initial": written_initial(self.initial)}
 
 
@@ -365,124 +383,27 @@ class Spec(NamedTuple):
     has_futility: Static[bool]
     several: Static[bool]  # may more than one answer be acceptable? With an indifference or a tolerance
     guardrails: GuardrailSpec  # further outcomes of every sample and their bounds
+    wrong_statements: float  # how many wrong statements share the risk delta, see `wrong_statements`
     many: Static[bool]  # more than MANY policies
+    linear_bets: Static[bool]  # are overall means compared by linear bets? See `evidence.pair_bets`
+    bounded: Static[bool]  # outcomes of any distribution in [0, 1], with bets at the bounds of single cells
 
 
 def is_unproven(problem: Problem, procedure: Procedure) -> bool:
-    """Return whether the rule lacks a proof: kaufmann-koolen with an unknown variance.
+    """Return whether the rule lacks a proof: kaufmann-koolen with an unknown variance, of any metric.
 
     With an estimated variance the likelihood ratio passes its threshold too often: in 2% of runs at delta =
     0.1%.
     """
-    return procedure.stopping_name == "kaufmann-koolen" and isinstance(problem.family, GaussianUnknown)
+    families = (problem.family, *(rail.family for rail in problem.guardrails))
+    return procedure.stopping_name == "kaufmann-koolen" and any(
+        isinstance(family, GaussianUnknown) for family in families
+    )
 
 
 def proves(problem: Problem, procedure: Procedure) -> bool:
     """Return whether statements on floors and policies of this problem are proved."""
     return procedure.proves and not is_unproven(problem, procedure)
-
-
-def compile_spec(
-    problem: Problem, procedure: Procedure, weights: ArrayLike | None = None, *, recorded: bool = False
-) -> Spec:
-    """Compile problem and procedure for the kernels; `weights` (K x L) are for the oracle rule.
-
-    `recorded`: the specification of an existing experiment, whose log must stay readable even where the rule
-    has no proof.
-    """
-    _refuse_what_can_only_be_planned(problem)
-    if is_unproven(problem, procedure) and not recorded:
-        raise BadInput(UNPROVEN)
-    if problem.goal == "screen" and procedure.sampling_name not in SCREENING:
-        raise BadInput(
-            f'goal = "screen" is sampled by {", ".join(SCREENING)}; the sampling is '
-            f"{procedure.sampling_name!r}."
-        )
-    _refuse_rules_without_guardrails(problem, procedure)
-    standard = problem.standard
-    if standard.region.kind == CUSTOM:
-        raise BadInput(
-            "a convex set of your own is solved by cvxpy and cannot enter the compiled procedures; "
-            "use plan, or write it as a polyhedron, dispersion or 'all' of these."
-        )
-    groups, policies = standard.phi.shape
-    follow = (
-        np.zeros((groups, policies))
-        if weights is None
-        else np.ascontiguousarray(np.asarray(weights, dtype=float).T)
-    )
-    track = procedure.sampling if isinstance(procedure.sampling, TrackAndStop) else TrackAndStop()
-    budget = procedure.stopping.samples if isinstance(procedure.stopping, Budget) else procedure.max_samples
-    initial = initial_table(procedure.initial, problem)
-    rounds = rounds_of(initial)
-    return Spec(
-        code=standard.code,
-        shares=standard.shares,
-        phi=standard.phi,
-        region=standard.region,
-        mode=MODES.index(problem.mode),
-        arrivals=problem.arrival_shares,
-        unknown_variance=isinstance(problem.family, GaussianUnknown),
-        sampling=SAMPLING.index(procedure.sampling_name),
-        stopping=STOPPING.index(procedure.stopping_name),
-        delta=float(procedure.delta),
-        initial=initial,
-        initial_total=rounds.total,
-        initial_levels=rounds.levels,
-        initial_cells=rounds.cells,
-        random_order=procedure.initial_order == "random",
-        uneven=bool(np.ptp(initial) > 0),
-        batch=int(procedure.batch),
-        cap=int(min(budget, procedure.max_samples)),
-        level=procedure.stopping.threshold if isinstance(procedure.stopping, Calibrated) else float(budget),
-        leader=float(procedure.leader),
-        step=float(track.step),
-        steps=int(track.steps),
-        diminishing=bool(track.diminishing),
-        c_tracking=procedure.tracking == "c",
-        weights=follow,
-        evidence=EVIDENCE_VERSION,
-        indifference=problem.check_indifference(procedure.indifference) / problem.family.width,
-        kept=problem.loosened(procedure.tolerance),
-        costs=np.ascontiguousarray(problem.sampling_costs.T),
-        has_costs=bool(np.ptp(problem.sampling_costs) > 0),
-        screens=problem.goal == "screen",
-        futility=procedure.futility or 0.0,
-        has_futility=procedure.futility is not None,
-        several=procedure.indifference > 0 or bool(procedure.tolerance),
-        guardrails=compile_guardrails(problem),
-        many=policies > MANY,
-    )
-
-
-def _refuse_rules_without_guardrails(problem: Problem, procedure: Procedure) -> None:
-    """Refuse sampling and stopping rules that ignore guard-rails, where the problem has some."""
-    if not problem.guardrails:
-        return
-    if procedure.sampling_name not in GUARDED:
-        raise BadInput(
-            f"guard-rails are sampled by {', '.join(GUARDED)}; the sampling is {procedure.sampling_name!r}."
-        )
-    if procedure.stopping_name == "kaufmann-koolen":
-        raise BadInput(
-            "stopping 'kaufmann-koolen' has no threshold for guard-rails; take stopping = 'certified'."
-        )
-
-
-def refuse_guardrails(problem: Problem, what: str) -> None:
-    """Refuse guard-rails in what does not support them: a dossier, an evaluation."""
-    if problem.guardrails:
-        raise BadInput(f"{what} does not support guard-rails; plan, simulate, run, judge and report do.")
-
-
-def _refuse_what_can_only_be_planned(problem: Problem) -> None:
-    """Refuse the parts of a problem that only plans support."""
-    only_planned = {
-        "max_policies": problem.max_policies is not None,
-    }
-    for what, asked in only_planned.items():
-        if asked:
-            raise BadInput(f"{what} can be planned but not yet simulated, run or judged.")
 
 
 def _stopping(table: Mapping[str, Any]) -> Budget | Calibrated:
@@ -532,15 +453,3 @@ def _positive(value: object, what: str) -> None:
 def _whole(value: object, what: str, least: int) -> None:
     if not _finite(value) or not least <= value <= MOST or int(value) != value:  # type: ignore[call-overload,operator]
         raise BadInput(f"{what} must be a whole number from {least} to {MOST}; it is {shown(value)}.")
-
-
-def check_start(spec: Spec) -> None:
-    """Refuse a cap that ends a run before every cell has its initial samples."""
-    if spec.mode != ACTIVE and not np.all(spec.arrivals > 0):
-        raise BadInput(NEVER_ARRIVES)
-    least = spec.initial_total if spec.mode == ACTIVE else spec.phi.size
-    if spec.cap < least:
-        raise BadInput(
-            f"the budget or max_samples must cover the initial samples of all cells, {least}; "
-            f"it is {spec.cap}."
-        )

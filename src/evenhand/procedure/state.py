@@ -8,7 +8,9 @@ when it was computed; a new Work gives the same decisions.
 from __future__ import annotations
 
 import math
-from typing import Annotated, NamedTuple
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, NamedTuple, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from evenhand.compile import Axes, kernel
 from evenhand.model.region import PerCell, PerGroup, PerPolicy
 from evenhand.model.unit_families import EXPONENTIAL
+from evenhand.procedure.evidence.pair_bets import bets_rows, pair_scratch, record_bets
 from evenhand.procedure.guardrail_spec import PerMetric, PerMetricCell
 from evenhand.procedure.spec import MANY, Spec
 from evenhand.theory.inner import work_size
@@ -53,7 +56,8 @@ class State(NamedTuple):
     out: PerCell  # pending samples: asked and neither told nor dropped
     track: PerCell  # state of the sampling rule: weights tracked so far
     w: PerCell  # state of the sampling rule: its current weights
-    # (5 L, K) initial statistics of evidence where the outcomes' scale is unknown: FIRST, LENGTH, ...
+    # (5 L, K) initial statistics of evidence where the outcomes' scale is unknown: FIRST, LENGTH, ...; then
+    # the linear bets of `evidence.pair_bets`, where they are used
     bets: Annotated[Array, Axes(None, "K")]
     theta: PerCell  # the latest posterior draw of each cell
     clock: Annotated[Ints, Axes(16)]  # TOLD, ASKED, ...
@@ -139,6 +143,7 @@ class Work(NamedTuple):
     rail_lacking: Annotated[Ints, Axes("M", None)]  # (M, K + 1)
     rail_pooled: PerMetric
     rail_lam: Annotated[Array, Axes(2, "L")]  # (2, L) means of a policy and of the control in an alternative
+    rail_weighed: PerMetricCell  # effective counts at the weights that a sampling rule considers
     scratch: Annotated[Array, Axes(None)]  # for the solvers of the alternatives
 
 
@@ -146,12 +151,13 @@ def new_state(spec: Spec) -> State:
     """Return the state before the first request."""
     shape = spec.phi.shape
     n, s, ss, out, track, w, theta = (np.zeros(shape) for _ in range(7))
-    bets, clock = np.zeros((5 * shape[0], shape[1])), np.zeros(16, dtype=np.int64)
+    rows = bets_rows(shape[0], shape[1], spec.bounded) if spec.linear_bets else 5 * shape[0]
+    bets, clock = np.zeros((rows, shape[1])), np.zeros(16, dtype=np.int64)
     rails = (spec.guardrails.code.shape[0], *shape)
     rail_n, rail_s, rail_ss, rail_theta = (np.zeros(rails) for _ in range(4))
     state = State(
         n, s, ss, out, track, w, bets, theta, clock, level=np.zeros(4), rail_n=rail_n, rail_s=rail_s,
-        rail_ss=rail_ss, rail_bets=np.zeros((rails[0], *bets.shape)), rail_theta=rail_theta,
+        rail_ss=rail_ss, rail_bets=np.zeros((rails[0], 5 * shape[0], shape[1])), rail_theta=rail_theta,
     )  # fmt: skip
     state.clock[ANSWER] = NONE
     state.clock[EMPTY] = spec.phi.size
@@ -159,10 +165,55 @@ def new_state(spec: Spec) -> State:
     return state
 
 
+def with_policies(spec: Spec, state: State, kept: Sequence[int], pending: int) -> State:
+    """Return the state for other policies: the kept columns first, then policies without samples.
+
+    `spec` is that of the new policies, `pending` the number of open tickets. Initial samples that are lacking
+    are to be drawn; the last evaluation of the stopping rule is forgotten, as it was about other policies.
+    """
+    found = new_state(spec)
+    for name, axes in _axes_of_policies().items():
+        old, new = getattr(state, name), getattr(found, name)
+        stay = (kept if axis == "K" else range(size) for axis, size in zip(axes, old.shape, strict=True))
+        new[tuple(slice(len(kept)) if axis == "K" else slice(None) for axis in axes)] = old[np.ix_(*stay)]
+    found.w[:] = 1.0 / found.w.size
+    found.clock[:], found.level[NOT_COMPUTED_TIMES] = state.clock, state.level[NOT_COMPUTED_TIMES]
+    lacking = np.maximum(spec.initial - found.n - found.out, 0.0)
+    answer = int(state.clock[ANSWER])
+    found.clock[ANSWER] = list(kept).index(answer) if answer in kept else NONE
+    found.clock[PENDING], found.clock[CURSOR], found.clock[STARTED] = pending, 0, spec.initial_total
+    found.clock[SHORT], found.clock[EMPTY] = int(np.ceil(lacking).sum()), int((found.n == 0.0).sum())
+    return found
+
+
+def ready(spec: Spec, data: State) -> State:
+    """Return the state of a procedure that has collected these data itself."""
+    state = new_state(spec)
+    for name in ("n", "s", "bets", "rail_n", "rail_s", "rail_bets"):
+        getattr(state, name)[:] = getattr(data, name)
+    state.clock[TOLD] = int(state.n.sum())
+    state.clock[EMPTY] = int((state.n == 0).sum())
+    state.clock[STARTED] = spec.initial_total
+    state.clock[SHORT] = int(np.maximum(spec.initial - state.n, 0).sum())
+    return state
+
+
+@cache
+def _axes_of_policies() -> dict[str, tuple[str | int | None, ...]]:
+    """Return the axes of the tables of a state that have one for the policies."""
+    hints = get_type_hints(State, include_extras=True)
+    axes = {
+        name: next(mark.lengths for mark in hint.__metadata__ if isinstance(mark, Axes))
+        for name, hint in hints.items()
+    }
+    return {name: lengths for name, lengths in axes.items() if "K" in lengths}
+
+
 def new_work(spec: Spec) -> Work:
     """Return empty scratch for this spec."""
     groups, policies = spec.phi.shape
-    scratch = np.zeros(work_size(groups, spec.region.rows.shape[0]) + 16 * groups)
+    size = work_size(groups, spec.region.rows.shape[0]) + 16 * groups
+    scratch = np.zeros(max(size, pair_scratch(groups)) if spec.linear_bets else size)
     blocks = -(-policies // BLOCK)
     queue = np.zeros(policies + 1, dtype=np.int64)
     queue[0] = -1
@@ -226,6 +277,7 @@ def new_work(spec: Spec) -> Work:
         rail_lacking=np.zeros((rails, policies + 1), dtype=np.int64),
         rail_pooled=np.ones(rails),
         rail_lam=np.zeros((2, groups)),
+        rail_weighed=np.zeros((rails, groups, policies)),
         scratch=scratch,
     )
 
@@ -299,6 +351,8 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
     """Record an outcome x (unit scale) of cell (k, g); eq:est_performance is s / n."""
     if spec.unknown_variance or spec.code == EXPONENTIAL:
         _record_shifted(state.bets, state.n[g, k], k, g, x)
+    if spec.linear_bets:
+        record_bets(state.bets, state.n, state.s, spec.shares, spec.bounded, k, g, x)
     if state.n[g, k] == 0.0:
         state.clock[EMPTY] -= 1
     state.n[g, k] += 1.0

@@ -9,19 +9,30 @@ from pathlib import Path
 
 from evenhand.model.phrases import requirement_words
 from evenhand.model.result_rows import CellRow, PolicyRow
-from evenhand.reports.figure_rows import Duration, Evidence, Share, Success, in_order
+from evenhand.reports.drawn_cells import drawn_cells, drawn_estimates
+from evenhand.reports.figure_rows import (
+    Duration,
+    Evidence,
+    IntervalShares,
+    RequirementMark,
+    Share,
+    Success,
+    in_order,
+)
 from evenhand.reports.figures.allocation import allocation
 from evenhand.reports.figures.calibration import calibration
 from evenhand.reports.figures.canvas import WIDE, number, percent, png, svg
 from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
+from evenhand.reports.figures.scan import answers_given, box_calibration_figure, scan_figure
+from evenhand.reports.figures.shares import shares_over_time
 from evenhand.reports.figures.success import success
 from evenhand.reports.page_parts import Field, Picture, Table, table
+from evenhand.simulation.box_calibration import BoxCalibration
 from evenhand.simulation.calibrate import Calibration
-
-# characters that begin a formula in a spreadsheet
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
+from evenhand.simulation.scan import Scan
+from evenhand.spreadsheets import escaped
 
 
 def save_picture(picture: Picture, folder: Path, name: str) -> list[Path]:
@@ -39,22 +50,20 @@ def write_csv(table: Table, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(table.columns)
-        writer.writerows([[_safe(value) for value in row] for row in table.rows])
-
-
-def _safe(value: Field) -> Field:
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return f"'{value}"
-    return value
+        writer.writerows([[escaped(value) for value in row] for row in table.rows])
 
 
 EVIDENCE_ROWS = 24  # rows of the table; the figure has every row
 
 
 def floors_picture(
-    estimates: Sequence[CellRow], standings: Sequence[PolicyRow], what: str = "Every group against its bound"
+    estimates: Sequence[CellRow],
+    standings: Sequence[PolicyRow],
+    what: str = "Every group against its bound",
+    marks: Sequence[RequirementMark] = (),
+    indifference: float = 0.0,
 ) -> Picture:
-    """Return the figure of estimates with intervals against floors and caps."""
+    """Return the figure of estimates with intervals against floors, caps and requirements across groups."""
     ordered = in_order(estimates, standings)
     bounded = [name for name in ("floor", "cap") if any(getattr(e, name) is not None for e in ordered)]
     known = all(e.known for e in ordered)
@@ -71,9 +80,17 @@ def floors_picture(
     ]
     control = next((bound.control for e in ordered for bound in e.relative if bound is not None), None)
     band = "" if control is None else f" A band shows the interval of {control} in the group."
-    says = f"Of {len(ordered)} cells: {', '.join(said)}.{band}"
+    leaders = [standing.policy for standing in standings if standing.leads]
+    found = [f" {mark.policy}: {mark.words}." for mark in marks if mark.policy in leaders]
+    close = f" Overall means within {indifference:g} of the best are marked." if indifference else ""
+    drawn = drawn_estimates(ordered, standings)
+    says = f"Of {len(ordered):,} cells: {', '.join(said)}.{band}{close}{''.join(found)}{drawn.note}"
+    draw = partial(
+        floors, drawn.of(ordered), [row for row in standings if row.policy in drawn.policies],
+        marks=[mark for mark in marks if mark.policy in drawn.policies], indifference=indifference,
+    )  # fmt: skip
     return Picture(
-        "floors", what, says, partial(floors, ordered, standings),
+        "floors", what, says, draw,
         table("Mean and verdict of every cell" if known else "Estimate, interval and verdict of every cell",
               ["samples" if name == "n" else name for name in columns], rows),
     )  # fmt: skip
@@ -96,10 +113,49 @@ def allocation_picture(
         says = "There are no samples yet."
     elif sum(percent(s.share) == percent(most.share) for s in ordered) > 1:
         says = f"The largest share of a cell is {percent(most.share)}."
+    policies = list(dict.fromkeys(s.policy for s in ordered))
+    by_group: dict[str, float] = {}
+    for s in ordered:
+        by_group[s.group] = by_group.get(s.group, 0.0) + s.share
+    drawn = drawn_cells(
+        policies, sorted(by_group, key=lambda group: -by_group[group]), "those with the most samples"
+    )
     return Picture(
-        "allocation", what, says, partial(allocation, ordered, standings, aim=aim),
+        "allocation", what, says + drawn.note, partial(allocation, drawn.of(ordered), standings, aim=aim),
         table("Share of samples of every cell",
               ["policy", "group", "share", *(titles[name] for name in extra)], rows),
+    )  # fmt: skip
+
+
+SHARES_POINTS = 120  # intervals in the figure of shares
+
+
+def shares_picture(
+    rows: Sequence[IntervalShares], standings: Sequence[PolicyRow], what: str = "Shares by interval"
+) -> Picture:
+    """Return the figure of the published shares of every interval."""
+    last = rows[-1]
+    every = -(-len(rows) // SHARES_POINTS)
+    drawn = [*rows[:-1][::every], last]
+    rank = {standing.policy: 0 if standing.leads else standing.place for standing in standings}
+    named = dict.fromkeys(policy for row in rows for shares in row.shares.values() for policy in shares)
+    policies = sorted(named, key=lambda policy: rank.get(policy, len(rank) + 1))
+    most = max(
+        ((share, policy, group) for group, row in last.shares.items() for policy, share in row.items()),
+        key=lambda found: found[0],
+    )
+    says = (
+        f"The shares of interval {last.interval}: the largest, {percent(most[0])}, is that of {most[1]} in "
+        f"{most[2]}."
+    )
+    table_rows: list[list[Field]] = []
+    for group in last.shares:
+        for policy in policies:
+            known = [row.shares[group][policy] for row in rows if policy in row.shares[group]]
+            table_rows.append([policy, group, last.shares[group].get(policy), min(known), max(known)])
+    return Picture(
+        "shares", what, says, partial(shares_over_time, drawn, policies, list(last.shares)),
+        table("Published shares", ["policy", "group", "share now", "smallest", "largest"], table_rows),
     )  # fmt: skip
 
 
@@ -159,6 +215,55 @@ def calibration_picture(found: Calibration, what: str = "How often each scenario
         "calibration", what, says, partial(calibration, found),
         table("Error of every scenario", ["scenario", "error", "low", "high", "needs"], rows),
     )  # fmt: skip
+
+
+def scan_picture(found: Scan, what: str = "Operating characteristics") -> Picture:
+    """Return the figure of error, power, samples and answers over a box of means."""
+    worst = found.worst()
+    says = (
+        f"Among {len(found.points):,} points of the box the largest share of wrong answers is "
+        f"{percent(worst.error.rate)}; the risk is {percent(found.study.procedure.delta)}."
+    )
+    return Picture("scan", what, says, partial(scan_figure, found), scan_table(found))
+
+
+def scan_table(found: Scan) -> Table:
+    """Return a row per point: its means, right answer, chances with intervals and samples."""
+    names = answers_given(found)
+    columns = [
+        *(one.label for one in found.box), "right answer", "error", "error, low", "error, high",
+        "share right", "share undecided", "samples", "samples, standard error",
+        *(f"share answering {name}" for name in names),
+    ]  # fmt: skip
+    rows: list[list[Field]] = [
+        [*p.means, p.answer or "none", *p.error, p.power.rate, p.undecided.rate, p.samples.mean, p.samples.se,
+         *(p.answers[name].rate for name in names)]
+        for p in found.points
+    ]  # fmt: skip
+    return table("Every point of the box", columns, rows)
+
+
+def box_calibration_picture(found: BoxCalibration, what: str = "What each part of the box needs") -> Picture:
+    """Return the figure of the threshold that every part needs, over the first mean that varies."""
+    place = next((i for i, one in enumerate(found.box) if one.low < one.high), 0)
+    needs = [(tile.low[place], tile.high[place], tile.needs) for tile in found.tiles]
+    says = f"The {len(needs):,} parts of the box need thresholds of up to {number(found.threshold, 2)}."
+    return Picture(
+        "box", what, says, partial(box_calibration_figure, found.threshold, needs, found.box[place].label),
+        box_calibration_table(found),
+    )  # fmt: skip
+
+
+def box_calibration_table(found: BoxCalibration) -> Table:
+    """Return a row per part of the box, those that need most first."""
+    ends = [f"{one.label}, {end}" for one in found.box for end in ("from", "to")]
+    rows: list[list[Field]] = [
+        [*(x for pair in zip(tile.low, tile.high, strict=True) for x in pair), tile.answer or "none",
+         tile.allowed, *tile.error, tile.needs]
+        for tile in sorted(found.tiles, key=lambda tile: -tile.needs)
+    ]  # fmt: skip
+    columns = [*ends, "right answer", "error allowed", "error", "error, low", "error, high", "needs"]
+    return table("Every part of the box, and the threshold it needs by itself", columns, rows)
 
 
 def _medians(rows: Sequence[Duration]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import BadInput
+from evenhand.model.phrases import quantity, requirement_words
 from evenhand.reports.page_parts import Field, Strong, Table, Words, table
 
 if TYPE_CHECKING:
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
     from evenhand.model.result_rows import CellRow
     from evenhand.reports.document import Report
     from evenhand.reports.page_parts import Picture
+    from evenhand.simulation.box_calibration import BoxCalibration
     from evenhand.simulation.calibrate import Calibration
     from evenhand.simulation.runs import Runs
+    from evenhand.simulation.scan import Scan
     from evenhand.simulation.simulate import Comparison
     from evenhand.theory.plan import Plan
     from evenhand.verdicts.judge import Verdict
@@ -68,7 +71,7 @@ def _plan(plan: Plan) -> Content:
         *plan_sentences.acceptable(plan),
         *plan_sentences.bounds(plan, Procedure().delta),
         *plan.warnings,
-        *plan_sentences.suggestion(plan),
+        *plan_sentences.suggestion(plan, Procedure().delta),
     ]
     shown = _table("Assumed mean, verdict and share of samples of every cell", rows)
     return Content(tuple((sentence,) for sentence in said), shown, lambda: rows, picture)
@@ -147,6 +150,29 @@ def _calibration(calibration: Calibration) -> Content:
     return Content(tuple(said), shown, lambda: rows, picture)
 
 
+def _box_calibration(found: BoxCalibration) -> Content:
+    from evenhand.reports import scan_sentences
+    from evenhand.reports.captioned_figures import box_calibration_picture, box_calibration_table
+
+    shown = box_calibration_table(found)
+    said = tuple((sentence,) for sentence in scan_sentences.box_calibration(found))
+    return Content(said, shown, lambda: _named(shown), lambda: box_calibration_picture(found))
+
+
+def _scan(found: Scan) -> Content:
+    from evenhand.reports import scan_sentences
+    from evenhand.reports.captioned_figures import scan_picture, scan_table
+
+    shown = scan_table(found)
+    said = tuple((sentence,) for sentence in scan_sentences.scan(found))
+    return Content(said, shown, lambda: _named(shown), lambda: scan_picture(found))
+
+
+def _named(shown: Table) -> list[Row]:
+    """Rows of a table by the titles of its columns."""
+    return [dict(zip(shown.columns, row, strict=True)) for row in shown.rows]
+
+
 def _verdict(verdict: Verdict) -> Content:
     return _cells(verdict, [(sentence,) for sentence in verdict.words()])
 
@@ -163,7 +189,8 @@ def _experiment(trial: Experiment) -> Content:
     protocol, samples = view.protocol, int(view.state.n.sum())
     no_forecast = Forecast(samples, why_none=NOT_ASKED)
     verdict = judge_state(protocol.problem, protocol.procedure, view.state, ahead=no_forecast)
-    facts = f"{protocol.experiment}: {samples:,} samples, {view.pending:,} tickets open, head {view.head}."
+    tickets = quantity(view.pending, "open ticket")
+    facts = f"{protocol.experiment}: {quantity(samples, 'sample')}, {tickets}, head {view.head}."
     return _cells(verdict, [(trial.status().sentence,), (facts,)])
 
 
@@ -173,8 +200,15 @@ def _cells(verdict: Verdict, sentences: list[Words]) -> Content:
 
     def picture() -> Picture:
         from evenhand.reports.captioned_figures import floors_picture
+        from evenhand.reports.requirement_marks import requirement_marks, with_bounds
 
-        return floors_picture(list(verdict.cells), list(verdict.policies))
+        marks = requirement_marks(verdict.problem, verdict.cells)
+        return floors_picture(
+            with_bounds(verdict.problem, verdict.cells),
+            list(verdict.policies),
+            marks=marks,
+            indifference=verdict.procedure.indifference,
+        )
 
     shown = _table("Estimate, interval and verdict of every cell", rows)
     return Content(tuple(sentences), shown, lambda: rows, picture)
@@ -182,8 +216,6 @@ def _cells(verdict: Verdict, sentences: list[Words]) -> Content:
 
 def _cell_fields(cell: CellRow) -> Row:
     """A cell as one row of a table: bounds relative to a control are in words."""
-    from evenhand.model.phrases import requirement_words
-
     relative = any(bound is not None for bound in cell.relative)
     row = {name: value for name, value in cell.to_dict().items() if not name.startswith("relative_")}
     return row | ({"requirement": requirement_words(cell)} if relative else {})
@@ -218,6 +250,8 @@ CONTENTS: dict[str, Callable[[Any], Content]] = {
     "Runs": _runs,
     "Comparison": _comparison,
     "Calibration": _calibration,
+    "BoxCalibration": _box_calibration,
+    "Scan": _scan,
     "Verdict": _verdict,
     "Evaluation": _evaluation,
     "Experiment": _experiment,

@@ -9,7 +9,7 @@ import base64
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -22,7 +22,7 @@ from evenhand.result import Result
 from evenhand.study import Study, dumps
 
 # the section that opens the page: the state of things first, then what was expected, then the lower bound
-ORDER = ("experiment", "verdict", "dossier", "runs", "plan")
+ORDER = ("experiment", "verdict", "dossier", "runs", "scan", "plan")
 GLOSSARY = {
     "met, failed, undecided": (
         "The evidence shows that the mean reaches its bound; that it does not; neither, so far."
@@ -73,7 +73,7 @@ class Report(Result):
 
     @cached_property
     def methods(self) -> tuple[Methods, ...]:
-        """Return what is guaranteed, once for every different procedure."""
+        """Return what is guaranteed, once for every different procedure or way of judging."""
         own = [section.methods for section in self.sections if section.methods is not None]
         by_rule = [methods(study.problem, study.procedure) for study in self.studies]
         return tuple(dict.fromkeys(own if len(own) == len(self.sections) else [*by_rule, *own]))
@@ -119,6 +119,7 @@ class Report(Result):
                 for s in self.sections
             ],
             "guarantees": [method.guarantee for method in self.methods],
+            "assumptions": [list(method.assumptions) for method in self.methods],
             "studies": [study.to_dict() for study in self.studies],
             "facts": dict(self.facts),
         }  # fmt: skip
@@ -133,16 +134,40 @@ class Report(Result):
 
         return render_html(self)
 
+    def summary(self) -> str:
+        """Return one printed page for those who decide, as one self-contained HTML file.
+
+        It has the question, the result, the main numbers, the guarantee with every assumption, the names and
+        hashes of what was judged, and lines to sign. Every number on it is also in the whole report.
+        """
+        from evenhand.reports.render import render_summary
+
+        return render_summary(self)
+
     def markdown(self) -> str:
         """Return the page as Markdown."""
         from evenhand.reports.render import render_markdown
 
         return render_markdown(self)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the page as HTML, Markdown or JSON, by the suffix of the name."""
-        path = page_path(path)
-        forms = {".html": self.html, ".htm": self.html, ".md": self.markdown, ".json": self.json}
+    def save(self, path: str | Path, summary: bool = False) -> Path:
+        """Write the page as HTML, Markdown or JSON, by the suffix of the name.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file: NAME.html, NAME.md or NAME.json.
+        summary : bool
+            Write the summary on one page instead, as HTML.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        path = page_path(path, summary)
+        html = self.summary if summary else self.html
+        forms = {".html": html, ".htm": html, ".md": self.markdown, ".json": self.json}
         content = forms[path.suffix.lower()]()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -178,7 +203,7 @@ def report(*sources: Any, title: str | None = None) -> Report:
 
     Parameters
     ----------
-    *sources : Plan, Runs, Comparison, Experiment, Verdict, Evaluation or Study
+    *sources : Plan, Runs, Comparison, Scan, Experiment, Verdict, Evaluation or Study
         What the page is about; a study is planned.
     title : str, optional
         The title; that of the first study that has one unless given.
@@ -208,7 +233,11 @@ def report(*sources: Any, title: str | None = None) -> Report:
 
     if not sources:
         raise BadInput("a report needs at least one plan, runs, experiment or verdict; it got none.")
-    found = [pair for source in sources for pair in sections_of(source)]
+    found = [
+        (replace(section, methods=section.methods or methods(study.problem, study.procedure)), study)
+        for source in sources
+        for section, study in sections_of(source)
+    ]
     studies = tuple({study.content_hash: study for _, study in found}.values())
     named = (
         title
@@ -218,20 +247,22 @@ def report(*sources: Any, title: str | None = None) -> Report:
     return Report(tuple(section for section, _ in found), studies, named)
 
 
-def page_path(name: str | Path) -> Path:
+def page_path(name: str | Path, summary: bool = False) -> Path:
     """Return the path of a page, refused unless its suffix is known; checked before the work begins."""
     if not isinstance(name, (str, Path)):
         raise BadInput(f"a report is saved under a path; got {shown(name)}.")
     path = Path(name)
     if path.suffix.lower() not in (".html", ".htm", ".md", ".json"):
         raise BadInput(f"a report is saved as .html, .md or .json; got {path.name!r}.")
+    if summary and path.suffix.lower() not in (".html", ".htm"):
+        raise BadInput(f"a summary is one printed page, saved as .html; got {path.name!r}.")
     return path
 
 
 def versions() -> list[tuple[str, str]]:
     """Return the versions of the programs that made the numbers."""
     made = [("evenhand", installed("evenhand")), ("python", platform.python_version())]
-    return made + [(name, installed(name)) for name in ("numpy", "numba", "scipy")]
+    return made + [(name, installed(name)) for name in ("numpy", "llvmlite", "scipy")]
 
 
 def _label(study: Study, number: int, studies: Sequence[Study]) -> str:

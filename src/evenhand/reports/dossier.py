@@ -17,18 +17,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, Undecidable
 from evenhand.model.argument_checks import in_words
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.initial_samples import initial_table
-from evenhand.procedure.spec import Budget, compile_spec, refuse_guardrails
+from evenhand.procedure.spec import Budget
 from evenhand.reports.captioned_figures import allocation_picture, duration_picture, floors_picture
 from evenhand.reports.document import Report
-from evenhand.reports.dossier_scenarios import scenario_grid
+from evenhand.reports.dossier_scenarios import Scenario, scenario_grid
 from evenhand.reports.figure_rows import plain
 from evenhand.reports.page_parts import Field, Section, Strong, Table, Words, table
 from evenhand.reports.sections.runs import duration_row
-from evenhand.reports.sections.section_rows import CHANCES, shares, true_estimates, true_standings
+from evenhand.reports.sections.section_rows import (
+    CHANCES,
+    guardrail_pictures,
+    shares,
+    true_estimates,
+    true_standings,
+)
 from evenhand.simulation.executors import Executor, given_or_new_executor
 from evenhand.simulation.runs import Rate, Runs, rate, standard_error
 from evenhand.simulation.simulate import simulate_study
@@ -36,6 +44,7 @@ from evenhand.study import Study, Truth
 from evenhand.study.planned import plan_of
 from evenhand.theory.plan import Plan
 
+Array = NDArray[np.float64]
 ReportProgress = Callable[[int, int], None]
 
 
@@ -45,8 +54,8 @@ def dossier(
     """Run every scenario and return the report."""
     runs: dict[str, Runs] = {}
     with given_or_new_executor(executor, None) as crew:
-        for number, (name, means) in enumerate(recipe.scenarios.items()):
-            study = replace(recipe.study, truth=Truth(means=means))
+        for number, (name, scenario) in enumerate(recipe.scenarios.items()):
+            study = replace(recipe.study, truth=_truth(recipe.study, scenario))
             runs[name] = simulate_study(study, recipe.replications, recipe.seed, (), crew)
             if progress is not None:
                 progress(number + 1, len(recipe.scenarios))
@@ -65,10 +74,10 @@ class _DossierSection:
     def section(self) -> Section:
         study, base = self.recipe.study, next(iter(self.runs.values()))
         problem = study.problem
-        answer = None if problem.goal == "screen" else problem.answer(np.array(study.means()))
-        standings = true_standings(
-            problem, study.means(), None if answer is None else problem.policies[answer]
-        )
+        means, rails = np.array(study.means()), study.guardrail_means()
+        answer = None if problem.goal == "screen" else problem.answer(means, rails)
+        leader = None if answer is None else problem.policies[answer]
+        standings = true_standings(problem, means, leader, rails)
         durations = [duration_row(name, runs, None) for name, runs in self.runs.items()]
         worst, error = self.worst
         return Section(
@@ -77,7 +86,11 @@ class _DossierSection:
             lead=self.lead(),
             notes=self.notes(),
             pictures=(
-                floors_picture(true_estimates(problem, study.means(), standings), standings, "As assumed"),
+                floors_picture(
+                    true_estimates(problem, study.means(), standings), standings, "As assumed",
+                    indifference=study.procedure.indifference,
+                ),
+                *guardrail_pictures(problem, rails, standings, "The assumed means"),
                 duration_picture(durations, "How long it takes, by scenario"),
                 allocation_picture(
                     shares(problem, base.allocation, None if self.ideal is None else self.ideal.allocation),
@@ -159,12 +172,14 @@ class _DossierSection:
 
     def scenarios(self) -> Table:
         problem = self.recipe.study.problem
-        rows: list[list[Field]] = [
-            [name, policy, *means[k]]
-            for name, means in self.recipe.scenarios.items()
-            for k, policy in enumerate(problem.policies)
-        ]
-        return table("The means of every scenario", ["scenario", "policy", *problem.group_names], rows)
+        rows: list[list[Field]] = []
+        for name, scenario in self.recipe.scenarios.items():
+            metrics = {"outcome": scenario.means, **scenario.guardrails}
+            for metric, means in metrics.items():
+                shown = [metric] if problem.guardrails else []
+                rows += [[name, *shown, policy, *means[k]] for k, policy in enumerate(problem.policies)]
+        columns = ["scenario", *(["metric"] if problem.guardrails else []), "policy", *problem.group_names]
+        return table("The means of every scenario", columns, rows)
 
     def allocation(self) -> Table:
         problem = self.recipe.study.problem
@@ -181,7 +196,7 @@ class _DossierSection:
         procedure = self.recipe.study.procedure
         rows: list[list[Field]] = [
             ["risk", f"{procedure.delta:g}"],
-            ["requirement", self.recipe.study.problem.constraint.describe()],
+            ["requirement", self.recipe.study.problem.describe_requirement()],
             ["sampling rule", procedure.sampling_name],
             ["stopping rule", procedure.stopping_name],
             ["initial samples per cell", in_words(procedure.initial)],
@@ -191,11 +206,11 @@ class _DossierSection:
         return table("What was fixed beforehand", ["what", "value"], rows)
 
     def right_answer(self, name: str) -> str:
-        problem, means = self.recipe.study.problem, np.array(self.recipe.scenarios[name])
+        problem, (means, rails) = self.recipe.study.problem, self.recipe.scenarios[name]
         if problem.goal == "screen":
-            allowed = [problem.policies[k] for k in np.flatnonzero(problem.feasible(means))]
+            allowed = [problem.policies[k] for k in np.flatnonzero(problem.feasible(means, rails))]
             return ", ".join(allowed) or "none"
-        answer = problem.answer(means)
+        answer = problem.answer(means, rails)
         return "none" if answer is None else problem.policies[answer]
 
     def numbers(self, name: str) -> dict[str, Any]:
@@ -214,20 +229,23 @@ class Recipe:
     """Everything that a dossier depends on, fixed before the first run."""
 
     study: Study  # its truth as means
-    scenarios: Mapping[str, tuple[tuple[float, ...], ...]]
+    scenarios: Mapping[str, Scenario]
     replications: int
     seed: int
 
     def to_json(self) -> str:
-        """Return one line of JSON; `from_json` of it is equal to this."""
-        return json.dumps(
-            {
-                "evenhand": "dossier", "format": FORMAT, "study": self.study.to_dict(),
-                "scenarios": {name: [list(row) for row in means] for name, means in self.scenarios.items()},
-                "replications": self.replications, "seed": self.seed,
-            },
-            ensure_ascii=True, allow_nan=False, separators=(",", ":"),
-        )  # fmt: skip
+        """Return one line of JSON, from which `from_json` makes an equal recipe."""
+        content: dict[str, Any] = {
+            "evenhand": "dossier", "format": FORMAT, "study": self.study.to_dict(),
+            "scenarios": {name: scenario.means.tolist() for name, scenario in self.scenarios.items()},
+            "replications": self.replications, "seed": self.seed,
+        }  # fmt: skip
+        if self.study.problem.guardrails:
+            content["guardrails"] = {
+                name: {rail: table.tolist() for rail, table in scenario.guardrails.items()}
+                for name, scenario in self.scenarios.items()
+            }
+        return json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Recipe:
@@ -235,7 +253,11 @@ class Recipe:
             table = json.loads(text)
             if table["evenhand"] != "dossier" or table["format"] != FORMAT:
                 raise KeyError("format")
-            scenarios = {name: tuple(map(tuple, means)) for name, means in table["scenarios"].items()}
+            rails = table.get("guardrails", {})
+            scenarios = {
+                name: Scenario(np.array(means, dtype=float), _tables(rails.get(name, {})))
+                for name, means in table["scenarios"].items()
+            }
             return cls(
                 Study.from_dict(table["study"]), scenarios, int(table["replications"]), int(table["seed"])
             )
@@ -251,18 +273,46 @@ def new_recipe(
     max_samples: int | None = None,
 ) -> Recipe:
     """Return the recipe of a study: the usual scenarios unless others are given, and the cap of runs."""
-    refuse_guardrails(study.problem, "a dossier")
     compile_spec(study.problem, study.procedure)  # refuses what cannot be simulated
-    means = np.array(study.means())
-    tables = (
-        scenario_grid(study.problem, means)
+    assumed = Scenario(np.array(study.means()), _tables(study.guardrail_means()))
+    grid = (
+        _with_possible_outcomes(study, scenario_grid(study.problem, assumed))
         if scenarios is None
-        else {name: np.array(truth.cell_means(study.problem)) for name, truth in scenarios.items()}
+        else {name: _scenario(study, truth) for name, truth in scenarios.items()}
     )
     chosen = _cap(study) if max_samples is None else max_samples
     procedure = replace(study.procedure, max_samples=chosen)
-    fixed = replace(study, procedure=procedure, truth=Truth(means=_rows(means)))
-    return Recipe(fixed, {name: _rows(table) for name, table in tables.items()}, replications, seed)
+    fixed = replace(study, procedure=procedure, truth=_truth(study, assumed))
+    return Recipe(fixed, grid, replications, seed)
+
+
+def _scenario(study: Study, truth: Truth) -> Scenario:
+    """Return the means of a given scenario; guard-rails that it does not name are as assumed."""
+    rails = study.guardrail_means() if truth.guardrails is None else truth.guardrails
+    tables = study.problem.check_guardrail_means(rails)
+    names = [rail.name for rail in study.problem.guardrails]
+    return Scenario(np.array(truth.cell_means(study.problem)), dict(zip(names, tables, strict=True)))
+
+
+def _truth(study: Study, scenario: Scenario) -> Truth:
+    """Return the truth of a scenario; all but the means is that of the study."""
+    rails = {name: _rows(table) for name, table in scenario.guardrails.items()}
+    given = study.truth or Truth(_rows(scenario.means))
+    return Truth(
+        _rows(scenario.means), lag=given.lag, dropout=given.dropout, sd=given.sd, outcomes=given.outcomes,
+        guardrails=rails or None,
+    )  # fmt: skip
+
+
+def _with_possible_outcomes(study: Study, grid: dict[str, Scenario]) -> dict[str, Scenario]:
+    """Return the scenarios with means in [0, 1] where outcomes are 0 or 1 whatever the family."""
+    if study.truth is None or study.truth.outcomes is None:
+        return grid
+    return {name: one for name, one in grid.items() if np.all((one.means >= 0.0) & (one.means <= 1.0))}
+
+
+def _tables(tables: Mapping[str, Any] | None) -> dict[str, Array]:
+    return {name: np.array(table, dtype=float) for name, table in (tables or {}).items()}
 
 
 def read_recipe(path: str | Path) -> Recipe:

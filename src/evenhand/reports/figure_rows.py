@@ -5,7 +5,7 @@ A number that is not known (the mean of an empty cell, an open end of an interva
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -26,6 +26,20 @@ class Share:
 
 
 @dataclass(frozen=True)
+class RequirementMark:
+    """A requirement that involves several groups at once, for one policy, at its estimated means."""
+
+    policy: str
+    words: str  # what it is and what it must be: "gap 0.29, at most 0.15"
+    excess: float | None = None  # how far beyond what is allowed; negative: so much to spare
+    limit: float | None = None  # gap and ratio: no group mean may be below this,
+    largest: float | None = None  # given the largest group mean
+    smallest: float | None = None
+    centre: float | None = None  # dispersion: the mean to which distances are measured
+    counted: tuple[str, ...] | None = None  # quota: the groups that reach their floor
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The evidence of the weakest comparison at a number of samples, in nats, and its threshold."""
 
@@ -33,6 +47,14 @@ class Evidence:
     evidence: float
     needed: float
     weakest: str
+
+
+@dataclass(frozen=True)
+class IntervalShares:
+    """The published shares of one interval, by group and policy."""
+
+    interval: int
+    shares: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)

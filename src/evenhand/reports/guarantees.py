@@ -1,13 +1,18 @@
-"""The guarantee of each stopping rule, with its sources."""
+"""The guarantee of each stopping rule and of a verdict on data at hand, with assumptions and sources."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from evenhand.model.problem import Problem
-from evenhand.procedure.evidence.by_family import wrong_answers
+from evenhand.procedure.compile_spec import wrong_statements
+from evenhand.procedure.outcome_order import depends_on_order
 from evenhand.procedure.spec import Budget, Calibrated, Procedure, is_unproven
+from evenhand.verdicts.verdict_sentences import holds_for_one_look
+
+if TYPE_CHECKING:
+    from evenhand.verdicts.judge import Verdict
 
 SOURCES = {
     "paper": (
@@ -67,12 +72,25 @@ MODES = {
 }
 
 
+SCOPE = (
+    "The guarantee is about the groups and the outcome named here. It says nothing of groups that were not "
+    "named, of other outcomes, or of a population with other shares."
+)
+ITEMS_ASSUME = (
+    "Outcomes on different items are independent of each other; those of several policies on one item need "
+    "not be. Which policies answer an item was decided before any outcome on it was seen."
+)
+ITEMS_IN_ORDER = "The rows name the items in the order in which they were drawn."
+MAX_LISTED = 160  # characters of the shares of all groups in a sentence
+
+
 class Methods(NamedTuple):
-    """The one-line guarantee, the text (blank lines between paragraphs), and the sources it rests on."""
+    """The one-line guarantee, the text (blank lines between paragraphs), the sources, the assumptions."""
 
     guarantee: str
     text: str
     sources: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
 
 
 def methods(problem: Problem, procedure: Procedure) -> Methods:
@@ -80,15 +98,87 @@ def methods(problem: Problem, procedure: Procedure) -> Methods:
     rule = _rule(problem, procedure)
     sampling = f"{MODES[problem.mode]}, by the rule {procedure.sampling_name}."
     asked = " ".join(part for part in (_question(problem), _acceptable(procedure)) if part)
-    text = f"{asked} {sampling}\n\n{rule.text}\n\n{_assumptions(problem)}"
+    text = f"{asked} {sampling}\n\n{rule.text}\n\n{SCOPE}"
     modes = () if problem.mode == "active" else ("russac",)
-    return Methods(rule.guarantee, text, ("paper", *rule.sources, *modes))
+    represent = "The people who are sampled in a group represent the group."
+    found = (*_outcomes_assume(problem), represent, *_population_assumes(problem))
+    return Methods(rule.guarantee, text, ("paper", *rule.sources, *modes), found)
 
 
-def fixed_methods(problem: Problem, delta: float) -> Methods:
+def judged_methods(verdict: Verdict) -> Methods:
+    """Return how data at hand were judged, what is claimed of the verdict, and what that assumes."""
+    problem, procedure = verdict.problem, verdict.procedure
+    if verdict.exact:
+        rule = _exact()
+    elif verdict.fixed:
+        rule = _fixed(problem, procedure.delta)
+    else:
+        rule = _rule(problem, procedure)
+        if holds_for_one_look(verdict):
+            rule = rule._replace(guarantee=_once(procedure.delta))
+    asked = " ".join(part for part in (_question(problem), _acceptable(procedure)) if part)
+    text = f"{asked} {_judged(verdict)}\n\n{rule.text}\n\n{SCOPE}"
+    return Methods(rule.guarantee, text, ("paper", *rule.sources), _judged_assume(verdict))
+
+
+def _judged(verdict: Verdict) -> str:
+    """Return what was judged."""
+    name = verdict.source.data_file if verdict.source is not None else ""
+    where = f" of {name}" if name else ""
+    return (
+        f"{verdict.samples:,} outcomes in {verdict.rows:,} rows{where} were judged. They were collected "
+        "before: evenhand chose none of these samples."
+    )
+
+
+def _judged_assume(verdict: Verdict) -> tuple[str, ...]:
+    problem = verdict.problem
+    if verdict.exact:
+        return (
+            "Every row is the outcome of its policy on its item, and the pool has no other items.",
+            *_population_assumes(problem),
+        )
+    found = list(_outcomes_assume(problem, verdict.shared_items is not None))
+    if verdict.pool is None:
+        found.append(
+            "Who received which policy did not depend on the outcome to be expected, as in a random "
+            "assignment, and those in the data represent their group. The data cannot show this."
+        )
+    else:
+        found.append("The items were drawn from the pool at random, each at most once.")
+    if verdict.fixed:
+        found.append(
+            "The size of every cell was fixed before any outcome was seen, and this is the only look."
+        )
+    elif verdict.shared_items is not None and (verdict.shared_items or verdict.pool is not None):
+        found.append(ITEMS_IN_ORDER)
+    elif depends_on_order(problem, verdict.procedure):
+        found.append("The rows are in the order in which the outcomes were observed.")
+    return (*found, *_population_assumes(problem))
+
+
+def _exact() -> Methods:
+    return Methods(
+        "Exact: every policy answered every item of the pool, so the answer about this pool carries no "
+        "risk. It says nothing about other items.",
+        "Every policy answered every item of the pool. The means are counted, not estimated.",
+        (),
+    )
+
+
+def _once(delta: float) -> str:
+    return (
+        f"Certified: the probability of a wrong answer is at most {delta:.6g}, for one look at the data. "
+        "Some items were not answered by every policy."
+    )
+
+
+def _fixed(problem: Problem, delta: float) -> Methods:
     """Return how one look at a fixed sample is judged, and what is claimed for it."""
-    many = _wrong_answers(problem)
+    many = wrong_statements(problem)
     wrong = "policies to classify" if problem.goal == "screen" else "wrong answers"
+    if problem.max_policies is not None:
+        wrong = f"wrong statements about {problem.max_policies} policies that join or leave"
     text = (
         "Each of the conditions that the answer rests on is tested by a p-value that holds at every size: "
         "exact for a single cell; for comparisons of several cells exact or a proven upper bound. "
@@ -99,15 +189,9 @@ def fixed_methods(problem: Problem, delta: float) -> Methods:
         f"One look at a fixed sample: the probability of a wrong answer is at most {delta:.6g} if the size "
         "of every cell was fixed before any outcome was seen. It does not hold for data watched as they "
         "came.",
-        f"{_question(problem)}\n\n{text}\n\n{_assumptions(problem)}",
-        ("paper", "clopper", "mickey", "berger"),
+        text,
+        ("clopper", "mickey", "berger"),
     )
-
-
-def _wrong_answers(problem: Problem) -> int:
-    """Return the number of wrong answers; with guard-rails every policy can fail."""
-    policies = len(problem.policies)
-    return policies if problem.guardrails else wrong_answers(problem.standard.region, policies)
 
 
 def _acceptable(procedure: Procedure) -> str:
@@ -132,18 +216,28 @@ def _question(problem: Problem) -> str:
     )
 
 
-def _assumptions(problem: Problem) -> str:
-    rails = "".join(
-        f", of {rail.name}: {ASSUMPTIONS[rail.family.name]} (missing outcomes are missing independently of "
-        "their values)"
+def _outcomes_assume(problem: Problem, with_items: bool = False) -> tuple[str, ...]:
+    """Return what is assumed of the outcomes, a sentence each."""
+    rails = [
+        f"{rail.name}: {ASSUMPTIONS[rail.family.name]}; missing outcomes are missing independently of "
+        "their values."
         for rail in problem.guardrails
-    )
+    ]
+    law = ASSUMPTIONS[problem.family.name]
     return (
-        f"All of this assumes that {ASSUMPTIONS[problem.family.name]}{rails}, that no cell's mean "
-        "drifts, and that an outcome does not depend on when it was asked for. The guarantee is about the "
-        "groups and the outcome named here. It says nothing of groups that were not named, of other "
-        "outcomes, or of a population with other shares."
+        f"{law[0].upper()}{law[1:]}.",
+        *rails,
+        ITEMS_ASSUME if with_items else "Outcomes are independent of each other.",
+        "The mean of a cell does not change, and an outcome does not depend on when it was asked for.",
+        "No outcome was left out, added or changed because of its value.",
     )
+
+
+def _population_assumes(problem: Problem) -> tuple[str, ...]:
+    found = ", ".join(f"{name} {share:.4g}" for name, share in problem.groups.items())
+    if len(found) > MAX_LISTED:
+        return ("The groups have the shares of the population that the study states.",)
+    return (f"The groups have these shares of the population: {found}.",)
 
 
 def _rule(problem: Problem, procedure: Procedure) -> Methods:
@@ -163,9 +257,11 @@ def _rule(problem: Problem, procedure: Procedure) -> Methods:
 
 
 def _certified(problem: Problem, delta: float) -> Methods:
-    many = _wrong_answers(problem)
+    many = wrong_statements(problem)
     if problem.goal == "screen":
-        return _screening(many, delta)
+        return _with_changes(problem, _screening(many, delta))
+    if problem.max_policies is not None:
+        return _with_changes(problem, _joining(problem.max_policies, many, delta))
     return Methods(
         _always(delta),
         "For every way the answer could be wrong there is an e-process: a betting score whose expected value "
@@ -175,6 +271,36 @@ def _certified(problem: Problem, delta: float) -> Methods:
         f"is ever given with probability at most {delta:.6g}/{many}.",
         ("ville", "ramdas", "howard", "qin"),
     )
+
+
+def _joining(most: int, many: int, delta: float) -> Methods:
+    """Return the guarantee where policies may join and leave."""
+    relative = "" if many == most * most else ", and one for each bound relative to the control"
+    return Methods(
+        _always(delta),
+        "For every pair of policies there is an e-process against the second being at least as good as the "
+        "first, and for every policy there are some against its meeting, or missing, its "
+        "requirement: betting scores whose expected value is at most 1 if that is the truth, however samples "
+        "are chosen and whenever one looks. The answer is given when each of them, for the policies present, "
+        f"reaches {many}/{delta:.6g} = {many / delta:,.6g}, that is {math.log(many / delta):.4g} nats. Up to "
+        f"{most} policies can ever take part, so there are {many} wrong statements: one for each ordered "
+        f"pair and one for each policy{relative}. By Ville's inequality each is ever made with probability "
+        f"at most {delta:.6g}/{many}.",
+        ("ville", "ramdas", "howard", "qin"),
+    )
+
+
+def _with_changes(problem: Problem, rule: Methods) -> Methods:
+    """Return the guarantee with what it says about policies that join and leave."""
+    if problem.max_policies is None:
+        return rule
+    return rule._replace(text=f"{rule.text}\n\n{CHANGES}")
+
+
+CHANGES = (
+    "The answer is about the policies that are present when it is given, and nothing is claimed about a "
+    "policy that has left. When policies join or leave, and which, may depend on all outcomes so far."
+)
 
 
 def _screening(many: int, delta: float) -> Methods:
@@ -221,8 +347,9 @@ def _stylised(delta: float) -> Methods:
 
 def _calibrated(stopping: Calibrated, delta: float) -> Methods:
     return Methods(
-        "By simulation: in the scenarios it was calibrated on, a wrong answer is given with probability at "
-        f"most {delta:.6g}, up to the simulation's own error. Nothing is claimed beyond those scenarios.",
+        "By simulation: in the scenarios, or the box of means, that it was calibrated on, a wrong answer is "
+        f"given with probability at most {delta:.6g}, up to the simulation's own error. Nothing is claimed "
+        "beyond those.",
         f"The likelihood-ratio evidence must pass {stopping.threshold:.4g} nats above an allowance for "
         "repeated looks that grows slowly with the samples; the threshold was found by simulation.",
         ("garivier",),

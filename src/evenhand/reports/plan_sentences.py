@@ -65,13 +65,15 @@ def bounds(plan: Plan, delta: float) -> Iterator[str]:
         )
 
 
-def suggestion(plan: Plan) -> Iterator[str]:
-    """Yield the proposed indifference and what it saves, if two policies are nearly tied."""
+def suggestion(plan: Plan, delta: float) -> Iterator[str]:
+    """Yield the proposed indifference and what it saves at this risk, if two policies are nearly tied."""
     if plan.proposal is not None:
         names, eps = listed(plan.proposal.acceptable, "or"), plan.proposal.indifference
         yield (
             f"Would you take {names}? With indifference = {eps:g} in [procedure], T* falls from "
-            f"{count(plan.time_low)} to {count(plan.proposal.time_high)}."
+            f"{count(plan.time_low)} to {count(plan.proposal.time_high)}, and the least number of samples on "
+            f"average from {count(plan.samples_at_least(delta))} to "
+            f"{count(plan.proposal.samples_at_least(delta))}."
         )
 
 

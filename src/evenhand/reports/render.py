@@ -9,11 +9,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evenhand import __version__
-from evenhand.reports.figures.canvas import TOKENS, svg
+from evenhand.reports.figures.canvas import NARROW, TOKENS, WIDE, svg
 from evenhand.reports.page_parts import Picture, Section, Strong, Table, Words, field_text, is_number
 
 if TYPE_CHECKING:
     from evenhand.reports.document import Report
+
+PRINTED_HEIGHT = 900  # pixels of a printed page
+SUMMARY_HEIGHT = 420  # pixels of the figure on the summary
+SUMMARY_ROWS = 8  # policies on the summary
+_PROGRAMS = ("python", "numpy", "llvmlite", "scipy")
 
 
 def render_html(report: Report) -> str:
@@ -31,6 +36,38 @@ def render_html(report: Report) -> str:
     return str(page)
 
 
+def render_summary(report: Report) -> str:
+    """Return one printed page as HTML: question, result, guarantee, assumptions, sources of the data."""
+    environment = _environment()
+    css = environment.get_template("page.css").render(tokens=_tokens())
+    opening = report.opening
+    method = opening.methods or report.methods[0]
+    page = environment.get_template("summary.html.j2").render(
+        version=__version__, title=report.title, asked=_asked(report), css=Markup(css), opening=opening,
+        picture=_small_picture(opening), table=_policy_table(opening), method=method,
+        facts=[(name, value) for name, value in report.facts if name not in _PROGRAMS],
+    )  # fmt: skip
+    return str(page)
+
+
+def _small_picture(section: Section) -> Picture | None:
+    """Return the main figure if it leaves space for the text on one page."""
+    if not section.pictures:
+        return None
+    first = section.pictures[0]
+    return first if first.draw(WIDE).height <= SUMMARY_HEIGHT else None
+
+
+def _policy_table(section: Section) -> Table | None:
+    """Return the policies with overall mean and class, for a page without its figure; the first rows."""
+    found = next((table for table in section.tables if table.columns[:1] == ("policy",)), None)
+    if found is None or len(found.rows) <= SUMMARY_ROWS:
+        return found
+    left = len(found.rows) - SUMMARY_ROWS
+    caption = f"{found.caption} (the first {SUMMARY_ROWS}; {left} more in the whole report)"
+    return Table(caption, found.columns, found.rows[:SUMMARY_ROWS])
+
+
 def _environment() -> Environment:
     made = Environment(
         loader=PackageLoader("evenhand.reports", "templates"),
@@ -38,14 +75,20 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    made.globals.update(field_text=field_text, is_number=is_number, svg=_svg)
+    made.globals.update(
+        field_text=field_text, is_number=is_number, svg=_svg, wide_width=WIDE, narrow_width=NARROW
+    )
     made.tests["same_as"] = lambda one, other: one is other
     return made
 
 
 def _svg(picture: Picture, name: str, width: int) -> Markup:
+    """Return the figure in an element for this width; one taller than a printed page may be divided."""
+    canvas = picture.draw(width)
+    kind = "wide" if width == WIDE else "narrow"
+    tall = " tall" if canvas.height > PRINTED_HEIGHT else ""
     # names inside our own figure were escaped when it was written
-    return Markup(svg(picture.draw(width), name, themed=True))
+    return Markup('<div class="{}">{}</div>').format(kind + tall, Markup(svg(canvas, name, themed=True)))
 
 
 def _asked(report: Report) -> str:
@@ -83,6 +126,7 @@ def render_markdown(report: Report) -> str:
     blocks += ["## What is guaranteed, and how"]
     for method in report.methods:
         blocks += [f"> {escape(method.guarantee)}", *map(escape, method.text.split("\n\n"))]
+        blocks += ["### What this assumes", "\n".join(f"- {escape(said)}" for said in method.assumptions)]
     blocks += [
         "### Sources",
         "\n".join(f"{i}. {escape(source)}" for i, source in enumerate(report.sources, start=1)),

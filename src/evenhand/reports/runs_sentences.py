@@ -51,6 +51,14 @@ def wrong_answers(runs: Runs) -> list[Words]:
     return [*found, (f"{often}; the risk asked for was {100 * delta:g}%.",)]
 
 
+def intervals(runs: Runs) -> list[Words]:
+    """Return how many intervals the runs took and how many units were assigned; nothing without intervals."""
+    if runs.intervals is None:
+        return []
+    number, units = runs.intervals.mean(), runs.assigned.mean()
+    return [(f"A run took {number:,.1f} intervals on average; {units:,.0f} units were assigned by its end.",)]
+
+
 def summary(many: Mapping[str, Runs]) -> Table:
     """Return a row per procedure: mean samples, rates and their exact intervals."""
     rows: list[list[Field]] = []

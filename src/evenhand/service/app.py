@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from litestar import Litestar
@@ -25,16 +26,20 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.errors import EvenhandError
 from evenhand.service import pages, responses
-from evenhand.service.auth import Access
+from evenhand.service.auth import Access, Sessions
 from evenhand.service.experiments import RecentViews, Registry
 from evenhand.service.forecasts import Forecasts
 from evenhand.service.jobs import Jobs
-from evenhand.service.keys import Keys, KnownKeys
+from evenhand.service.keys import KnownKeys
+from evenhand.service.limits import Proxies, RequestLimits
+from evenhand.service.notifications import Notifications
 from evenhand.service.openapi import description
 from evenhand.service.panels import Panels
+from evenhand.service.path_prefix import below, checked_prefix
 from evenhand.service.responses import checked_body, refuse_http, refuse_ours, refuse_unexpected, with_headers
 from evenhand.service.routes import routers
 from evenhand.service.server import warm
+from evenhand.service.webhooks import Webhooks
 from evenhand.service.worker_processes import WorkerProcesses
 
 BODY_BYTES = 1_000_000
@@ -49,14 +54,22 @@ class Settings:
 
     journal: str = field(repr=False)  # an address may contain a password
     hosts: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded headers are believed
+    webhooks: tuple[str, ...] = ()  # origins that the service may call
+    prefix: str = ""  # the path below which users reach the service, as /trials
     warm: bool = False  # load kernels and start worker processes at startup, not on first use
 
 
 def create_app(settings: Settings) -> Litestar:
     """Return the application for one journal."""
-    keys = Keys(settings.journal)
-    registry, jobs, workers = Registry(settings.journal), Jobs(), WorkerProcesses()
-    forecasts = Forecasts(workers)
+    limits, path = RequestLimits(Proxies(settings.proxies)), checked_prefix(settings.prefix)
+    responses.in_progress.set_function(lambda: limits.in_progress)
+    registry, workers = Registry(settings.journal), WorkerProcesses()
+    jobs = Jobs(registry.journal)
+    is_file = not registry.journal.shared and settings.journal != ":memory:"
+    keys = KnownKeys(registry.journal, Path(settings.journal).resolve() if is_file else None)
+    forecasts, webhooks = Forecasts(workers), Webhooks(registry.journal, settings.webhooks)
+    notifications = Notifications(registry, webhooks)
     panels = Panels(registry, workers, forecasts)
 
     @asynccontextmanager
@@ -65,23 +78,25 @@ def create_app(settings: Settings) -> Litestar:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
         warming = threading.Timer(WARM_AFTER, warm, args=(workers,))
         warming.daemon = True
+        notifications.start()
         if settings.warm:
             warming.start()
         try:
             yield
         finally:
             warming.cancel()  # a service that is stopped early starts no workers
+            notifications.close()
             jobs.close()
             workers.close()
             registry.close()
 
-    shared = {"registry": registry, "jobs": jobs, "workers": workers, "panels": panels}
-    return Litestar(
+    shared = {"registry": registry, "jobs": jobs, "workers": workers, "panels": panels, "webhooks": webhooks}
+    app = Litestar(
         route_handlers=[
             *routers, *pages.handlers(), pages.log_in_page, pages.log_in_request, pages.log_out,
         ],
         state=State({
-            "access": Access(KnownKeys(keys), settings.hosts),
+            "access": Access(keys, Sessions(registry.journal), settings.hosts),
             "views": RecentViews(),
             "forecasts": forecasts,
             "stopping": threading.Event(),  # streams end when it is set
@@ -98,10 +113,12 @@ def create_app(settings: Settings) -> Litestar:
         exception_handlers={
             EvenhandError: refuse_ours, HTTPException: refuse_http, Exception: refuse_unexpected,
         },
-        middleware=[_measure],
-        openapi_config=description(),
+        middleware=[limits, _measure],
+        openapi_config=description(path),
         debug=False,
     )  # fmt: skip
+    app.asgi_handler = below(app.asgi_handler, path)
+    return app
 
 
 def _given(part: object) -> Provide:

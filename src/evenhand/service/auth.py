@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
 import threading
 import time
@@ -11,39 +12,106 @@ from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from typing import Any
 
+import sqlalchemy as sa
 from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 
+from evenhand.live import schema
+from evenhand.live.journal import Journal
 from evenhand.service.keys import Key, KnownKeys
 
 NOBODY_ELSE = Key("loopback", "admin", "this machine")  # the identity of requests while no key exists
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
-# headers that proxies add
-FORWARDING = ("forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
+# headers that proxies add, by their beginning
+FORWARDING = (
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-forwarded-",
+    "x-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+)
 WRONG_KEYS, WINDOW = 20, 10.0  # this many wrong keys within this many seconds block an address
 ADDRESSES, SESSIONS = 10_000, 10_000  # maximum number of entries kept
 SESSION_SECONDS = 12 * 3600
+SESSION_STALE = 2.0  # seconds until a session that was ended elsewhere is noticed
 COOKIE = "evenhand_session"
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
 
+class Sessions:
+    """Browser sessions, stored in the journal as hashes, so that every process that serves it knows them."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._known: OrderedDict[bytes, tuple[str | None, float]] = OrderedDict()  # key id, when it was read
+        self._lock = threading.Lock()
+
+    def begin(self, key: str) -> str:
+        """Store a new session of the key with this id; return its cookie."""
+        cookie, now = secrets.token_urlsafe(32), time.time()
+        row = {"digest": _digest(cookie), "key": key, "expires": now + SESSION_SECONDS}
+        table = schema.sessions
+        with self._journal.writing() as connection:
+            connection.execute(sa.delete(table).where(table.c.expires <= now))
+            count = sa.select(sa.func.count()).select_from(table)
+            if int(connection.execute(count).scalar_one()) >= SESSIONS:
+                raise HTTPException("too many sessions; log out elsewhere.", status_code=429)
+            connection.execute(sa.insert(table), row)
+        return cookie
+
+    def end(self, cookie: str) -> None:
+        with self._journal.writing() as connection:
+            connection.execute(sa.delete(schema.sessions).where(schema.sessions.c.digest == _digest(cookie)))
+        with self._lock:
+            self._known.pop(_digest(cookie), None)
+
+    def is_due(self, cookie: str) -> bool:
+        """Return whether the session must be read again; a session ended elsewhere is noticed then."""
+        _, at = self._known.get(_digest(cookie), (None, -SESSION_STALE))
+        return time.monotonic() - at >= SESSION_STALE
+
+    def read(self, cookie: str) -> None:
+        table, digest = schema.sessions, _digest(cookie)
+        query = sa.select(table.c.key).where(table.c.digest == digest, table.c.expires > time.time())
+        with self._journal.reading() as connection:
+            key = connection.execute(query).scalar_one_or_none()
+        with self._lock:
+            self._known[digest] = (key, time.monotonic())
+            self._known.move_to_end(digest)
+            while len(self._known) > SESSIONS:
+                self._known.popitem(last=False)
+
+    def key_of(self, cookie: str) -> str | None:
+        """Return the id of the key of a session that was read; None if there is no such session."""
+        return self._known.get(_digest(cookie), (None, 0.0))[0]
+
+
+def _digest(cookie: str) -> bytes:
+    return hashlib.sha256(cookie.encode("utf-8", "replace")).digest()
+
+
 class Access:
     """Keys, browser sessions and counts of wrong keys."""
 
-    def __init__(self, keys: KnownKeys, hosts: tuple[str, ...]) -> None:
+    def __init__(self, keys: KnownKeys, sessions: Sessions, hosts: tuple[str, ...]) -> None:
         self._keys = keys
+        self._sessions = sessions
         self._hosts = {*LOOPBACK, *hosts}
         self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
-        self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._lock = threading.Lock()
 
-    async def read_keys(self) -> None:
-        """Read the keys again if they are stale, outside the event loop."""
+    async def read_keys(self, connection: Connection | None = None) -> None:
+        """Read keys and session again if they are stale, outside the event loop."""
         if self._keys.is_due:
             await asyncio.to_thread(self._keys.read)
+        cookie = "" if connection is None else connection.cookies.get(COOKIE, "")
+        if cookie and self._sessions.is_due(cookie):
+            await asyncio.to_thread(self._sessions.read, cookie)
 
     def who(self, connection: Connection) -> Key:
         """Return the key of a request; refuse it without a valid key, once any key exists."""
@@ -55,26 +123,26 @@ class Access:
         scheme, _, text = connection.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and text:
             return self._good(connection, text.strip())
-        kept = self._sessions.get(connection.cookies.get(COOKIE, ""))
-        if kept is not None and kept[1] > time.monotonic():
+        identity = self._sessions.key_of(connection.cookies.get(COOKIE, ""))
+        found = None if identity is None else self._keys.by_id(identity)
+        if found is not None:
             _refuse_forged(connection)
-            return self._good(connection, kept[0])
+            return found
         raise NotAuthorizedException("a key is needed: send it as 'Authorization: Bearer KEY'.")
+
+    def is_still_valid(self, key: Key) -> bool:
+        """Return whether a key that began a stream may go on with it."""
+        if key.id == NOBODY_ELSE.id:
+            return not self._keys.exist()
+        return self._keys.by_id(key.id) is not None
 
     def log_in(self, connection: Connection, text: str) -> str:
         """Return a new session for a browser with a valid key."""
         self.check_host(connection)
-        self._good(connection, text)
-        token = secrets.token_urlsafe(32)
-        with self._lock:
-            self._sessions[token] = (text, time.monotonic() + SESSION_SECONDS)
-            while len(self._sessions) > SESSIONS:
-                self._sessions.popitem(last=False)
-        return token
+        return self._sessions.begin(self._good(connection, text).id)
 
     def log_out(self, connection: Connection) -> None:
-        with self._lock:
-            self._sessions.pop(connection.cookies.get(COOKIE, ""), None)
+        self._sessions.end(connection.cookies.get(COOKIE, ""))
 
     def check_host(self, connection: Connection) -> None:
         """Refuse unknown Host headers, which prevents DNS rebinding."""
@@ -88,7 +156,8 @@ class Access:
             return found
         client = connection.client.host if connection.client else "?"
         if self._is_waiting(client):
-            raise HTTPException("too many wrong keys; wait a little.", status_code=429)
+            wait = {"Retry-After": f"{WINDOW:.0f}"}
+            raise HTTPException("too many wrong keys; wait a little.", status_code=429, headers=wait)
         with self._lock:
             self._wrong.setdefault(client, deque(maxlen=WRONG_KEYS)).append(time.monotonic())
             self._wrong.move_to_end(client)
@@ -119,10 +188,12 @@ def _refuse_remote(connection: Connection) -> None:
     """Refuse, while no key exists, every request that may come from another machine.
 
     A proxy on this machine connects from loopback; it is known by its headers or by the Host it passes on.
+    Without any settings nginx adds no header and sends its own Host, but speaks HTTP/1.0, as no client does.
     """
     peer = connection.client.host if connection.client else ""
-    forwarded = [name for name in FORWARDING if name in connection.headers]
-    if not _is_loopback(peer) or forwarded or _host_of(connection) not in LOOPBACK:
+    forwarded = any(name.lower().startswith(FORWARDING) for name in connection.headers)
+    is_old = connection.scope.get("http_version") == "1.0"
+    if not _is_loopback(peer) or forwarded or is_old or _host_of(connection) not in LOOPBACK:
         raise NotAuthorizedException(
             "until a key exists the service answers this machine only, and no proxy. Create one with "
             "`evenhand keys --journal JOURNAL create --role admin --name YOU`."
@@ -155,7 +226,7 @@ def role(needed: str) -> Callable[[Connection, BaseRouteHandler], Awaitable[None
 
     async def guard(connection: Connection, _: BaseRouteHandler) -> None:
         access: Access = connection.app.state.access
-        await access.read_keys()
+        await access.read_keys(connection)
         key = access.who(connection)
         connection.state.key = key
         if not key.may(needed):

@@ -25,6 +25,7 @@ from evenhand.live.hash_chain import Head
 from evenhand.live.status import Status
 from evenhand.live.tickets import Ask, Outcomes, Receipt
 from evenhand.service.connection import Connection
+from evenhand.service.interval_client import RemoteIntervals
 
 if TYPE_CHECKING:
     from evenhand.model.problem import Problem
@@ -122,7 +123,7 @@ class Service:
         return names[0]
 
 
-class RemoteExperiment:
+class RemoteExperiment(RemoteIntervals):
     """One experiment of a service, with the methods of `Experiment`.
 
     `by` is recorded together with the name of the key. The service computes the forecast of a status itself,
@@ -230,6 +231,14 @@ class RemoteExperiment:
         """End the experiment, decided or not; outcomes that arrive later are stored as late."""
         self._post("finish", {"reason": reason, "by": by}, key)
 
+    def add_policy(self, policy: str, *, reason: str, by: str, key: str | None = None) -> None:
+        """Let a policy join; the study must have room for it (`max_policies`)."""
+        self._post("add-policy", {"policy": policy, "reason": reason, "by": by}, key)
+
+    def withdraw(self, policy: str, *, reason: str, by: str, key: str | None = None) -> None:
+        """Take a policy out for good: it is not sampled any more and cannot be the answer."""
+        self._post("withdraw", {"policy": policy, "reason": reason, "by": by}, key)
+
     def status(self, forecast: object = None) -> Status:
         """Return the current status, as far as the key may see it.
 
@@ -254,6 +263,8 @@ class RemoteExperiment:
     def head(self) -> Head:
         """Return the number and hash of the last event."""
         status = self._enrolment()
+        if not status.head:
+            raise BadInput("the head is a digest of outcomes; a key needs the role analyst to see it.")
         return Head(status.events, bytes.fromhex(status.head))
 
     def events(self, after: int = 0) -> Iterator[LogEntry]:
@@ -276,6 +287,17 @@ class RemoteExperiment:
             raise BadInput(f"the export cannot be written to {path}: {problem.strerror}.") from None
         return end_of_export(Path(path))
 
+    def export_outcomes(self, path: str | Path) -> None:
+        """Write the outcomes that count, with their latest corrections, into a .csv or .parquet file."""
+        from evenhand.live.outcome_table import format_of
+
+        kind = format_of(Path(path))
+        try:
+            with whole_file(Path(path)) as file:
+                self._connection.download(f"{self._path()}/export?format={kind}", file)
+        except OSError as problem:
+            raise BadInput(f"the outcomes cannot be written to {path}: {problem.strerror}.") from None
+
     def close(self) -> None:
         """Release this object: reading still works, writing is refused; `finish` ends the trial."""
         self._is_closed = True
@@ -293,6 +315,9 @@ class RemoteExperiment:
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self._name):
             raise NotFound(f"the service holds no experiment {self._name[:80]!r}.")
         return f"/api/v1/experiments/{self._name}"
+
+    def _get(self, what: str) -> Any:
+        return self._connection.get(f"{self._path()}/{what}")
 
     def _post(self, verb: str, body: dict[str, Any], key: str | None) -> Any:
         if self._is_closed:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import re
+import secrets
 import threading
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import sqlalchemy as sa
 from litestar import Request
 
-from evenhand.errors import BadInput, IntegrityFailed, NameTaken
+from evenhand.errors import BadInput, IntegrityFailed, NameTaken, NotFound
+from evenhand.live import schema
 from evenhand.live.control import refuse_used_key
 from evenhand.live.events import Created, decode
 from evenhand.live.experiment import Experiment
+from evenhand.live.interval_status import is_odd
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.protocol import Protocol, new_protocol
+from evenhand.live.requests import Caller, owned_key
 from evenhand.live.status import Status
+from evenhand.live.tickets import ticket_code, ticket_number
 from evenhand.service.auth import key_of
 from evenhand.study import Study, dumps, loads
 
@@ -38,12 +47,28 @@ class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
+_SHOWN = re.compile(r"t([1-9][0-9]{0,17})-([0-9a-v]{16})")
+
+
+def _secret_of(journal: Journal) -> bytes:
+    """Return the secret of the journal that ticket codes are derived from, made on first use."""
+    with journal.writing() as connection:
+        query = sa.select(schema.secrets.c.value).where(schema.secrets.c.name == "tickets")
+        found: bytes | None = connection.execute(query).scalar_one_or_none()
+        if found is None:
+            found = secrets.token_bytes(32)
+            connection.execute(sa.insert(schema.secrets), {"name": "tickets", "value": found})
+    return bytes(found)
+
+
 class Registry:
     """Experiments by id."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.journal: Journal = open_journal(address, create=True)
+        self.journal.salts_events = True
+        self._secret = _secret_of(self.journal)
         self._slots: dict[str, _Slot] = {}
         self._lock = threading.Lock()
 
@@ -67,14 +92,21 @@ class Registry:
         return slot.trial
 
     def create(
-        self, name: str, study: Study, seed: int, lease: float | None, by: str, key: str | None = None
+        self,
+        name: str,
+        study: Study,
+        seed: int,
+        lease: float | None,
+        by: str,
+        key: str | None,
+        caller: Caller,
     ) -> tuple[Experiment, bool]:
         """Return a new experiment, and whether this request created it.
 
         If the id exists with the same study, seed and lease, that experiment is returned.
         """
         asked = new_protocol(name, study, seed, lease, "", None)
-        refuse_used_key(self.journal, asked, key)
+        refuse_used_key(self.journal, asked, key, caller)
         names, made = self.names(), False
         if name not in names:
             if len(names) >= MOST_EXPERIMENTS:
@@ -82,7 +114,9 @@ class Registry:
                     f"a journal holds at most {MOST_EXPERIMENTS:,} experiments; start another journal."
                 )
             try:
-                Experiment.create(self.journal, study, seed=seed, name=name, lease=lease, by=by, key=key)
+                Experiment.create(
+                    self.journal, study, seed=seed, name=name, lease=lease, by=by, key=key, caller=caller
+                )
                 made = True
             except (BadInput, IntegrityFailed):
                 if name not in self.names():  # otherwise another request created it at the same time
@@ -95,13 +129,32 @@ class Registry:
             dumps(found.study),
         ):
             raise NameTaken(f"there is an experiment {name!r} with another protocol; take another id.")
-        return there, made or self._was_made_by(key, name)
+        return there, made or self._was_made_by(key, name, caller)
 
-    def _was_made_by(self, key: str | None, name: str) -> bool:
+    def _was_made_by(self, key: str | None, name: str, caller: Caller) -> bool:
         """Return whether an earlier request with this key created the experiment."""
-        record = None if key is None else self.journal.created_by_key(key)
+        record = None if key is None else self.journal.created_by_key(owned_key(key, caller))
         event = None if record is None else decode(record)
         return isinstance(event, Created) and event.experiment == name
+
+    def ticket_shown(self, trial: Experiment, code: str) -> str:
+        """Return a ticket's code as callers get it: 80 bits that only the journal's secret gives."""
+        number = ticket_number(trial.protocol.hash, code)
+        return f"t{number}-{self._letters(trial, number)}"
+
+    def ticket_read(self, trial: Experiment, shown: str) -> str:
+        """Return the code of a ticket in the log; codes from outside the service are left as they are."""
+        match = _SHOWN.fullmatch(shown.strip().lower())
+        if match is None:
+            return shown
+        if not hmac.compare_digest(self._letters(trial, int(match[1])), match[2]):
+            raise NotFound("this experiment has no such ticket; copy it as `ask` gave it.")
+        return ticket_code(trial.protocol.hash, int(match[1]))
+
+    def _letters(self, trial: Experiment, number: int) -> str:
+        text = b"ticket" + trial.protocol.hash + number.to_bytes(8, "big")
+        digest = hmac.new(self._secret, text, hashlib.sha256).digest()
+        return base64.b32hexencode(digest[:10]).decode().lower()
 
     def close(self) -> None:
         self.journal.close()
@@ -140,13 +193,27 @@ def _as_begun(asked: Created, study: Study, found: Protocol) -> str:
     return dumps(replace(settled, procedure=replace(settled.procedure, initial_order=order)))
 
 
-BLIND = ("experiment", "title", "state", "samples", "pending", "late", "events", "head", "counts", "health")
+BLIND = ("experiment", "title", "state", "samples", "pending", "late", "events", "counts")
 
 
-def blinded(status: Status) -> dict[str, Any]:
-    """Return what an operator may see before the end: enrolment, tickets and health."""
+def blinded(status: Status, is_blind: bool = True) -> dict[str, Any]:
+    """Return enrolment without outcomes; for a blind caller also without what outcomes determine.
+
+    The head is a digest of outcomes; the sample-ratio test and cells with few samples follow from
+    probabilities that outcomes determine.
+    """
     table = status.to_dict()
-    seen = {key: table[key] for key in BLIND}
+    seen = {key: table[key] for key in BLIND} | {"head": "", "health": table["health"]}
+    if is_blind:
+        health = status.health
+        well = not health.pending_too_long and not health.clock_back
+        well = well and health.overdue is None and not is_odd(health.volume_ratio)
+        hidden: dict[str, Any] = {"sample_ratio_p": None, "starved": [], "oldest_pending": None, "well": well}
+        seen["health"] = table["health"] | hidden
+    else:
+        seen["head"] = table["head"]
+    if status.intervals is not None:  # the shares are public: servers assign by them
+        seen["intervals"] = table["intervals"] | ({"sample_ratios": {}} if is_blind else {})
     if status.is_over:
         seen |= {name: table[name] for name in ("answer", "decided", "allowed", "failed", "open")}
     return seen
@@ -188,4 +255,10 @@ def note_view(request: Asked, trial: Experiment, what: str) -> None:
     if trial.is_over:
         return  # nothing is blinded any more, and the log of a finished experiment stays as published
     if request.app.state.views.is_new(trial.protocol.experiment, who.id, what):
-        trial.view(who.name, what)
+        trial.called_by(caller_of(request)).view(who.name, what)
+
+
+def caller_of(request: Asked) -> Caller:
+    """Return the caller of a request; those that may not see outcomes are blind."""
+    key = key_of(request)
+    return Caller(key.id, key.name, is_blind=not key.may("analyst"))

@@ -1,57 +1,106 @@
-"""Background jobs: plans and simulations in a thread pool, with limits and progress."""
+"""Plans, and simulations as background jobs: limits per key, a fair queue, list and cancel.
+
+Jobs are stored in the journal, so that every process that serves it can show and cancel them. Each process
+runs the jobs that it was sent, the next one from the key that was served longest ago. Plans have threads of
+their own, which simulations cannot occupy.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import secrets
 import threading
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import sqlalchemy as sa
+from litestar.exceptions import HTTPException
 
-from evenhand.errors import BadInput, KeyReused, NotFound
+from evenhand.errors import BadInput, EvenhandError, KeyReused, NotFound
+from evenhand.live import schema
+from evenhand.live.journal import Journal
+from evenhand.service.keys import Key
 
-AT_ONCE, REMEMBERED = 2, 200
+AT_ONCE, PLANS_AT_ONCE = 2, 2  # threads for simulations, and for plans
+PER_KEY, WAITING = 5, 100  # unfinished simulations of one key, and of all keys in this process
+REMEMBERED = 200  # finished jobs kept in the journal
 REMEMBERED_KEYS = 10_000
 PLAN_SECONDS = 30.0
+PLANS_WAITING = 20  # plans in progress or waiting; further ones are refused
+REPORT_SECONDS = 1.0  # between two reports of a job's progress
+LOST_SECONDS = 60.0  # without a report, the process of a job has ended
 MOST_CELLS = 10_000  # of a plan or simulation that the service accepts
+UNFINISHED = ("waiting", "running")
+log = logging.getLogger("evenhand.service")
+
+Progress = Callable[[int, int], None]
+Work = Callable[[Progress], Any]
+_table = schema.jobs
 
 
 class Stopped(Exception):
     """Raised inside a cancelled job."""
 
 
+def busy(says: str) -> HTTPException:
+    """Return the refusal of a request that may succeed later."""
+    return HTTPException(says, status_code=429, headers={"Retry-After": "5"})
+
+
+@dataclass
+class _Job:
+    """A job of this process."""
+
+    id: str
+    owner: str
+    work: Work
+    total: int
+    done: int = 0
+    state: str = "waiting"
+    reported: float = field(default_factory=time.monotonic)
+
+
 class Jobs:
-    """A small thread pool and the state of the latest jobs."""
+    """The jobs of one journal; those of this process run in its threads."""
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="job")
-        self._jobs: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._by_key: OrderedDict[str, str] = OrderedDict()
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._plans = ThreadPoolExecutor(PLANS_AT_ONCE, thread_name_prefix="plan")
+        self._planning = 0
+        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by key, served longest ago first
+        self._own: dict[str, _Job] = {}
         self._requests: OrderedDict[str, bytes] = OrderedDict()  # digest of the request of each key
-        self._lock = threading.Lock()
-        self._stopping = threading.Event()
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._threads: list[threading.Thread] = []
 
-    def refuse_other_request(self, key: str | None, what: str, form: msgspec.Struct) -> None:
-        """Raise if this key was used for another request since the service started."""
+    def refuse_other_request(self, owner: Key, key: str | None, what: str, form: msgspec.Struct) -> None:
+        """Raise if this key of this caller was used for another request since the service started."""
         if key is None:
             return
-        digest = hashlib.sha256(what.encode() + b" " + msgspec.json.encode(form, order="sorted")).digest()
-        with self._lock:
-            if self._requests.setdefault(key, digest) != digest:
-                raise KeyReused(
-                    f"the key {key!r} was used for another request; take a new key for a new request."
-                )
+        digest = _digest(what, form)
+        with self._wake:
+            if self._requests.setdefault(f"{owner.id} {key}", digest) != digest:
+                raise _reused(key)
             while len(self._requests) > REMEMBERED_KEYS:
                 self._requests.popitem(last=False)
 
     def within(self, seconds: float, work: Callable[[], Any]) -> Any:
-        """Return the result of some work; raise if it takes too long."""
-        future: Future[Any] = self._pool.submit(work)
+        """Return the result of some work; raise if it takes too long or too much is waiting."""
+        with self._wake:
+            if self._planning >= PLANS_WAITING:
+                raise busy(f"{PLANS_WAITING} plans are being computed; try again.")
+            self._planning += 1
+        future: Future[Any] = self._plans.submit(work)
+        future.add_done_callback(self._planned)
         try:
             return future.result(seconds)
         except TookTooLong:
@@ -60,48 +109,191 @@ class Jobs:
                 f"this takes longer than {seconds:g} s here; use the command line for it."
             ) from None
 
-    def start(
-        self, total: int, work: Callable[[Callable[[int, int], None]], Any], key: str | None = None
-    ) -> str:
-        """Start work that reports `progress(done, total)`; return its id, the same for one key."""
-        entry: dict[str, Any] = {
-            "id": secrets.token_hex(8), "state": "running", "done": 0, "total": total,
-            "result": None, "error": None,
-        }  # fmt: skip
-        job: str = entry["id"]
-        with self._lock:
-            if key is not None and self._by_key.setdefault(key, job) != job:
-                return self._by_key[key]
-            self._jobs[job] = entry
-            for kept in (self._jobs, self._by_key):
-                while len(kept) > REMEMBERED:
-                    kept.popitem(last=False)
-        self._pool.submit(self._run, entry, work)
-        return job
+    def _planned(self, _: Future[Any]) -> None:
+        with self._wake:
+            self._planning -= 1
 
-    def look(self, job: str) -> dict[str, Any]:
-        found = self._jobs.get(job)
-        if found is None:
+    def start(self, owner: Key, total: int, work: Work, form: msgspec.Struct, key: str | None = None) -> str:
+        """Queue work that reports `progress(done, total)`; return its id, the same for one key."""
+        digest = _digest("simulate", form)
+        request = None if key is None else hashlib.sha256(f"{owner.id} {key}".encode()).hexdigest()
+        job = _Job(secrets.token_hex(8), owner.id, work, total)
+        with self._wake:
+            earlier = self._store(job, request, digest, key)
+            if earlier is not None:
+                return earlier
+            self._own[job.id] = job
+            self._waiting.setdefault(owner.id, deque()).append(job)
+            self._start_threads()
+            self._wake.notify()
+        return job.id
+
+    def _store(self, job: _Job, request: str | None, digest: bytes, key: str | None) -> str | None:
+        """Write a new job; return the id of the job that this request began before, if it did."""
+        with self._journal.writing() as connection:
+            if request is not None:
+                found = connection.execute(sa.select(_table).where(_table.c.request == request)).first()
+                if found is not None:
+                    if bytes(found.digest) != digest:
+                        raise _reused(str(key))
+                    return str(found.id)
+            alive = _table.c.state.in_(UNFINISHED) & (_table.c.seen > time.time() - LOST_SECONDS)
+            count = sa.select(sa.func.count()).where(alive, _table.c.key == job.owner)
+            if int(connection.execute(count).scalar_one()) >= PER_KEY:
+                raise busy(f"a key may have {PER_KEY} unfinished simulations; wait for one or cancel it.")
+            if len(self._own) >= WAITING:
+                raise busy(f"{WAITING} simulations are waiting; try again later.")
+            now = time.time()
+            connection.execute(sa.insert(_table), {
+                "id": job.id, "key": job.owner, "request": request, "digest": digest, "made": now,
+                "seen": now, "state": "waiting", "done": 0, "total": job.total, "answer": None,
+            })  # fmt: skip
+            _forget_oldest(connection)
+        return None
+
+    def look(self, owner: Key, job: str) -> dict[str, Any]:
+        """Return a job's state and result; jobs of other keys do not exist, except for an admin."""
+        with self._journal.reading() as connection:
+            row = connection.execute(sa.select(_table).where(_table.c.id == job)).first()
+        if row is None or (row.key != owner.id and not owner.may("admin")):
             raise NotFound("there is no such job.")
-        return dict(found)
+        return self._shown(row) | _answer(row)
+
+    def list(self, owner: Key) -> list[dict[str, Any]]:
+        """Return the jobs of a key, newest first, without results; for an admin those of all keys."""
+        mine = sa.select(_table).order_by(_table.c.made.desc())
+        if not owner.may("admin"):
+            mine = mine.where(_table.c.key == owner.id)
+        with self._journal.reading() as connection:
+            return [self._shown(row) for row in connection.execute(mine)]
+
+    def cancel(self, owner: Key, job: str) -> dict[str, Any]:
+        """Cancel a job that waits or runs; it stops at its next report."""
+        self.look(owner, job)
+        self._update(job, {"state": "cancelled"}, only=UNFINISHED)
+        with self._wake:
+            own = self._own.get(job)
+            if own is not None and own.state == "waiting":
+                self._waiting[own.owner].remove(own)
+                del self._own[job]
+            if own is not None:
+                own.state = "cancelled"
+        return self.look(owner, job)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs of this process wait and run."""
+        with self._wake:
+            states = [job.state for job in self._own.values()]
+        return {state: states.count(state) for state in UNFINISHED}
 
     def close(self) -> None:
-        self._stopping.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        self._plans.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, entry: dict[str, Any], work: Callable[[Callable[[int, int], None]], Any]) -> None:
+    def _start_threads(self) -> None:
+        if len(self._threads) < AT_ONCE:
+            thread = threading.Thread(target=self._serve, name="simulation", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self) -> None:
+        while (job := self._next()) is not None:
+            self._run(job)
+
+    def _next(self) -> _Job | None:
+        """Return the next job: of the key that was served longest ago. None when the service stops."""
+        with self._wake:
+            while not self._stopping:
+                for owner in list(self._waiting):
+                    queue = self._waiting.pop(owner)
+                    if queue:
+                        job = queue.popleft()
+                        job.state = "running"
+                        self._waiting[owner] = queue  # last in turn now
+                        return job
+                self._wake.wait(REPORT_SECONDS)
+        return None
+
+    def _run(self, job: _Job) -> None:
         def progress(done: int, _: int) -> None:
-            if self._stopping.is_set():
+            job.done = done
+            if self._stopping or job.state == "cancelled":
                 raise Stopped
-            entry["done"] = done
+            if time.monotonic() - job.reported >= REPORT_SECONDS:
+                self._report(job)
 
+        found: dict[str, Any] = {}
         try:
-            entry["result"] = work(progress)
-            entry["state"] = "done"
-        except BadInput as problem:
-            entry["error"], entry["state"] = str(problem), "failed"
+            self._report(job)
+            result = job.work(progress)
+            found = {"state": "done", "done": job.total, "answer": msgspec.json.encode(result).decode()}
         except Stopped:
-            entry["error"], entry["state"] = "the service stopped", "failed"
+            found = {"state": "failed", "answer": json.dumps("the service stopped")}
+        except BadInput as problem:
+            found = {"state": "failed", "answer": json.dumps(str(problem))}
         except Exception as problem:
-            entry["error"], entry["state"] = f"an unexpected failure: {type(problem).__name__}", "failed"
-            raise
+            log.error("a simulation failed", exc_info=problem)
+            failure = f"an unexpected failure: {type(problem).__name__}"
+            found = {"state": "failed", "answer": json.dumps(failure)}
+        finally:
+            with self._wake:
+                self._own.pop(job.id, None)
+            try:
+                self._update(job.id, found, only=UNFINISHED)
+            except EvenhandError as problem:  # as when the service stops
+                log.warning(json.dumps({"event": "a job's end was not stored", "says": str(problem)}))
+
+    def _report(self, job: _Job) -> None:
+        """Store the progress of a job and that others wait; notice that another process cancelled it."""
+        job.reported = time.monotonic()
+        with self._wake:
+            others = [one.id for one in self._own.values() if one.state == "waiting"]
+        with self._journal.writing() as connection:
+            if others:
+                connection.execute(sa.update(_table).where(_table.c.id.in_(others)).values(seen=time.time()))
+            values = {"state": "running", "done": job.done, "seen": time.time()}
+            mine = sa.update(_table).where(_table.c.id == job.id, _table.c.state.in_(UNFINISHED))
+            if connection.execute(mine.values(values)).rowcount == 0:
+                job.state = "cancelled"
+        if job.state == "cancelled":
+            raise Stopped
+
+    def _update(self, job: str, values: dict[str, Any], only: tuple[str, ...]) -> None:
+        with self._journal.writing() as connection:
+            change = sa.update(_table).where(_table.c.id == job, _table.c.state.in_(only))
+            connection.execute(change.values(seen=time.time(), **values))
+
+    def _shown(self, row: Any) -> dict[str, Any]:
+        own = self._own.get(row.id)
+        state, done = row.state, row.done if own is None else max(row.done, own.done)
+        if own is None and state in UNFINISHED and row.seen < time.time() - LOST_SECONDS:
+            state = "failed"
+        return {"id": row.id, "state": state, "done": done, "total": row.total}
+
+
+def _answer(row: Any) -> dict[str, Any]:
+    """Return the result and the error of a job."""
+    answer = None if row.answer is None else json.loads(row.answer)
+    if row.state == "done":
+        return {"result": answer, "error": None}
+    if answer is None and row.state in UNFINISHED and row.seen < time.time() - LOST_SECONDS:
+        answer = "the process that ran it has ended"
+    return {"result": None, "error": answer}
+
+
+def _forget_oldest(connection: sa.Connection) -> None:
+    """Delete all but the latest finished jobs."""
+    finished = sa.select(_table.c.id).where(_table.c.state.not_in(UNFINISHED))
+    old = connection.execute(finished.order_by(_table.c.made.desc()).offset(REMEMBERED).limit(1_000))
+    if found := list(old.scalars()):
+        connection.execute(sa.delete(_table).where(_table.c.id.in_(found)))
+
+
+def _digest(what: str, form: msgspec.Struct) -> bytes:
+    return hashlib.sha256(what.encode() + b" " + msgspec.json.encode(form, order="sorted")).digest()
+
+
+def _reused(key: str) -> KeyReused:
+    return KeyReused(f"the key {key!r} was used for another request; take a new key for a new request.")

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 from litestar import Request
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
-from litestar.openapi.spec import Components, SecurityScheme
+from litestar.openapi.spec import Components, SecurityScheme, Server
 
 from evenhand import __version__
+from evenhand.service.api_examples import EXAMPLES, WITH_TOTAL
 from evenhand.service.pages import render
 
 
-def description() -> OpenAPIConfig:
+def description(prefix: str = "") -> OpenAPIConfig:
     """Return the API description, at /docs for people and /docs/openapi.json for programs."""
     key = SecurityScheme(type="http", scheme="bearer", description="A key, once any was made.")
     return OpenAPIConfig(
         "evenhand",
         __version__,
         path="/docs",
-        render_plugins=[_Page(path="/"), JsonRenderPlugin(path="/openapi.json")],
+        servers=[Server(url=prefix or "/")],
+        render_plugins=[_Page(path="/"), _Json(path="/openapi.json")],
         use_handler_docstrings=True,
         components=Components(security_schemes={"key": key}),
         security=[{"key": []}],
@@ -32,17 +35,42 @@ class Route(NamedTuple):
 
     method: str
     path: str
-    says: str
+    tag: str
+    says: list[str]  # paragraphs
     fields: list[tuple[str, str, str]]  # name, type, default or "needed"
+    request: str  # an example as JSON, or ""
+    response: str
 
 
 class _Page(OpenAPIRenderPlugin):
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        return render("docs.html", key=None, routes=routes_of(openapi_schema)).encode()
+        return render("docs.html", key=None, routes=routes_of(with_examples(openapi_schema))).encode()
+
+
+class _Json(JsonRenderPlugin):
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        return super().render(request, with_examples(openapi_schema))
+
+
+TOTAL = {"schema": {"type": "integer"}, "required": True, "description": "how many there are in all"}
+
+
+def with_examples(schema: dict[str, Any]) -> dict[str, Any]:
+    """Add the example of every route to its request and its successful response."""
+    for (method, path), example in EXAMPLES.items():
+        operation = schema["paths"][f"/api/v1{path}"][method]
+        if example.request is not None:
+            operation["requestBody"]["content"]["application/json"]["example"] = example.request
+        done = next(found for code, found in operation["responses"].items() if code.startswith("2"))
+        if (method, path) in WITH_TOTAL:
+            done["headers"] = {"X-Total-Count": TOTAL}
+        if example.response is not None:
+            done["content"]["application/json"]["example"] = example.response
+    return schema
 
 
 def routes_of(schema: dict[str, Any]) -> list[Route]:
-    """Return every route with its fields, in the order of declaration."""
+    """Return every route with its fields, by tag, otherwise in the order of declaration."""
     forms = schema["components"]["schemas"]
     found = []
     for path, operations in schema["paths"].items():
@@ -55,8 +83,20 @@ def routes_of(schema: dict[str, Any]) -> list[Route]:
                 _field(field, kind, form.get("required", ()))
                 for field, kind in form.get("properties", {}).items()
             ]
-            found.append(Route(method.upper(), path, operation.get("description", ""), taken))
-    return found
+            done = next(one for code, one in operation["responses"].items() if code.startswith("2"))
+            found.append(Route(
+                method.upper(), path, next(iter(operation.get("tags", ())), ""),
+                operation.get("description", "").split("\n\n"), taken,
+                _example(operation.get("requestBody", {})), _example(done),
+            ))  # fmt: skip
+    tags = list(dict.fromkeys(route.tag for route in found))
+    return sorted(found, key=lambda route: tags.index(route.tag))
+
+
+def _example(part: dict[str, Any]) -> str:
+    """Return the example of a request or response as JSON; "" if it has none."""
+    example = part.get("content", {}).get("application/json", {}).get("example")
+    return "" if example is None else json.dumps(example, indent=1, ensure_ascii=False)
 
 
 def _parameter(part: dict[str, Any]) -> tuple[str, str, str]:

@@ -32,6 +32,7 @@ class PanelFigure:
     says: str
     wide: Markup | None  # if there is a version for wide screens
     narrow: Markup
+    large: bool = False  # needs the wide column
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,21 @@ class PanelContent:
     progress: float | None = None
     pictures: tuple[PanelFigure, ...] = ()
     cells: tuple[dict[str, Any], ...] = ()
+    all_cells: int = 0  # how many there are; the table has fewer of a large problem
     guardrails: tuple[tuple[str, int, tuple[dict[str, Any], ...]], ...] = ()  # name, missing, cells
     evidence: dict[str, Any] | None = None  # columns of the curve
     says_evidence: str = ""
     behind: int = 0  # events that the curve does not contain yet
     open_tickets: tuple[ListedTicket, ...] = ()  # the oldest open tickets
     late: tuple[ListedTicket, ...] = ()  # the latest late outcomes
+    protocol: tuple[tuple[str, str], ...] = ()  # what was fixed before the first sample
+    alarms: tuple[str, ...] = ()  # what needs attention
+    evidence_words: str = ""  # the share of the evidence, and the open question
+    expected: str = ""  # when it will have ended
+    blame: tuple[str, ...] = ()  # where no policy meets the requirement: why, and what one would meet
+    ending: tuple[str, ...] = ()  # who ended or paused it, when and why
+    next_steps: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of policies, groups and guard-rails
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,14 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.response import Redirect
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
 from evenhand.errors import (
     BadInput,
@@ -28,11 +35,17 @@ from evenhand.errors import (
 )
 from evenhand.service.experiments import BadId
 from evenhand.service.pages import page
+from evenhand.service.path_prefix import prefix
+from evenhand.service.response_bodies import CODES
 
 registry = CollectorRegistry()
 requests = Counter("evenhand_requests", "Requests answered", ["method", "route", "status"], registry=registry)
 seconds = Histogram("evenhand_request_seconds", "Time to answer", ["route"], registry=registry)
 experiments = Gauge("evenhand_experiments", "Experiments in the journal", registry=registry)
+tickets = Counter("evenhand_tickets", "Tickets by what happened to them", ["what"], registry=registry)
+in_progress = Gauge("evenhand_requests_in_progress", "Requests being answered", registry=registry)
+simulations = Gauge("evenhand_simulations", "Simulations of this process", ["state"], registry=registry)
+ProcessCollector(registry=registry)
 
 
 def exposition() -> bytes:
@@ -59,6 +72,19 @@ STATUS: tuple[tuple[type[EvenhandError], int], ...] = (
     (BadId, 400),
     (BadInput, 422),
 )
+_AGAIN = "Send the request again with the same Idempotency-Key."
+_SEE_LOG = "the reason is in the service's log."
+INTERNAL: tuple[tuple[type[EvenhandError], str], ...] = (
+    (StorageFailed, f"the journal could not be read or written; {_SEE_LOG} {_AGAIN}"),
+    (CompilationFailed, f"a part of the service could not be compiled; {_SEE_LOG}"),
+    (IntegrityFailed, f"the journal failed a check, and nothing was written; {_SEE_LOG}"),
+    (NotComputed, f"this could not be computed; {_SEE_LOG}"),
+)
+ROUTE_MISSING = {  # what the framework says of a path or method that no route has
+    "Not Found": "there is nothing at this address; /docs lists the routes.",
+    "Method Not Allowed": "this address does not take this method; /docs lists the routes.",
+}
+RETRY_LATER = {429: "5", 503: "1"}  # seconds, unless the refusal says otherwise
 HEADERS = {
     # figures have colours in style attributes; scripts and style sheets come from our own files only
     "Content-Security-Policy": "default-src 'none'; connect-src 'self'; font-src 'self'; "
@@ -137,7 +163,10 @@ def refuse_ours(request: Asked, problem: EvenhandError) -> Response[Any]:
     code = next(status for kind, status in STATUS if isinstance(problem, kind))
     if code >= 500:
         log.error(json.dumps({"event": "failure", "path": request.url.path, "says": str(problem)}))
-    return _sentence(request, str(problem), code, kind=public_kind(problem))
+    says = str(problem)
+    if code >= 500:  # what a database says may name hosts, users and files
+        says = next(sentence for kind, sentence in INTERNAL if isinstance(problem, kind))
+    return _sentence(request, says, code, kind=public_kind(problem))
 
 
 def public_kind(problem: EvenhandError) -> str:
@@ -145,10 +174,17 @@ def public_kind(problem: EvenhandError) -> str:
     return next(kind.__name__ for kind in type(problem).__mro__ if kind.__module__ == "evenhand.errors")
 
 
+def error_code(status: int, kind: str | None) -> str:
+    """Return the code of a refusal, by the class of the error or else by the status."""
+    if kind is not None:
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+    return CODES.get(status, "unexpected" if status >= 500 else "bad_request")
+
+
 def refuse_http(request: Asked, problem: HTTPException) -> Response[Any]:
     """Return the response to an error of the framework."""
     if problem.status_code == 401 and _wants_page(request):
-        return Redirect("/login")  # a browser without a session is redirected to the login page
+        return Redirect(f"{prefix.get()}/login")  # a browser without a session is asked for its key
     if isinstance(problem, ValidationException):
         found = problem.extra or ()
         details = "; ".join(
@@ -156,7 +192,8 @@ def refuse_http(request: Asked, problem: HTTPException) -> Response[Any]:
         )
         code = 400 if "name" in {item.get("key") for item in found if isinstance(item, dict)} else 422
         return _sentence(request, f"the request does not fit its form: {details or problem.detail}", code)
-    return _sentence(request, problem.detail or "refused", problem.status_code, problem.headers)
+    says = ROUTE_MISSING.get(problem.detail, problem.detail or "refused")
+    return _sentence(request, says, problem.status_code, problem.headers)
 
 
 def refuse_unexpected(request: Asked, problem: Exception) -> Response[Any]:
@@ -175,5 +212,6 @@ def _sentence(
 ) -> Response[Any]:
     if _wants_page(request):
         return with_headers(page("error.html", code, key=None, says=text))
-    body = {"error": text} if kind is None else {"error": text, "kind": kind}
-    return Response(body, status_code=code, headers=HEADERS | (headers or {}))
+    body = {"error": text, "code": error_code(code, kind)} | ({} if kind is None else {"kind": kind})
+    retry = {"Retry-After": RETRY_LATER[code]} if code in RETRY_LATER else {}
+    return Response(body, status_code=code, headers=HEADERS | retry | (headers or {}))

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, TypeVar, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
 
-from litestar import MediaType, Response, Router, get, post
+from litestar import MediaType, Response, Router, get
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
 
-from evenhand.errors import BadInput, Conflict, KeyReused
+from evenhand.errors import BadInput, Conflict, KeyReused, NotFound
 from evenhand.live.events import LogEntry
-from evenhand.service import responses, worker_processes
+from evenhand.service import interval_routes, responses, worker_processes
+from evenhand.service import response_bodies as bodies
 from evenhand.service.auth import key_of, role
-from evenhand.service.experiments import Asked, Registry, blinded, note_view, seen_by
+from evenhand.service.experiments import Asked, Registry, blinded, caller_of, note_view, seen_by
 from evenhand.service.jobs import PLAN_SECONDS, Jobs
 from evenhand.service.request_bodies import (
     AmendForm,
@@ -27,74 +29,68 @@ from evenhand.service.request_bodies import (
     DropForm,
     FinishForm,
     ImportForm,
+    Nothing,
     PauseForm,
     PlanForm,
-    Refusal,
+    PolicyForm,
     ResumeForm,
     SimulateForm,
     TellAllForm,
     TellForm,
     study_of,
 )
+from evenhand.service.route_parts import (
+    BATCH_BYTES,
+    PAGE,
+    Id,
+    IdempotencyKey,
+    Limit,
+    Only,
+    Start,
+    api_get,
+    api_post,
+    author,
+    trial_of,
+)
+from evenhand.service.webhook_routes import webhook_routes
 from evenhand.service.worker_processes import WorkerProcesses
 
-PAGE = 1_000  # events per response
-BATCH_BYTES = 32_000_000  # of a request with many outcomes
-ID = "^[A-Za-z0-9_-]{1,64}$"
-IdempotencyKey = Annotated[
-    str | None, HeaderParameter(name="Idempotency-Key", min_length=1, max_length=200, pattern="^[!-~]+$")
-]
-Id = Annotated[str, PathParameter(pattern=ID)]
-Only = Annotated[str | None, QueryParameter(pattern=ID)]
-Limit = Annotated[int, QueryParameter(ge=1, le=PAGE)]
-Start = Annotated[int, QueryParameter(ge=0, le=10**12)]
-
-MEANINGS = {
-    400: "what came is no request of this kind; nothing was written",
-    401: "no key, or a wrong one",
-    403: "the key has not this role",
-    404: "no such experiment, ticket or job",
-    409: "another outcome was told before, the Idempotency-Key stands for another request, or the experiment "
-    "is stopped, paused or closed",
-    413: "the body is too large",
-    415: "the body is no JSON",
-    422: "what came cannot be used; nothing was written",
-    429: "too many wrong keys",
-    503: "the journal could not be written; send it again with the same key",
+TICKETS, CONTROL, DATA, EXPERIMENTS, PLANNING, SERVICE = (
+    "tickets", "control", "data", "experiments", "planning", "service",
+)  # fmt: skip
+Format = Annotated[Literal["jsonl", "csv", "parquet"], QueryParameter(name="format")]
+EXPORTS = {
+    "jsonl": "application/x-ndjson",
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
 }
-REFUSALS = {code: ResponseSpec(Refusal, description=says) for code, says in MEANINGS.items()}
-F = TypeVar("F", bound=Callable[..., Any])
+WHOLE_FILE = ResponseSpec(bytes, description="the file", media_type=EXPORTS["jsonl"], generate_examples=False)
+METRICS = ResponseSpec(str, description="the metrics", media_type=MediaType.TEXT, generate_examples=False)
+HEALTHY = {200: ResponseSpec(bodies.State, description="done", generate_examples=False)}
 
 
-def _by(request: Asked, by: str | None) -> str:
-    """Return the author of a change: the person in `by`, then the name of the key."""
-    name = key_of(request).name
-    return name if by is None else f"{by} ({name})"
-
-
-def _get(path: str, **more: Any) -> Callable[[F], F]:
-    route: Any = get(path, responses=REFUSALS, sync_to_thread=True, **more)
-    return cast(Callable[[F], F], route)
-
-
-def _post(path: str | list[str], status_code: int = 200, **more: Any) -> Callable[[F], F]:
-    route: Any = post(path, responses=REFUSALS, sync_to_thread=True, status_code=status_code, **more)
-    return cast(Callable[[F], F], route)
-
-
-@_get("/experiments", guards=[role("operator")])
+@api_get("/experiments", EXPERIMENTS, list[bodies.Listed], guards=[role("operator")])
 def list_experiments(
-    registry: NamedDependency[Registry], limit: Limit = 100, start: Start = 0, only: Only = None
-) -> list[dict[str, Any]]:
-    """List experiments, newest first, or `only` one: id, state and enrolment, no outcomes."""
+    request: Asked,
+    registry: NamedDependency[Registry],
+    limit: Limit = 100,
+    start: Start = 0,
+    only: Only = None,
+) -> Response[list[dict[str, Any]]]:
+    """List experiments, newest first, or `only` one: id, state and enrolment, no outcomes.
+
+    The header X-Total-Count says how many there are.
+    """
+    is_blind = not key_of(request).may("analyst")
     names = registry.names()
     responses.experiments.set(len(names))
     if only is not None:
         names = [only] if only in names else []
-    return [blinded(registry.get(name).status()) for name in names[start : start + limit]]
+    found = [blinded(registry.get(name).status(), is_blind) for name in names[start : start + limit]]
+    return Response(found, headers={"X-Total-Count": str(len(names))})
 
 
-@_post("/experiments", guards=[role("admin")], status_code=201)
+@api_post("/experiments", EXPERIMENTS, bodies.Created, guards=[role("admin")], status_code=201)
 def create(
     data: JSONBody[Create],
     request: Asked,
@@ -102,35 +98,38 @@ def create(
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Create an experiment from a study file as JSON; the study cannot change afterwards."""
-    study, by = study_of(data.study), _by(request, data.by)
-    trial, made = registry.create(data.id, study, data.seed, data.lease, by, idempotency_key)
+    study, by = study_of(data.study), author(request, data.by)
+    caller = caller_of(request)
+    trial, made = registry.create(data.id, study, data.seed, data.lease, by, idempotency_key, caller)
     return {"id": data.id, "head": trial.protocol.hash.hex(), "created": made}
 
 
-@_get("/experiments/{name:str}", guards=[role("operator")])
+@api_get("/experiments/{name:str}", EXPERIMENTS, bodies.Status, guards=[role("operator")])
 def status(name: Id, request: Asked, registry: NamedDependency[Registry]) -> dict[str, Any]:
     """Return the status; an operator sees enrolment, not outcomes, until the experiment ends."""
     return seen_by(request, registry.get(name), "status")
 
 
-@_post("/experiments/{name:str}/ask", guards=[role("operator")])
+@api_post("/experiments/{name:str}/ask", TICKETS, list[bodies.Ticket], guards=[role("operator")])
 def ask(
     name: Id,
     data: JSONBody[AskForm],
+    request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> list[dict[str, Any]]:
     """Issue the next tickets; none after the stop.
 
-    The same Idempotency-Key or worker gets the same tickets again.
+    The same Idempotency-Key or worker of the same API key gets the same tickets again. Tickets belong to the
+    API key that asked.
     """
-    asks = registry.get(name).ask(
-        data.n, group=data.group, worker=data.worker, key=idempotency_key, lease=data.lease
-    )
-    return [one._asdict() for one in asks]
+    trial = trial_of(request, registry, name)
+    asks = trial.ask(data.n, group=data.group, worker=data.worker, key=idempotency_key, lease=data.lease)
+    responses.tickets.labels("asked").inc(len(asks))
+    return [one._asdict() | {"ticket": registry.ticket_shown(trial, one.ticket)} for one in asks]
 
 
-@_post("/experiments/{name:str}/tell", guards=[role("operator")])
+@api_post("/experiments/{name:str}/tell", TICKETS, bodies.Receipt, guards=[role("operator")])
 def tell(
     name: Id,
     data: JSONBody[TellForm],
@@ -140,16 +139,24 @@ def tell(
 ) -> dict[str, Any]:
     """Record the outcome of a ticket.
 
-    Repeating the same value has no effect; another value is refused with 409, and the refusal is recorded.
+    Repeating the same value has no effect; another value is refused with 409, and the refusal is recorded. An
+    operator may repeat only what the same API key told.
     """
-    trial = registry.get(name)
-    try:
-        return trial.tell(data.ticket, data.outcome, group=data.group, key=idempotency_key)._asdict()
-    except Conflict as refusal:
-        raise _blinded_conflict(request, refusal, "this one was refused and written down") from None
+    trial = trial_of(request, registry, name)
+    with _blinded(request, "this one was refused and recorded"):
+        ticket = registry.ticket_read(trial, data.ticket)
+        receipt = trial.tell(ticket, data.outcome, group=data.group, key=idempotency_key)
+    responses.tickets.labels("told").inc()
+    return receipt._asdict() | {"ticket": registry.ticket_shown(trial, receipt.ticket)}
 
 
-@_post("/experiments/{name:str}/tell-all", guards=[role("operator")], request_max_body_size=BATCH_BYTES)
+@api_post(
+    "/experiments/{name:str}/tell-all",
+    TICKETS,
+    list[bodies.Receipt],
+    guards=[role("operator")],
+    request_max_body_size=BATCH_BYTES,
+)
 def tell_all(
     name: Id,
     data: JSONBody[TellAllForm],
@@ -158,23 +165,36 @@ def tell_all(
     idempotency_key: IdempotencyKey = None,
 ) -> list[dict[str, Any]]:
     """Record many outcomes: all of them or none; the error names the first invalid one."""
-    outcomes = [(one.ticket, one.outcome, one.group) for one in data.outcomes]
+    trial = trial_of(request, registry, name)
+    with _blinded(request, "nothing was written"):
+        outcomes = []
+        for row, one in enumerate(data.outcomes, start=1):
+            try:
+                outcomes.append((registry.ticket_read(trial, one.ticket), one.outcome, one.group))
+            except NotFound as problem:
+                raise NotFound(f"row {row}: {problem}") from None
+        receipts = trial.tell_all(outcomes, key=idempotency_key)
+    responses.tickets.labels("told").inc(len(receipts))
+    return [one._asdict() | {"ticket": registry.ticket_shown(trial, one.ticket)} for one in receipts]
+
+
+@contextmanager
+def _blinded(request: Asked, then: str) -> Iterator[None]:
+    """Replace refusals that a blind caller would learn from by the same sentence for every outcome."""
     try:
-        receipts = registry.get(name).tell_all(outcomes, key=idempotency_key)
-    except Conflict as refusal:
-        raise _blinded_conflict(request, refusal, "nothing was written") from None
-    return [receipt._asdict() for receipt in receipts]
+        yield
+    except (Conflict, NotFound) as refusal:
+        if isinstance(refusal, KeyReused) or key_of(request).may("analyst"):
+            raise
+        row = re.match(r"row \d+: ", str(refusal))
+        says = f"the ticket has an outcome already; {then}."
+        if isinstance(refusal, NotFound):
+            says = "this experiment has no such ticket for this key; copy it as `ask` gave it."
+        kind = NotFound if isinstance(refusal, NotFound) else Conflict
+        raise kind(f"{row[0] if row else ''}{says}") from None
 
 
-def _blinded_conflict(request: Asked, refusal: Conflict, then: str) -> Conflict:
-    """Return the refusal; without the recorded outcome if the key may not see outcomes."""
-    if isinstance(refusal, KeyReused) or key_of(request).may("analyst"):
-        return refusal
-    row = re.match(r"row \d+: ", str(refusal))
-    return Conflict(f"{row[0] if row else ''}the ticket has another outcome already; {then}.")
-
-
-@_post("/experiments/{name:str}/drop", guards=[role("operator")])
+@api_post("/experiments/{name:str}/drop", TICKETS, bodies.Dropped, guards=[role("operator")])
 def drop(
     name: Id,
     data: JSONBody[DropForm],
@@ -183,11 +203,14 @@ def drop(
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Drop a ticket: it will have no outcome."""
-    registry.get(name).drop(data.ticket, data.reason, by=_by(request, data.by), key=idempotency_key)
+    trial = trial_of(request, registry, name)
+    with _blinded(request, "it cannot be dropped"):
+        ticket = registry.ticket_read(trial, data.ticket)
+        trial.drop(ticket, data.reason, by=author(request, data.by), key=idempotency_key)
     return {"ticket": data.ticket, "dropped": True}
 
 
-@_post("/experiments/{name:str}/amend", guards=[role("admin")])
+@api_post("/experiments/{name:str}/amend", TICKETS, bodies.Receipt, guards=[role("admin")])
 def amend(
     name: Id,
     data: JSONBody[AmendForm],
@@ -196,22 +219,32 @@ def amend(
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Correct an outcome; the old one stays in the log with the reason and the author."""
-    trial, by = registry.get(name), _by(request, data.by)
-    return trial.amend(data.ticket, data.outcome, reason=data.reason, by=by, key=idempotency_key)._asdict()
+    trial, by = trial_of(request, registry, name), author(request, data.by)
+    ticket = registry.ticket_read(trial, data.ticket)
+    receipt = trial.amend(ticket, data.outcome, reason=data.reason, by=by, key=idempotency_key)
+    return receipt._asdict() | {"ticket": registry.ticket_shown(trial, receipt.ticket)}
 
 
-@_post("/experiments/{name:str}/import", guards=[role("admin")], request_max_body_size=BATCH_BYTES)
+@api_post(
+    "/experiments/{name:str}/import",
+    DATA,
+    bodies.Imported,
+    guards=[role("admin")],
+    request_max_body_size=BATCH_BYTES,
+)
 def import_data(
     name: Id,
     data: JSONBody[ImportForm],
+    request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Import outcomes collected before: all of them or none."""
-    return {"imported": registry.get(name).import_data(data.rows, source=data.source, key=idempotency_key)}
+    trial = trial_of(request, registry, name)
+    return {"imported": trial.import_data(data.rows, source=data.source, key=idempotency_key)}
 
 
-@_post("/experiments/{name:str}/pause", guards=[role("admin")])
+@api_post("/experiments/{name:str}/pause", CONTROL, bodies.Paused, guards=[role("admin")])
 def pause(
     name: Id,
     data: JSONBody[PauseForm],
@@ -220,11 +253,11 @@ def pause(
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Issue no tickets until `resume`; outcomes are still accepted."""
-    registry.get(name).pause(data.reason, by=_by(request, data.by), key=idempotency_key)
+    trial_of(request, registry, name).pause(data.reason, by=author(request, data.by), key=idempotency_key)
     return {"paused": True}
 
 
-@_post("/experiments/{name:str}/resume", guards=[role("admin")])
+@api_post("/experiments/{name:str}/resume", CONTROL, bodies.Paused, guards=[role("admin")])
 def resume(
     name: Id,
     data: JSONBody[ResumeForm],
@@ -233,11 +266,16 @@ def resume(
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Issue tickets again."""
-    registry.get(name).resume(data.reason, by=_by(request, data.by), key=idempotency_key)
+    trial_of(request, registry, name).resume(data.reason, by=author(request, data.by), key=idempotency_key)
     return {"paused": False}
 
 
-@_post(["/experiments/{name:str}/finish", "/experiments/{name:str}/close"], guards=[role("admin")])
+@api_post(
+    ["/experiments/{name:str}/finish", "/experiments/{name:str}/close"],
+    CONTROL,
+    bodies.Finished,
+    guards=[role("admin")],
+)
 def finish(
     name: Id,
     data: JSONBody[FinishForm],
@@ -246,74 +284,136 @@ def finish(
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """End the experiment; returns its final result."""
-    trial = registry.get(name)
-    trial.finish(data.reason, by=_by(request, data.by), key=idempotency_key)
+    trial = trial_of(request, registry, name)
+    trial.finish(data.reason, by=author(request, data.by), key=idempotency_key)
     status = trial.status()
     return {"closed": True} | {
         part: getattr(status, part) for part in ("experiment", "state", "decided", "answer", "allowed")
     }
 
 
-@_get("/experiments/{name:str}/events", guards=[role("analyst")])
+@api_post("/experiments/{name:str}/add-policy", CONTROL, bodies.PolicyChanged, guards=[role("admin")])
+def add_policy(
+    name: Id,
+    data: JSONBody[PolicyForm],
+    request: Asked,
+    registry: NamedDependency[Registry],
+    idempotency_key: IdempotencyKey = None,
+) -> dict[str, Any]:
+    """Let a policy join the experiment; its study must have room for it (`max_policies`)."""
+    trial, by = trial_of(request, registry, name), author(request, data.by)
+    trial.add_policy(data.policy, reason=data.reason, by=by, key=idempotency_key)
+    return {"policy": data.policy, "added": True}
+
+
+@api_post("/experiments/{name:str}/withdraw", CONTROL, bodies.PolicyChanged, guards=[role("admin")])
+def withdraw(
+    name: Id,
+    data: JSONBody[PolicyForm],
+    request: Asked,
+    registry: NamedDependency[Registry],
+    idempotency_key: IdempotencyKey = None,
+) -> dict[str, Any]:
+    """Take a policy out for good: it is not sampled any more and cannot be the answer."""
+    trial, by = trial_of(request, registry, name), author(request, data.by)
+    trial.withdraw(data.policy, reason=data.reason, by=by, key=idempotency_key)
+    return {"policy": data.policy, "withdrawn": True}
+
+
+@api_get("/experiments/{name:str}/events", DATA, list[bodies.Event], guards=[role("analyst")])
 def events(
     name: Id, request: Asked, registry: NamedDependency[Registry], after: Start = 0
-) -> list[dict[str, Any]]:
-    """Return a page of the log after this event; viewing outcomes is itself recorded."""
+) -> Response[list[dict[str, Any]]]:
+    """Return a page of the log after this event; viewing outcomes is itself recorded.
+
+    The header X-Total-Count says how many events the log has.
+    """
     trial = registry.get(name)
     note_view(request, trial, "events")
-    until = min(after + PAGE, trial.head.seq)
-    return [LogEntry.of(row.record).to_dict() for row in registry.journal.read(name, after, until)]
+    last = trial.head.seq
+    rows = registry.journal.read(name, after, min(after + PAGE, last))
+    found = [LogEntry.of(row.record).to_dict() for row in rows]
+    return Response(found, headers={"X-Total-Count": str(last)})
 
 
-@_get("/experiments/{name:str}/export", guards=[role("analyst")], media_type="application/x-ndjson")
+@api_get("/experiments/{name:str}/export", DATA, WHOLE_FILE, guards=[role("analyst")])
 def export(
-    name: Id, request: Asked, registry: NamedDependency[Registry], workers: NamedDependency[WorkerProcesses]
+    name: Id,
+    request: Asked,
+    registry: NamedDependency[Registry],
+    workers: NamedDependency[WorkerProcesses],
+    kind: Format = "jsonl",
 ) -> Stream:
-    """Download the whole log as one file that `evenhand audit` accepts."""
+    """Download the whole log as one file that `evenhand audit` accepts, or the outcomes as a table.
+
+    `csv` and `parquet` have the outcomes that count, with their latest corrections, as `evenhand judge` reads
+    them.
+    """
     note_view(request, registry.get(name), "export")
+    handle = _written_export(registry.address, name, workers, kind)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{kind}"'}
+    return Stream(iter(_Parts(handle)), media_type=EXPORTS[kind], headers=headers)
+
+
+def _written_export(address: str, name: str, workers: WorkerProcesses, kind: str) -> int:
+    """Return an open export whose file has no name any more: nothing is left if the client hangs up."""
     handle, path = tempfile.mkstemp(prefix="evenhand-export-")
-    os.close(handle)
     try:
-        workers.long.do(worker_processes.export, registry.address, name, path)
+        workers.long.do(worker_processes.export, address, name, path, kind)
     except BaseException:
-        os.unlink(path)
+        os.close(handle)
         raise
-    headers = {"Content-Disposition": f'attachment; filename="{name}.jsonl"'}
-    return Stream(_read_once(path), media_type="application/x-ndjson", headers=headers)
-
-
-def _read_once(path: str) -> Iterator[bytes]:
-    """Yield a file's bytes, then delete it, also if the download is aborted."""
-    try:
-        with open(path, "rb") as file:
-            while part := file.read(1 << 16):
-                yield part
     finally:
         os.unlink(path)
+    return handle
 
 
-@_post("/plan", guards=[role("operator")])
+class _Parts:
+    """The bytes of an open file, which is closed when nobody wants them any more."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __iter__(self) -> Iterator[bytes]:
+        while part := os.read(self._handle, 1 << 16):
+            yield part
+
+    def __del__(self) -> None:
+        os.close(self._handle)
+
+
+@api_post("/plan", PLANNING, bodies.Plan, guards=[role("operator")])
 def plan(
-    data: JSONBody[PlanForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
+    data: JSONBody[PlanForm],
+    request: Asked,
+    jobs: NamedDependency[Jobs],
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Return the lower bound on the cost and the allocation for the study's true means."""
     from evenhand.study.planned import plan_of
+    from evenhand.study.planned_intervals import plan_table
 
-    jobs.refuse_other_request(idempotency_key, "plan", data)
+    jobs.refuse_other_request(key_of(request), idempotency_key, "plan", data)
     study = study_of(data.study)
     delta = data.delta or study.procedure.delta
-    found: dict[str, Any] = jobs.within(PLAN_SECONDS, lambda: plan_of(study).to_dict(delta))
+    found: dict[str, Any] = jobs.within(PLAN_SECONDS, lambda: plan_table(study, plan_of(study), delta))
     return found
 
 
-@_post("/simulate", guards=[role("operator")], status_code=202)
+@api_post("/simulate", PLANNING, bodies.JobStarted, guards=[role("operator")], status_code=202)
 def simulate(
-    data: JSONBody[SimulateForm], jobs: NamedDependency[Jobs], idempotency_key: IdempotencyKey = None
+    data: JSONBody[SimulateForm],
+    request: Asked,
+    jobs: NamedDependency[Jobs],
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Start a simulation; get its progress and result at /api/v1/simulate/{id}."""
+    """Queue a simulation; get its progress and result at /api/v1/simulate/{id}.
+
+    A key may have 5 unfinished simulations; the queue takes turns between keys.
+    """
     from evenhand.simulation.simulate import simulate as simulated
 
-    jobs.refuse_other_request(idempotency_key, "simulate", data)
+    jobs.refuse_other_request(key_of(request), idempotency_key, "simulate", data)
     study = study_of(data.study)
     truth = study.truth
     if truth is None:
@@ -325,37 +425,53 @@ def simulate(
         )
         return runs.to_dict()
 
-    return {"id": jobs.start(data.replications, work, idempotency_key)}
+    return {"id": jobs.start(key_of(request), data.replications, work, data, idempotency_key)}
 
 
-@_get("/simulate/{job:str}", guards=[role("operator")])
-def simulation(job: Id, jobs: NamedDependency[Jobs]) -> dict[str, Any]:
+@api_get("/simulate", PLANNING, list[bodies.ListedJob], guards=[role("operator")])
+def simulations(request: Asked, jobs: NamedDependency[Jobs]) -> list[dict[str, Any]]:
+    """List the simulations of this key, newest first, without results; an admin sees those of all keys."""
+    return jobs.list(key_of(request))
+
+
+@api_post("/simulate/{job:str}/cancel", PLANNING, bodies.Job, guards=[role("operator")])
+def cancel(job: Id, data: JSONBody[Nothing], request: Asked, jobs: NamedDependency[Jobs]) -> dict[str, Any]:
+    """Cancel a simulation that waits or runs."""
+    return jobs.cancel(key_of(request), job)
+
+
+@api_get("/simulate/{job:str}", PLANNING, bodies.Job, guards=[role("operator")])
+def simulation(job: Id, request: Asked, jobs: NamedDependency[Jobs]) -> dict[str, Any]:
     """Return a simulation's progress, and its result when it is done."""
-    return jobs.look(job)
+    return jobs.look(key_of(request), job)
 
 
-@_get("/healthz", security=[{}])
+# on the event loop: answered even if all threads are busy
+@get("/healthz", tags=[SERVICE], responses=HEALTHY, security=[{}], sync_to_thread=False)
 def healthz() -> dict[str, str]:
     """Return that the service runs; it does not depend on the journal."""
     return {"status": "ok"}
 
 
-@_get("/readyz", security=[{}])
+@api_get("/readyz", SERVICE, bodies.State, security=[{}])
 def readyz(registry: NamedDependency[Registry]) -> dict[str, str]:
     """Return whether the journal can be read and written; 503 where it cannot."""
     registry.check()
     return {"status": "ready"}
 
 
-@_get("/metrics", guards=[role("operator")], media_type=MediaType.TEXT)
-def prometheus() -> Response[bytes]:
+@api_get("/metrics", SERVICE, METRICS, guards=[role("operator")], media_type=MediaType.TEXT)
+def prometheus(jobs: NamedDependency[Jobs]) -> Response[bytes]:
     """Return the metrics for Prometheus."""
+    for state, number in jobs.counts().items():
+        responses.simulations.labels(state).set(number)
     return Response(responses.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 _api: list[Any] = [
     list_experiments, create, status, ask, tell, tell_all, drop, amend, import_data, pause, resume, finish,
-    events, export, plan, simulate, simulation,
+    add_policy, withdraw, *interval_routes.handlers, events, export, plan, simulate, simulations, simulation,
+    cancel, *webhook_routes,
 ]  # fmt: skip
 routers = (
     Router("/api/v1", route_handlers=_api),

@@ -19,9 +19,11 @@ from typing import Any
 
 import uvicorn
 from litestar import Litestar
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from evenhand.errors import BadInput, EvenhandError
 from evenhand.service import worker_processes
+from evenhand.service.limits import Proxies, limited_protocol
 from evenhand.service.worker_processes import WorkerProcesses
 from evenhand.warm_up import load_live_kernels
 
@@ -76,21 +78,26 @@ def _opened(family: int, kind: int, address: tuple[Any, ...]) -> list[socket.soc
         return [door]
 
 
-def run(app: Litestar, doors: list[socket.socket]) -> None:
+def run(app: Litestar, doors: list[socket.socket], proxies: tuple[str, ...] = ()) -> None:
     """Serve until a stop signal; requests in flight are finished first."""
-    server = Server(
-        uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=FINISHING_SECONDS,
-        )
-    )
+    server = Server(configured(app, proxies))
     with suppress(KeyboardInterrupt):  # raised again by uvicorn, after it has stopped as asked
         server.run(sockets=doors)
     if not server.started:
         sys.exit(NOT_STARTED)
+
+
+def configured(app: Litestar, proxies: tuple[str, ...] = ()) -> uvicorn.Config:
+    """Return uvicorn's settings for the service, with its limits on connections."""
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # the service believes named proxies only
+        http=limited_protocol(AutoHTTPProtocol, Proxies(proxies)),
+        timeout_graceful_shutdown=FINISHING_SECONDS,
+    )
 
 
 log = logging.getLogger("evenhand.service")

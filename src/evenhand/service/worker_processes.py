@@ -12,7 +12,7 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from concurrent.futures.process import BrokenProcessPool
@@ -22,6 +22,7 @@ from evenhand.errors import BadInput, StorageFailed
 
 if TYPE_CHECKING:
     from evenhand.live.audit import Audit
+    from evenhand.live.journal import Journal
     from evenhand.live.projection import View
     from evenhand.service.panels import LogLine, PanelContent
     from evenhand.verdicts.forecast_statement import Forecast
@@ -117,8 +118,6 @@ def _exit_with_parent(sentinel: int) -> None:
 
 PAGE = 5_000  # events searched per query
 MOST_SEARCHED = 200_000
-# fields of the log that an operator may read: no outcome, probability or digest of outcomes
-BLIND_FIELDS = ("ticket", "policy", "group", "worker", "by", "reason", "what", "lease")
 FIRST_FIELDS = (
     "ticket",
     "policy",
@@ -134,8 +133,9 @@ FIRST_FIELDS = (
 )
 # digests and the protocol itself are only in the export
 QUIET_FIELDS = (
-    "kind", "at", "state", "chance", "fold", "study", "versions", "limits", "format", "key", "part",
-    "request", "answer", "decision",
+    "kind", "at", "back", "state", "chance", "fold", "study", "versions", "limits", "format", "key", "part",
+    "request", "answer", "decision", "salt", "ranges", "hash_salt", "counts", "sums", "metrics",
+    "old_metrics", "weakest",
 )  # fmt: skip
 
 
@@ -163,9 +163,7 @@ def search(address: str, name: str, last: int, words: str, most: int, blind: boo
     found: list[LogLine] = []
     try:
         for end in range(last, max(last - MOST_SEARCHED, 0), -PAGE):
-            rows = list(journal.read(name, max(end - PAGE, 0), end))
-            for row in reversed(rows):
-                line = _line(row.record.seq, row.record.body, blind)
+            for line in log_lines(journal, name, max(end - PAGE, 0), end, blind):
                 if words.lower() in f"{line.seq} {line.at} {line.kind} {line.says}".lower():
                     found.append(line)
                 if len(found) == most:
@@ -175,6 +173,12 @@ def search(address: str, name: str, last: int, words: str, most: int, blind: boo
     return found
 
 
+def log_lines(journal: Journal, name: str, after: int, until: int, blind: bool) -> Iterator[LogLine]:
+    """Yield these events as lines, newest first."""
+    rows = list(journal.read(name, after, until))
+    return (_line(row.record.seq, row.record.body, blind) for row in reversed(rows))
+
+
 def audit(address: str, name: str) -> Audit:
     """Audit the log."""
     from evenhand.live.audit import audit as audited
@@ -182,15 +186,19 @@ def audit(address: str, name: str) -> Audit:
     return audited(address, experiment=name)
 
 
-def export(address: str, name: str, path: str) -> None:
-    """Write the whole log into a file."""
+def export(address: str, name: str, path: str, kind: str = "jsonl") -> None:
+    """Write the whole log, or the outcomes that count as a table, into a file."""
     from evenhand.live.export import write_export
     from evenhand.live.journal import open_journal
+    from evenhand.live.outcome_table import write_outcomes
 
     journal = open_journal(address, write=False)
     try:
         with open(path, "wb") as file:
-            write_export(journal, name, file)
+            if kind == "jsonl":
+                write_export(journal, name, file)
+            else:
+                write_outcomes(journal, name, file, kind)
     finally:
         journal.close()
 
@@ -202,6 +210,21 @@ def report(address: str, name: str) -> str:
 
     with Experiment.open(address, name, write=False) as trial:
         return reported(trial).html()
+
+
+def plan_report(table: dict[str, Any], replications: int, seed: int) -> str:
+    """Return the report of a plan and its simulation as one page."""
+    from evenhand.errors import BadInput
+    from evenhand.reports.document import report as reported
+    from evenhand.simulation.simulate import simulate
+    from evenhand.study import Study
+    from evenhand.study.planned import plan_of
+
+    study = Study.from_dict(table)
+    if study.truth is None:
+        raise BadInput("a report of a plan needs a truth: put the means you expect into the study.")
+    runs = simulate(study.problem, study.truth, study.procedure, replications, seed, workers=1)
+    return reported(study, plan_of(study), runs, title=study.title).html()
 
 
 def warm_drawing() -> None:
@@ -231,11 +254,19 @@ def _line(seq: int, body: bytes, blind: bool) -> LogLine:
     from evenhand.service.panels import LogLine
 
     event: dict[str, Any] = msgspec.json.decode(body)
-    names = BLIND_FIELDS if blind else [*FIRST_FIELDS, *sorted(set(event) - {*FIRST_FIELDS, *QUIET_FIELDS})]
-    says = " · ".join(_said(name, event[name]) for name in names if event.get(name) is not None)
+    if blind:  # the kind only: policies and groups of the tickets show which policy leads
+        return LogLine(seq, str(event["at"]), str(event["kind"]), "")
+    names = [*FIRST_FIELDS, *sorted(set(event) - {*FIRST_FIELDS, *QUIET_FIELDS})]
+    said = [_said(name, event[name]) for name in names if event.get(name) not in (None, "")]
+    said += [_said(name, value) for name, value in (event.get("metrics") or {}).items() if value is not None]
+    says = " · ".join(said)
     return LogLine(seq, str(event["at"]), str(event["kind"]), says)
 
 
 def _said(name: str, value: Any) -> str:
+    if name == "actor":
+        return f"key {value['id']} ({value['name']})"
+    if name == "cells":  # the counts of an interval
+        return ", ".join(f"{cell['policy']} in {cell['group']} {cell['sum']:g}/{cell['n']}" for cell in value)
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text if name in ("policy", "group") else f"{name} {text}"

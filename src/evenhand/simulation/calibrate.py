@@ -176,14 +176,14 @@ def calibrate(
     callable_or_none(progress, "progress")
     check_replications(replications)
     delta = study.procedure.delta
-    rank = _allowed(replications, delta, len(scenarios))
+    rank = most_errors(replications, delta, len(scenarios))
     peaks: dict[str, Array] = {}
     with given_or_new_executor(executor, workers, device) as chosen:
         for number, (name, truth) in enumerate(scenarios.items()):
-            job = prepare(_endless(study, truth, horizon), seed, device=device)
+            job = prepare(endless(study, truth, horizon), seed, device=device)
             runs = run_job(job, replications, chosen, part_of(progress, number, len(scenarios)))
             peaks[name] = runs.rows.near + OUT_OF_REACH
-    needs = {name: _rounded_up(float(np.sort(peak)[-1 - rank])) for name, peak in peaks.items()}
+    needs = {name: rounded_up(float(np.sort(peak)[-1 - rank])) for name, peak in peaks.items()}
     threshold = max(needs.values())
     found = tuple(
         Scenario(name, exact_rate(int(np.count_nonzero(peak >= threshold)), replications), needs[name])
@@ -192,21 +192,27 @@ def calibrate(
     return Calibration(threshold, delta, replications, seed, horizon, found)
 
 
-def _endless(study: Study, truth: Truth, horizon: int) -> Study:
-    procedure = replace(study.procedure, stopping=Calibrated(OUT_OF_REACH), max_samples=horizon)
+def endless(study: Study, truth: Truth | None, horizon: int) -> Study:
+    """Return the study with runs that take `horizon` samples and never decide.
+
+    Futility ends runs that would not decide, which are all of these; it can only prevent errors.
+    """
+    procedure = replace(
+        study.procedure, stopping=Calibrated(OUT_OF_REACH), max_samples=horizon, futility=None
+    )
     return replace(study, procedure=procedure, truth=truth)
 
 
-def _allowed(replications: int, delta: float, scenarios: int) -> int:
+def most_errors(replications: int, delta: float, scenarios: int, what: str = "scenarios") -> int:
     """Return the most errors in so many runs that still prove an error of at most delta.
 
-    For all scenarios together.
+    For all scenarios together; `what` is their name in a message.
     """
     chance = (1.0 - CONFIDENCE) / scenarios
     if _upper_bound(0, replications, chance) > delta:
         least = math.ceil(math.log(chance) / math.log1p(-delta))
         raise BadInput(
-            f"{scenarios} scenarios at delta {delta:g} need at least {least} replications to prove anything; "
+            f"{scenarios} {what} at delta {delta:g} need at least {least} replications to prove anything; "
             f"there are {replications}."
         )
     low, high = 0, replications
@@ -225,7 +231,7 @@ def _upper_bound(errors: int, replications: int, chance: float) -> float:
     )
 
 
-def _rounded_up(peak: float) -> float:
+def rounded_up(peak: float) -> float:
     """Return the next threshold above a peak; positive also where no run was wrong."""
     if peak <= 0.0:
         return 1.0 / STEPS_PER_NAT

@@ -6,7 +6,8 @@ may differ in the last digit, and so may the recorded evidence.
 
 from __future__ import annotations
 
-from functools import lru_cache
+import pickle
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ MOST_MEMORY = 511 * 1024  # bytes of local memory that a thread can have
 # the same arithmetic as on the CPU: no fused multiply-add
 OPTIONS = ("--std=c++17", "--fmad=false", f"-DBLOCK={BLOCK}", f"-DBLOCKS={BLOCKS}")
 USE_CPU = "Use the device cpu."
+MOST_PROGRAMS = 4  # kept on the device
 
 
 def check_device() -> None:
@@ -32,23 +34,27 @@ def check_device() -> None:
 
 
 def run_on_gpu(shard: Shard) -> Rows:
-    """Return the rows of one shard."""
+    """Return the rows of one shard; several threads may call this at once, each for its own shard."""
     cupy = _cupy()
     job = shard.job
-    loaded = _loaded(job)
+    loaded = _program_of(job)
     rows = new_rows(shard.count, len(job.checkpoints), job.spec.phi.shape)
     try:
-        found = _launch(cupy, loaded, shard, rows)
+        with cupy.cuda.Stream(non_blocking=True):  # the GPU runs other shards while this one is copied
+            _fill(rows, _launch(cupy, loaded, shard, rows))
     except cupy.cuda.memory.OutOfMemoryError as problem:
         raise _no_memory(loaded.simulation) from problem
     except cupy.cuda.driver.CUDADriverError as problem:
         if "OUT_OF_MEMORY" in str(problem):
             raise _no_memory(loaded.simulation) from problem
         raise
-    for name, array in zip(Rows._fields, found, strict=True):
-        own = getattr(rows, name)
-        own[...] = array.get().reshape(own.shape)
     return rows
+
+
+def _fill(rows: Rows, found: list[Any]) -> None:
+    """Copy rows from the device."""
+    for own, array in zip(rows, found, strict=True):
+        own[...] = array.get().reshape(own.shape)
 
 
 def _launch(cupy: Any, loaded: LoadedKernel, shard: Shard, rows: Rows) -> list[Any]:
@@ -81,8 +87,23 @@ class LoadedKernel(NamedTuple):
     simulation: Simulation
 
 
-@lru_cache(maxsize=4)
+_programs: dict[bytes, LoadedKernel] = {}  # by everything that the source depends on
+_programs_lock = threading.Lock()
+
+
+def _program_of(job: Job) -> LoadedKernel:
+    """Return the program of a job; jobs with equal specifications share one."""
+    key = pickle.dumps((job.spec, job.source, job.checkpoints, job.draw is None))
+    with _programs_lock:
+        if key not in _programs:
+            if len(_programs) == MOST_PROGRAMS:
+                del _programs[next(iter(_programs))]
+            _programs[key] = _loaded(job)
+        return _programs[key]
+
+
 def _loaded(job: Job) -> LoadedKernel:
+    """Compile the program of a job and load it on the device."""
     cupy = _cupy()
     simulation = simulation_of(job)
     if simulation.source.bytes_per_thread > MOST_MEMORY:
@@ -96,6 +117,7 @@ def _loaded(job: Job) -> LoadedKernel:
         memory = module.get_global(name)
         cupy.ndarray(table.shape, _stored(table), memory)[...] = cupy.asarray(table)
     start = [cupy.asarray(array.view(_stored(array))) for array in simulation.start.values()]
+    cupy.cuda.Device().synchronize()  # shards run on streams that do not wait for these copies
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
     return LoadedKernel(function, start, int(properties["multiProcessorCount"]), simulation)
 

@@ -50,7 +50,7 @@ from evenhand.simulation.buffers import (
     RunBuffers,
     Trace,
 )
-from evenhand.simulation.streams import Source, arrival, is_lost, lag, outcome, rail_outcome
+from evenhand.simulation.streams import DATA, Source, arrival, is_lost, lag, outcome, rail_outcome
 from evenhand.theory.inner import is_acceptable
 
 Array = NDArray[np.float64]
@@ -121,7 +121,7 @@ def run_batch(
             if is_due(spec, state):
                 check(spec, state, work)
                 if state.clock[EMPTY] == 0:
-                    _note_peak(spec, state, pending, truth)
+                    note_peak(spec, state, pending, truth)
             _note_sample(trace, state, pending, slot)
             _note_checkpoint(spec, buffers, checkpoints, rows.checkpoints[row])
         if not is_running(spec, state):
@@ -200,14 +200,15 @@ def _settle(spec: Spec, source: Source, buffers: RunBuffers, slot: int) -> bool:
     if spec.guardrails.present:
         for j in range(spec.guardrails.code.shape[0]):
             seen = (pending.rail_outcome[slot, j] - source.rail_low[j]) / source.rail_width[j]
-            record_guardrail(spec, state, j, k, g, seen)
+            if source.law != DATA or not math.isnan(seen):  # some may be missing in a file of outcomes
+                record_guardrail(spec, state, j, k, g, seen)
     unit = (pending.outcome[slot] - source.low) / source.width
     record(spec, state, work, k, g, unit, spec.mode != AGNOSTIC)
     return True
 
 
 @kernel
-def _note_peak(spec: Spec, state: State, pending: PendingSamples, truth: int) -> None:
+def note_peak(spec: Spec, state: State, pending: PendingSamples, truth: int) -> None:
     """Record the largest margin of the evidence over the threshold, and that of wrong answers."""
     margin = state.level[EVIDENCE] - state.level[NEEDED]
     if margin > pending.peak[PEAK]:
@@ -238,13 +239,19 @@ def _note_checkpoint(spec: Spec, buffers: RunBuffers, checkpoints: Ints, at: Int
     if reached >= checkpoints.shape[0] or state.clock[TOLD] != checkpoints[reached]:
         return
     pending.clock[REACHED] += 1
+    at[reached] = answer_now(spec, buffers)
+
+
+@kernel
+def answer_now(spec: Spec, buffers: RunBuffers) -> int:
+    """Return the best feasible estimate; NONE where policies are screened and all classes are right."""
+    state, pending = buffers.state, buffers.pending
     if state.clock[EMPTY] > 0:
-        at[reached] = NO_ANSWER_YET
-        return
+        return NO_ANSWER_YET
     _note_means(spec, state, pending)
-    at[reached] = best_of(spec, pending.mean, pending.rail_mean)
     if spec.screens:  # what was classified right, and nobody else
-        at[reached] = NONE if _is_classified(spec, pending) else NO_ANSWER_YET
+        return NONE if _is_classified(spec, pending) else NO_ANSWER_YET
+    return best_of(spec, pending.mean, pending.rail_mean)
 
 
 @kernel
@@ -254,7 +261,7 @@ def _note_means(spec: Spec, state: State, pending: PendingSamples) -> None:
             pending.mean[g, k] = state.s[g, k] / state.n[g, k]
             if spec.guardrails.present:
                 for j in range(spec.guardrails.code.shape[0]):
-                    pending.rail_mean[j, g, k] = state.rail_s[j, g, k] / state.rail_n[j, g, k]
+                    pending.rail_mean[j, g, k] = state.rail_s[j, g, k] / max(state.rail_n[j, g, k], 1.0)
 
 
 @kernel
@@ -336,7 +343,21 @@ def _clear(spec: Spec, buffers: RunBuffers) -> None:
 
     Cached results in Work have stamps with counts that never recur.
     """
-    state, blank, pending = buffers.state, buffers.blank, buffers.pending
+    pending = buffers.pending
+    copy_tables(spec, buffers.state, buffers.blank)
+    for k in range(buffers.work.sample_changes.shape[0]):
+        buffers.work.sample_changes[k] += 1
+        buffers.work.outcome_changes[k] += 1
+    buffers.work.changes[:] += 1
+    pending.first[:] = -1
+    pending.drawn[:] = 0
+    pending.clock[:] = 0
+    pending.peak[:] = -math.inf
+
+
+@kernel
+def copy_tables(spec: Spec, state: State, blank: State) -> None:
+    """Make a state equal to another one."""
     _copy_table(state.n, blank.n)
     _copy_table(state.s, blank.s)
     _copy_table(state.ss, blank.ss)
@@ -356,14 +377,6 @@ def _clear(spec: Spec, buffers: RunBuffers) -> None:
         state.clock[i] = blank.clock[i]
     for i in range(state.level.shape[0]):
         state.level[i] = blank.level[i]
-    for k in range(buffers.work.sample_changes.shape[0]):
-        buffers.work.sample_changes[k] += 1
-        buffers.work.outcome_changes[k] += 1
-    buffers.work.changes[:] += 1
-    pending.first[:] = -1
-    pending.drawn[:] = 0
-    pending.clock[:] = 0
-    pending.peak[:] = -math.inf
 
 
 @kernel

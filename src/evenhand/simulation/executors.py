@@ -66,8 +66,8 @@ def given_or_new_executor(
     """Yield the given executor, left open afterwards, or a new one, which is closed."""
     if executor is not None:
         return nullcontext(executor)
-    # one thread is enough to launch work on a GPU, which runs many replications at once
-    return open_executor(workers if device == "cpu" else workers or 1)
+    # a GPU runs many replications at once; with two threads it runs one shard while another is copied
+    return open_executor(workers if device == "cpu" else workers or 2)
 
 
 class _Closing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,17 @@ class MeansByReplication:
 
 
 @dataclass(frozen=True, eq=False)
+class MeansByPoint:
+    """A table of means for so many consecutive replications each, (P, K, L), as a `Draw`."""
+
+    means: Array
+    replications: int
+
+    def __call__(self, seed: int, replication: int) -> Array:
+        return np.asarray(self.means[replication // self.replications])
+
+
+@dataclass(frozen=True, eq=False)
 class DrawnTruth:
     """Means drawn for each replication, with the other parameters of a truth."""
 
@@ -59,12 +70,16 @@ class DrawnTruth:
     sd: Any = None
     lag: int | tuple[int, int] = 0
     dropout: float = 0.0
+    guardrails: Mapping[str, Any] | None = None
 
     def first(self, problem: Problem, seed: int) -> Truth:
         """Return the truth of replication 0; the others differ in the means only."""
         means = problem.check_means(self.draw(seed, 0))
         table = tuple(map(tuple, means.tolist()))
-        truth = Truth(table, lag=self.lag, dropout=self.dropout, outcomes=self.outcomes, sd=self.sd)
+        truth = Truth(
+            table, lag=self.lag, dropout=self.dropout, outcomes=self.outcomes, sd=self.sd,
+            guardrails=self.guardrails,
+        )  # fmt: skip
         return truth.in_order(problem)
 
 
@@ -72,18 +87,31 @@ def compile_truth(problem: Problem, truth: Truth) -> Source:
     """Compile the truth of a study after checking it against the problem."""
     means = problem.check_means(truth.cell_means(problem))
     if truth.data is not None:
-        values, starts = _laid_out(truth.cell_outcomes(problem))
-        return _source(problem, truth, streams.DATA, means, values=values, starts=starts)
+        rows, starts = _laid_out(truth.cell_outcomes(problem))
+        data: dict[str, Any] = {"values": np.ascontiguousarray(rows[:, 0]), "starts": starts}
+        if truth.draws_guardrails(problem):
+            data["rail_values"] = np.ascontiguousarray(rows[:, 1:])
+        return _source(problem, truth, streams.DATA, means, **data)
     coins = truth.cells is not None or truth.outcomes == "bernoulli"
     return _source(problem, truth, streams.COIN if coins else LAWS[problem.family.name], means)
 
 
 def drawn_means(problem: Problem, source: Source, draw: Draw, seed: int, first: int, count: int) -> Source:
     """Return the same source with the means of replications first, first + 1, ..."""
-    tables = [_checked(problem, source.law, draw(seed, first + row)).T for row in range(count)]
-    for table in tables:
-        refuse_negative_control(problem.constraint, table.T, problem.policies, problem.group_names)
+    numbers = np.arange(first, first + count)
+    if isinstance(draw, MeansByPoint):  # each table is checked once, and not for every replication
+        points, places = np.unique(numbers // draw.replications, return_inverse=True)
+        tables = [_drawn(problem, source.law, draw.means[point]) for point in points]
+        return source._replace(means=np.ascontiguousarray(np.array(tables)[places]))
+    tables = [_drawn(problem, source.law, draw(seed, int(number))) for number in numbers]
     return source._replace(means=np.ascontiguousarray(np.array(tables)))
+
+
+def _drawn(problem: Problem, law: int, means: ArrayLike) -> Array:
+    """Return a table of drawn means, checked, as (L, K)."""
+    table = _checked(problem, law, means)
+    refuse_negative_control(problem.constraint, table, problem.policies, problem.group_names)
+    return table.T
 
 
 def _source(problem: Problem, truth: Truth, law: int, means: Array, **data: Any) -> Source:
@@ -103,6 +131,7 @@ def _source(problem: Problem, truth: Truth, law: int, means: Array, **data: Any)
         lag_most=int(lag[1]),
         dropout=float(truth.dropout),
         **_guardrail_laws(problem, truth),
+        rail_values=data.get("rail_values", np.zeros((0, len(problem.guardrails)))),
     )
 
 
@@ -111,13 +140,14 @@ def _guardrail_laws(problem: Problem, truth: Truth) -> dict[str, Any]:
     families = [rail.family for rail in problem.guardrails]
     policies, groups = problem.shape
     shape = (len(families), groups, policies)
-    tables = problem.check_guardrail_means(truth.guardrails)
+    tables = problem.check_guardrail_means(truth.guardrail_means(problem))
+    drawn = truth.draws_guardrails(problem)
     spreads = [
         np.sqrt(one.dispersion(policies, groups)) if isinstance(one, Gaussian) else np.ones(problem.shape)
         for one in families
     ]
     return {
-        "rail_law": np.array([LAWS[one.name] for one in families], dtype=np.int64),
+        "rail_law": np.array([streams.DATA if drawn else LAWS[one.name] for one in families], dtype=np.int64),
         "rail_means": np.array([table.T for table in tables], dtype=float).reshape(shape),
         "rail_sd": np.array([table.T for table in spreads], dtype=float).reshape(shape),
         "rail_trials": np.array(
@@ -159,7 +189,7 @@ def _spread(problem: Problem, truth: Truth) -> Array:
 
 
 def _laid_out(outcomes: list[list[Array]]) -> tuple[Array, NDArray[np.int64]]:
-    """Return the outcomes of all cells in one array, and where each cell k L + g begins."""
+    """Return the samples of all cells in one table, and where each cell k L + g begins."""
     cells = [cell for row in outcomes for cell in row]
-    starts = np.cumsum([0, *(cell.size for cell in cells)], dtype=np.int64)
+    starts = np.cumsum([0, *(len(cell) for cell in cells)], dtype=np.int64)
     return np.concatenate(cells), starts

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
+from evenhand.procedure.outcome_order import evidence_method
 from evenhand.procedure.state import NONE
 from evenhand.result import Result
 from evenhand.simulation.buffers import SHARE_UNIT, Rows
@@ -101,6 +102,26 @@ class Runs(Result):
         return self.rows.cost if known else None
 
     @property
+    def intervals(self) -> Array | None:
+        """Return how many intervals began in each run; None where the study has none."""
+        settings = self.study.procedure.interval
+        if settings is None:
+            return None
+        return self.rows.asked / max(round(float(settings.volumes(self.study.problem).sum())), 1)
+
+    @property
+    def assigned(self) -> Ints:
+        """Return the number of units that were assigned in each run, counted or not."""
+        return self.rows.asked
+
+    def _intervals(self) -> dict[str, Any]:
+        assert self.intervals is not None
+        return {
+            "number": _mean_and_error(self.intervals),
+            "assigned": _mean_and_error(np.asarray(self.assigned, dtype=float)),
+        }
+
+    @property
     def allocation(self) -> Array:
         """Return the mean share of samples of every cell, K x L."""
         return np.ascontiguousarray(self.rows.shares.T, dtype=np.float64) * (SHARE_UNIT / self.replications)
@@ -148,12 +169,14 @@ class Runs(Result):
                 "quantiles": {str(chance): self.quantile(chance) for chance in QUANTILES},
             },
             **({} if self.cost is None else {"cost": _mean_and_error(self.cost)}),
+            **({} if self.intervals is None else {"intervals": self._intervals()}),
             "answers": self.answers(),
             "allocation": self.allocation.tolist(),
             "checkpoints": [
                 {"samples": samples, "correct": self.at_checkpoint(number)._asdict()}
                 for number, samples in enumerate(self.checkpoints)
             ],
+            "method": evidence_method(self.study.problem, self.study.procedure),
             "seconds": self.seconds,
         }
 

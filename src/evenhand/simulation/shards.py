@@ -13,10 +13,18 @@ from numpy.typing import NDArray
 from evenhand.compile.dispatch import make_ready
 from evenhand.compile.fingerprint import fingerprint
 from evenhand.errors import BadInput, EvenhandError, NotComputed, shown
-from evenhand.procedure.spec import ORACLE, Spec, check_start, compile_spec
+from evenhand.procedure.compile_spec import check_start, compile_spec
+from evenhand.procedure.spec import ORACLE, Spec
 from evenhand.simulation import engine
 from evenhand.simulation.buffers import SUMS, Rows, Trace, new_buffers, new_rows, new_trace
 from evenhand.simulation.executors import Executor
+from evenhand.simulation.interval_engine import (
+    IntervalPlan,
+    new_open_counts,
+    new_virtual_buffers,
+    plan_of_intervals,
+    run_interval_block,
+)
 from evenhand.simulation.outcome_laws import Draw, DrawnTruth, compile_truth, drawn_means
 from evenhand.simulation.runs import Runs
 from evenhand.simulation.streams import Source
@@ -44,6 +52,7 @@ class Job:
     draw: Draw | None
     code: str  # hash of the kernels: rows from other kernels would not be comparable bit for bit
     device: str = CPU
+    intervals: IntervalPlan | None = None  # where the study runs in intervals
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +86,13 @@ def prepare(
     if spec.sampling == ORACLE:
         spec = _with_oracle_weights(study, drawn)
     check_start(spec)
-    study.problem.check_truth(truth.cell_means(study.problem), truth.guardrails)
-    if device == CUDA and study.problem.guardrails:
-        raise BadInput("guard-rails are simulated on the device cpu only; the device is cuda.")
+    study.problem.check_truth(truth.cell_means(study.problem), truth.guardrail_means(study.problem))
     source = compile_truth(study.problem, truth)
     draw = None if drawn is None else drawn.draw
-    return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version(), device)
+    intervals = plan_of_intervals(study, spec, source)
+    if device == CUDA and intervals is not None:
+        raise BadInput("intervals are simulated on the device cpu only; the device is cuda.")
+    return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version(), device, intervals)
 
 
 def run_shard(shard: Shard) -> Rows:
@@ -122,7 +132,7 @@ def run_job(job: Job, replications: int, executor: Executor, progress: Progress 
     shards = cut(job, replications, _shard_size(job, replications, executor.workers))
     if job.device == CPU:
         # compiled here, where Ctrl-C is handled, and not by every worker at once
-        make_ready(engine.run_block, *arguments_of(job))
+        make_ready(_loop(job), *arguments_of(job))
     rows = new_rows(replications, len(job.checkpoints), job.spec.phi.shape)
     done = 0
     for number, part in executor.run(run_shard, shards):
@@ -137,6 +147,8 @@ def trace_job(job: Job, replication: int, most: int | None = None) -> tuple[Rows
     """Return one replication sample by sample, or every n-th if there are more than `most`."""
     if replication < 0 or replication >= MOST_REPLICATIONS:
         raise BadInput(f"replications are numbered from 0; there is no number {replication}.")
+    if job.intervals is not None:
+        raise BadInput("a trace shows samples one by one; the study runs in intervals.")
     rows = run_shard(Shard(job, replication, 1))
     # the run is deterministic, so a first pass gives its length
     samples = int(rows.samples[0])
@@ -172,7 +184,7 @@ def part_of(progress: Progress | None, number: int, parts: int) -> Progress | No
 
 def code_version() -> str:
     """Return a hash of the loop, of everything it calls, and of the compiler's version."""
-    return fingerprint(engine.run_block)
+    return fingerprint(engine.run_block) + fingerprint(run_interval_block)
 
 
 def check_device(device: str) -> None:
@@ -200,13 +212,24 @@ def _run(job: Job, first: int, count: int, rows: Rows, trace: Trace) -> None:
     source = job.source
     if job.draw is not None:
         source = drawn_means(job.study.problem, source, job.draw, job.seed, first, count)
-    engine.run_block(*_arguments(job, source, first, rows, trace))
+    _loop(job)(*_arguments(job, source, first, rows, trace))
+
+
+def _loop(job: Job) -> Callable[..., None]:
+    """Return the compiled loop of a job."""
+    return engine.run_block if job.intervals is None else run_interval_block
 
 
 def _arguments(job: Job, source: Source, first: int, rows: Rows, trace: Trace) -> tuple[Any, ...]:
     """Return the arguments of the loop."""
     checkpoints: NDArray[np.int64] = np.array(job.checkpoints, dtype=np.int64)
-    return job.spec, source, job.seed, first, new_buffers(job.spec, source), checkpoints, rows, trace
+    buffers = new_buffers(job.spec, source)
+    if job.intervals is None:
+        return job.spec, source, job.seed, first, buffers, checkpoints, rows, trace
+    opened, virtual = new_open_counts(job.spec, job.intervals), new_virtual_buffers(job.spec)
+    return (
+        job.spec, job.intervals, source, job.seed, first, buffers, opened, virtual, checkpoints, rows,
+    )  # fmt: skip
 
 
 def _with_oracle_weights(study: Study, drawn: DrawnTruth | None) -> Spec:

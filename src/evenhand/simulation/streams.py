@@ -61,6 +61,8 @@ class Source(NamedTuple):
     rail_shape: PerMetric
     rail_low: PerMetric
     rail_width: PerMetric
+    # DATA only: the outcomes of the guard-rails that belong to `values`; NaN where one is missing
+    rail_values: Annotated[Array, Axes(None, "M")]
 
 
 class Law(NamedTuple):
@@ -84,15 +86,26 @@ def outcome(source: Source, mean: Array, k: int, g: int, draw: int, seed: int, r
             source.law, mean[g, k], source.sd[g, k], source.trials, source.shape, source.low, source.width
         )
         return _drawn(law, draw, cell, seed, replication, OUTCOMES)
+    return float(source.values[_drawn_row(source, cell, draw, seed, replication)])
+
+
+@kernel
+def _drawn_row(source: Source, cell: int, draw: int, seed: int, replication: int) -> int:
+    """Return the row of the data that is the draw-th sample of a cell."""
     u = uniform(seed, draw, cell, replication, OUTCOMES)
     start, end = source.starts[cell], source.starts[cell + 1]
-    return float(source.values[start + min(int(u * (end - start)), end - start - 1)])
+    return int(start + min(int(u * (end - start)), end - start - 1))
 
 
 @kernel
 def rail_outcome(source: Source, j: int, k: int, g: int, draw: int, seed: int, replication: int) -> float:
-    """Return the outcome of guard-rail j that belongs to the draw-th outcome of cell (k, g)."""
+    """Return the outcome of guard-rail j that belongs to the draw-th outcome of cell (k, g).
+
+    NaN where it is missing in the data.
+    """
     _, groups, policies = source.rail_means.shape
+    if source.law == DATA and source.rail_law[j] == DATA:
+        return source.rail_values[_drawn_row(source, k * groups + g, draw, seed, replication), j]
     law = Law(
         source.rail_law[j], source.rail_means[j, g, k], source.rail_sd[j, g, k], source.rail_trials[j],
         source.rail_shape[j], source.rail_low[j], source.rail_width[j],
@@ -112,7 +125,7 @@ def _drawn(law: Law, draw: int, cell: int, seed: int, replication: int, stream: 
     if law.kind == COIN:
         return 1.0 if u < law.mean else 0.0
     if law.kind == BINOMIAL:
-        return _binomial(law.trials, law.mean / law.trials, u)
+        return binomial(law.trials, law.mean / law.trials, u)
     if law.kind == POISSON:
         return _poisson(law.mean, u)
     return law.low + law.width if u < (law.mean - law.low) / law.width else law.low
@@ -123,20 +136,39 @@ def total(
     source: Source, mean: Array, k: int, g: int, draw: int, count: int, seed: int, replication: int
 ) -> float:
     """Return the sum of `count` outcomes of cell (k, g), drawn at once; for long forecasts."""
-    cell = k * mean.shape[0] + g
-    m = mean[g, k]
-    if source.law == NORMAL:
-        z, _, _, _ = four_normals(seed, draw, cell, replication, OUTCOMES)
-        return count * m + math.sqrt(float(count)) * source.sd[g, k] * z
-    if source.law == GAMMA:
-        return m / source.shape * _gamma(count * source.shape, draw, cell, seed, replication, OUTCOMES)
-    u = uniform(seed, draw, cell, replication, OUTCOMES)
-    if source.law == POISSON:
-        return _poisson(count * m, u)
-    if source.law == ENDS:
-        return count * source.low + source.width * _binomial(count, (m - source.low) / source.width, u)
-    trials = source.trials if source.law == BINOMIAL else 1
-    return _binomial(count * trials, m / trials, u)
+    law = Law(source.law, mean[g, k], source.sd[g, k], source.trials, source.shape, source.low, source.width)
+    return _sum_drawn(law, count, draw, k * mean.shape[0] + g, seed, replication, OUTCOMES)
+
+
+@kernel
+def rail_total(
+    source: Source, means: Array, j: int, k: int, g: int, draw: int, count: int, seed: int, replication: int
+) -> float:
+    """Return the sum of `count` outcomes of guard-rail j in cell (k, g); `means` is (M, L, K)."""
+    _, groups, policies = means.shape
+    law = Law(
+        source.rail_law[j], means[j, g, k], source.rail_sd[j, g, k], source.rail_trials[j],
+        source.rail_shape[j], source.rail_low[j], source.rail_width[j],
+    )  # fmt: skip
+    cell = (j * policies + k) * groups + g
+    return _sum_drawn(law, count, draw, cell, seed, replication, RAIL_OUTCOMES)
+
+
+@kernel
+def _sum_drawn(law: Law, count: int, draw: int, cell: int, seed: int, replication: int, stream: int) -> float:
+    """Return the sum of `count` draws from one of the distributions other than DATA."""
+    if law.kind == NORMAL:
+        z, _, _, _ = four_normals(seed, draw, cell, replication, stream)
+        return count * law.mean + math.sqrt(float(count)) * law.sd * z
+    if law.kind == GAMMA:
+        return law.mean / law.shape * _gamma(count * law.shape, draw, cell, seed, replication, stream)
+    u = uniform(seed, draw, cell, replication, stream)
+    if law.kind == POISSON:
+        return _poisson(count * law.mean, u)
+    if law.kind == ENDS:
+        return count * law.low + law.width * binomial(count, (law.mean - law.low) / law.width, u)
+    trials = law.trials if law.kind == BINOMIAL else 1
+    return binomial(count * trials, law.mean / trials, u)
 
 
 @kernel
@@ -205,7 +237,7 @@ def _poisson(mean: float, u: float) -> float:
 
 
 @kernel
-def _binomial(trials: int, p: float, u: float) -> float:
+def binomial(trials: int, p: float, u: float) -> float:
     """Draw by inversion, outwards from the mode: about sqrt(trials) steps."""
     if p <= 0.0 or p >= 1.0:
         return 0.0 if p <= 0.0 else float(trials)

@@ -20,6 +20,7 @@ from typing import Any
 from evenhand.errors import BadInput, shown
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
+from evenhand.procedure.initial_samples import initial_table
 from evenhand.procedure.spec import Procedure
 from evenhand.study import problem_tables
 from evenhand.study.problem_tables import known_keys, problem_from_dict, problem_to_dict
@@ -42,6 +43,8 @@ class Study:
         The means, or the files, that a plan or a simulation assumes.
     title : str
         The title of the study.
+    file : str
+        The name of the file that it was loaded from; no part of what the study is.
 
     Raises
     ------
@@ -62,13 +65,14 @@ class Study:
     procedure: Procedure = field(default_factory=Procedure)
     truth: Truth | None = None
     title: str = ""
+    file: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        kinds = {"problem": Problem, "procedure": Procedure, "truth": Truth, "title": str}
+        kinds = {"problem": Problem, "procedure": Procedure, "truth": Truth, "title": str, "file": str}
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind) and not (name == "truth" and value is None):
-                wanted = "text" if name == "title" else f"a {kind.__name__}"
+                wanted = "text" if kind is str else f"a {kind.__name__}"
                 raise BadInput(f"the {name} of a study must be {wanted}; it is {shown(value)}.")
         if self.truth is not None:
             object.__setattr__(self, "truth", self.truth.in_order(self.problem))
@@ -90,7 +94,8 @@ class Study:
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Study:
         """Return the study in a plain dict, as parsed from TOML or JSON."""
-        known_keys(table, ("title", "problem", "procedure", "truth"), "the study")
+        # [evaluate] names items and candidates for `evenhand evaluate`, and is no part of the question
+        known_keys(table, ("title", "problem", "procedure", "truth", "evaluate"), "the study")
         title = table.get("title", "")
         if not isinstance(title, str):
             raise BadInput(f"title must be text; it is {title!r}.")
@@ -100,6 +105,7 @@ class Study:
         procedure = Procedure.from_dict(_table(table, "procedure"))
         problem.check_indifference(procedure.indifference)
         problem.loosened(procedure.tolerance)  # refuses a tolerance that this requirement cannot have
+        initial_table(procedure.initial, problem)  # refuses numbers of initial samples of another shape
         truth = Truth.from_dict(_table(table, "truth"), problem) if "truth" in table else None
         return cls(problem, procedure, truth, title)
 
@@ -113,7 +119,7 @@ class Study:
 
     def guardrail_means(self) -> Mapping[str, Any] | None:
         """Return the assumed means of every guard-rail, a row per policy; None if the truth has none."""
-        return None if self.truth is None else self.truth.guardrails
+        return None if self.truth is None else self.truth.guardrail_means(self.problem)
 
 
 def study_of(given: Problem | Study, procedure: Procedure | None = None, title: str = "") -> Study:
@@ -157,7 +163,7 @@ def load(path: str | Path) -> Study:
         raise BadInput(f"there is no study file {path}; give the path of a TOML study.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"the study file {path} cannot be read: {error}.") from None
-    study = loads(text, name=str(path))
+    study = replace(loads(text, name=str(path)), file=path.name)
     if study.truth is None:
         return study
     return replace(study, truth=replace(study.truth, folder=path.parent))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
-from evenhand.model.families import BOOLEANS
+from evenhand.model.families import BOOLEANS, Family
 from evenhand.model.problem import JOINED, Problem
 
 Array = NDArray[np.float64]
@@ -48,18 +48,32 @@ def counts(path: Path, problem: Problem) -> tuple[Array, Array]:
     return n, successes
 
 
-def outcomes(path: Path, problem: Problem) -> list[list[Array]]:
-    """Return the outcomes of every cell, K lists of L arrays; no cell may be empty."""
-    found: list[list[list[float]]] = [[[] for _ in problem.groups] for _ in problem.policies]
-    for line in lines(path, problem, ("outcome",)):
-        outcome = finite_number(line, "outcome")
-        if not problem.family.admits(outcome):
-            text = line.fields["outcome"]
-            raise BadInput(f"{line.place}: outcomes must be {problem.family.outcomes}; this one is {text}.")
-        found[line.policy][line.group].append(outcome)
+def outcomes(path: Path, problem: Problem, guardrails: bool = False) -> list[list[Array]]:
+    """Return the outcomes of every cell, K lists of L tables; no cell may be empty.
+
+    A table has a row per sample: the outcome and, if asked for, that of every guard-rail, which may be
+    missing (NaN).
+    """
+    rails = problem.guardrails if guardrails else ()
+    found: list[list[list[list[float]]]] = [[[] for _ in problem.groups] for _ in problem.policies]
+    for line in lines(path, problem, ("outcome", *(rail.name for rail in rails))):
+        sample = [_admitted(line, "outcome", problem.family, "outcomes")]
+        for rail in rails:
+            missing = not line.fields[rail.name].strip()
+            what = f"outcomes of guard-rail {rail.name!r}"
+            sample.append(math.nan if missing else _admitted(line, rail.name, rail.family, what))
+        found[line.policy][line.group].append(sample)
     table = [[np.array(cell) for cell in row] for row in found]
-    _check_every_cell(np.array([[cell.size for cell in row] for row in table]), problem, path)
+    _check_every_cell(np.array([[len(cell) for cell in row] for row in table]), problem, path)
     return table
+
+
+def _admitted(line: Line, column: str, family: Family, what: str) -> float:
+    """Return an outcome that the family admits."""
+    outcome = finite_number(line, column)
+    if not family.admits(outcome):
+        raise BadInput(f"{line.place}: {what} must be {family.outcomes}; this one is {line.fields[column]}.")
+    return outcome
 
 
 def lines(path: Path, problem: Problem, columns: tuple[str, ...]) -> Iterator[Line]:
@@ -128,7 +142,7 @@ def finite_number(line: Line, column: str) -> float:
     """Return a field as a finite number; true and false are outcomes."""
     text = line.fields[column]
     try:
-        is_word = column == "outcome" and text.strip().lower() in BOOLEANS
+        is_word = column not in ("n", "successes") and text.strip().lower() in BOOLEANS
         value = BOOLEANS[text.strip().lower()] if is_word else float(text)
     except ValueError:
         value = math.nan

@@ -101,6 +101,8 @@ def family_from_dict(table: Any) -> Family:
         raise BadInput(
             f"family must be one table with a name; it has one for each of {', '.join(table)}. {ONE_FAMILY}"
         )
+    if isinstance(table, (list, tuple)):
+        raise BadInput(f"family must be one table with a name; it is a list of {len(table)}. {ONE_FAMILY}")
     name = _name_in_table(table, "name", FAMILIES, "family")
     keys = FAMILY_KEYS.get(name, {})
     known_keys(table, ("name", *keys), f"the {name} family")

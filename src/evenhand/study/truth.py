@@ -35,7 +35,7 @@ class Truth:
     cells : str, optional
         The path of a CSV file with the columns policy, group, n, successes.
     data : str, optional
-        The path of a CSV file with the columns policy, group, outcome.
+        The path of a CSV file with the columns policy, group, outcome, and one for each guard-rail.
     lag : int or pair of int
         Asks before an outcome is known; a pair: from so many to so many, at random.
     dropout : float
@@ -45,7 +45,8 @@ class Truth:
     sd : float, table, dict or frame, optional
         The standard deviation of Gaussian outcomes where the family does not give it; 1 unless given.
     guardrails : mapping, optional
-        The means of every guard-rail, by its name.
+        The means of every guard-rail, by its name. With `data` they may be left out: a sample is then drawn
+        with its guard-rails, so that they depend on the outcome as in the file.
     folder : path
         Where the files are found from.
 
@@ -170,7 +171,7 @@ class Truth:
             n, successes = self.counts(problem)
             table = successes / n
         else:
-            table = np.array([[x.mean() for x in row] for row in self.cell_outcomes(problem)])
+            table = np.array([[x[:, 0].mean() for x in row] for row in self.cell_outcomes(problem)])
         return tuple(map(tuple, problem.check_means(table).tolist()))
 
     def counts(self, problem: Problem) -> tuple[Array, Array]:
@@ -179,9 +180,37 @@ class Truth:
         return data_files.counts(self.folder / self.cells, problem)
 
     def cell_outcomes(self, problem: Problem) -> list[list[Array]]:
-        """Return the outcomes of every cell, K lists of L arrays, from the `data` file."""
+        """Return the samples of every cell, K lists of L tables, from the `data` file.
+
+        A table has a row per sample: the outcome and, unless means of guard-rails are given, that of every
+        guard-rail.
+        """
         assert self.data is not None
-        return data_files.outcomes(self.folder / self.data, problem)
+        return data_files.outcomes(self.folder / self.data, problem, self.draws_guardrails(problem))
+
+    def draws_guardrails(self, problem: Problem) -> bool:
+        """Return whether the outcomes of guard-rails are drawn from the `data` file, with the outcome."""
+        return self.data is not None and self.guardrails is None and bool(problem.guardrails)
+
+    def guardrail_means(self, problem: Problem) -> Mapping[str, Any] | None:
+        """Return the true means of every guard-rail, by name: given, or the averages of the `data` file."""
+        if not self.draws_guardrails(problem):
+            return self.guardrails
+        samples = self.cell_outcomes(problem)
+        found = {}
+        for j, rail in enumerate(problem.guardrails, start=1):
+            known = [[~np.isnan(cell[:, j]) for cell in row] for row in samples]
+            for k, g in np.ndindex(problem.shape):
+                if not known[k][g].any():
+                    raise BadInput(
+                        f"every cell needs outcomes of {rail.name!r} in {self.data}; "
+                        f"{problem.policies[k]!r} in {problem.group_names[g]!r} has none."
+                    )
+            found[rail.name] = tuple(
+                tuple(float(cell[there, j].mean()) for cell, there in zip(row, known[k], strict=True))
+                for k, row in enumerate(samples)
+            )
+        return found
 
 
 def _frozen_cells(value: Any, what: str) -> Any:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from evenhand.errors import Undecidable
 from evenhand.theory.boundary_distance import NEARLY, deviation, why_undecided
 from evenhand.theory.bracket import Solution
+from evenhand.theory.lower_bound import samples_needed
 from evenhand.theory.modes import Active
 from evenhand.theory.outer import solve
 from evenhand.theory.question import Question
@@ -115,19 +116,33 @@ PROPOSAL_GAP = 1e-3
 
 @dataclass(frozen=True)
 class Proposal:
-    """An indifference, the acceptable answers with it, and T* in [time_low, time_high]."""
+    """An indifference, the acceptable answers with it, and T*_i of each, in samples."""
 
     indifference: float
     acceptable: tuple[str, ...]
-    time_low: float
-    time_high: float
+    times: tuple[Interval, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    @property
+    def time_low(self) -> float:
+        """Return the lower end of T*, the smallest T*_i."""
+        return min(time.low for time in self.times)
+
+    @property
+    def time_high(self) -> float:
+        """Return the upper end of T*."""
+        return min(time.high for time in self.times)
+
+    def samples_at_least(self, delta: float) -> float:
+        """Return the least mean number of samples of any procedure of this risk."""
+        return samples_needed([time.low for time in self.times], delta)
+
+    def to_dict(self, delta: float) -> dict[str, Any]:
         return {
             "indifference": self.indifference,
             "acceptable": list(self.acceptable),
             "time_low": self.time_low,
             "time_high": self.time_high,
+            "samples_at_least": self.samples_at_least(delta),
         }
 
 
@@ -156,7 +171,7 @@ def propose(asked: Question, mode: Active, time: float) -> Proposal | None:
     if not found.time.high <= WORTHWHILE * time:
         return None
     names = tuple(asked.problem.policies[i] for i in found.acceptable if i is not None)
-    return Proposal(eps, names, found.time.low, found.time.high)
+    return Proposal(eps, names, found.times)
 
 
 def _rounded_up(number: float) -> float:

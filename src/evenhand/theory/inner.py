@@ -33,6 +33,7 @@ from evenhand.model.region import (
     inside,
 )
 from evenhand.model.unit_families import edge_high, edge_low
+from evenhand.theory import relative_bulk
 from evenhand.theory.regions import box, dispersion, gap_ratio, intersection, penalty, quota, relative
 
 Array = NDArray[np.float64]
@@ -47,6 +48,7 @@ def work_size(groups: int, rows: int) -> int:
         dispersion.work_size(groups),
         intersection.work_size(groups, rows),
         relative.work_size(groups),
+        relative_bulk.work_size(groups),
     )
     return max(plain, *sizes)
 

@@ -139,7 +139,7 @@ class Plan(Result):
         if self.problem.goal == "screen":
             table |= {"goal": "screen", "allowed": list(self.feasible), "failed": list(self.failed)}
         if self.proposal is not None:
-            table["proposal"] = self.proposal.to_dict()
+            table["proposal"] = self.proposal.to_dict(delta)
         return table
 
 

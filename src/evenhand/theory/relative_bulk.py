@@ -3,8 +3,10 @@
 With the policies innermost and selects instead of branches, the compiler vectorises over rivals. Newton's
 steps stay inside the bracket of the root. For a tied pair (k, 0) z has a closed form for the Gaussian
 (linear) and the Poisson (quadratic); for the Bernoulli each iteration takes some Newton steps from the last
-z. Rivals that have not converged, the control itself, means on the boundary of the domain, cells of weight 0
-and caps are left to the search for a single rival.
+z. Rivals that have not converged, the control itself, means of 0 other than a Bernoulli's, cells of weight 0
+and caps are left to the search for a single rival. Bernoulli means of 0 or 1 are moved inside by PULLED for
+the search; the bound is computed with the means themselves, at the multipliers found, and used if little is
+lost by that.
 
 Blocks of cells at a multiplier eta: policy i's, and pairs of rival and control.
 
@@ -19,7 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.compile import kernel
+from evenhand.compile import Static, kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON, divergence
 from evenhand.theory.bernoulli_bulk import (
@@ -40,6 +42,9 @@ TURNS = 16  # iterations; six are usual
 CLOSE = 1e-12  # allowed difference of the overall means
 NOISE = 8e-16  # relative rounding error of the difference of two overall means
 SETTLED = 1e-9  # allowed error of z: its square enters the bound
+PULLED = 1e-12  # how far Bernoulli means on the boundary are moved inside, to divide by their variance
+APART = 1e-13  # a pair whose means are farther apart than their bound is not tied, so its multiplier is 0
+LOST = 1e-10  # share of a bound that it may lose by that; else it is left to the search for a single rival
 
 
 @kernel
@@ -63,7 +68,7 @@ def beat_block(
     for k in range(size):
         work[ETA + k], work[BELOW + k], work[ABOVE + k], work[DONE + k] = 0.0, 0.0, math.inf, 0.0
     if code == BERNOULLI:
-        first_guess(r, v, mu, start, size, work)
+        first_guess(r, q, v, mu, start, size, work)
     for turn in range(TURNS):
         for k in range(size):
             work[SURPLUS + k], work[SLOPE + k], work[REMAINS + k] = 0.0 - eps, 0.0, 0.0
@@ -115,6 +120,7 @@ def _bounds(
     for k in range(size):
         settled = work[DONE + k] > 0.0 and start + k != r.control
         lower[k] = -work[ETA + k] * work[SURPLUS + k] if settled else math.nan
+        work[REMAINS + k] = 0.0  # from here on what is lost by means on the boundary
     for g in range(q.size):
         cells, b, m_0 = work[CELLS + g * ROWS :], v[g, r.control], mu[g, r.control]
         if code == BERNOULLI:
@@ -130,15 +136,20 @@ def _bounds(
                 lower[k] = math.nan
     for k in range(size):
         # rounding may give a value below 0, where 0 is a bound; infinite values are left to the single search
-        lower[k] = max(lower[k], 0.0) if lower[k] < math.inf else math.nan
+        tight = lower[k] < math.inf and work[REMAINS + k] <= LOST * abs(lower[k]) + NOISE
+        lower[k] = max(lower[k], 0.0) if tight else math.nan
 
 
 @kernel
 def _is_inside(code: int, mean: float) -> bool:
     """Return whether the formulas hold: they divide by the variance of one outcome."""
-    if code == BERNOULLI:
-        return 0.0 < mean < 1.0
-    return code == GAUSSIAN or mean > 0.0
+    return code in (GAUSSIAN, BERNOULLI) or mean > 0.0
+
+
+@kernel(inlined=True)
+def _pulled(mean: float) -> float:
+    """Return a Bernoulli mean strictly inside the domain."""
+    return min(max(mean, PULLED), 1.0 - PULLED)
 
 
 @kernel
@@ -146,16 +157,18 @@ def _best_y(
     q: float, q_0: float, r: Region, g: int, v: Array, mu: Array, start: int, size: int,
     cells: Array, lower: Array, work: Array,
 ) -> None:  # fmt: skip
-    """Make the bound valid for any z: take kappa from z, and the optimal y at that kappa.
+    """Make the bound valid for any z: take kappa from z, and the optimal y and z at that kappa.
 
-    Where z has converged it is the same y, and nothing changes.
+    Where z has converged, and the means are inside the domain, they are the same, and nothing changes.
     """
-    b, m_0, ratio, margin = v[g, r.control], mu[g, r.control], r.floor_ratio[g], r.floor_margin[g]
+    b, mean, ratio, margin = v[g, r.control], mu[g, r.control], r.floor_ratio[g], r.floor_margin[g]
+    m_0 = _pulled(mean)
     weight, m, lo = v[g, start : start + size], mu[g, start : start + size], r.lo[g, start : start + size]
     for k in range(size):
         y, z = cells[Y + k], cells[Z + k]
         slope = (z - m_0) / (z * (1.0 - z)) if z != m_0 else 0.0
         kappa = max(-(b * slope + work[ETA + k] * q_0) / ratio, 0.0)
+        kappa = 0.0 if y - (ratio * z - margin) > APART else kappa
         pull = work[ETA + k] * q + kappa
         s = pull / weight[k]
         root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * m[k])
@@ -164,24 +177,48 @@ def _best_y(
         best = max(over / under, lo[k])
         cells[Y + k] = best
         lower[k] -= pull * (best - y) + kappa * (y - (ratio * z - margin))
+        work[KAPPA + k] = kappa
+        if m_0 != mean or m[k] != _pulled(m[k]):
+            loss = weight[k] * (divergence(BERNOULLI, m[k], y) - divergence(BERNOULLI, m[k], best))
+            work[REMAINS + k] += loss + pull * (best - y)
+    if m_0 == mean:
+        return
+    for k in range(size):
+        z = cells[Z + k]
+        slope = (z - m_0) / (z * (1.0 - z)) if z != m_0 else 0.0
+        push = max(-b * slope, work[ETA + k] * q_0)  # ratio kappa + eta q_0
+        push = work[ETA + k] * q_0 if work[KAPPA + k] == 0.0 else push
+        s = push / b
+        root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * (1.0 - mean))
+        best = 2.0 * mean / ((1.0 + s) + root)
+        cells[Z + k] = best
+        lower[k] += push * (best - z)
+        loss = b * (divergence(BERNOULLI, mean, z) - divergence(BERNOULLI, mean, best))
+        work[REMAINS + k] += loss - push * (best - z)
 
 
-STEPS = 2  # Newton's steps for a Bernoulli pair in each iteration
 # offsets of the blocks in the scratch; then a block per group each for the means x of policy i, y and z
-REMAINS, DONE, CELLS = range(6 * BLOCK, 9 * BLOCK, BLOCK)  # after the blocks of `bernoulli_bulk`
-X, Y, Z, ROWS = 0, BLOCK, 2 * BLOCK, 3 * BLOCK
+REMAINS, DONE, KAPPA, CELLS = range(6 * BLOCK, 10 * BLOCK, BLOCK)  # after the blocks of `bernoulli_bulk`
+X, Y, Z, PACE, ROWS = 0, BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK
+
+
+def work_size(groups: int) -> int:
+    """Return the scratch size that `beat_block` needs."""
+    return CELLS + groups * ROWS
 
 
 @kernel
-def first_guess(r: Region, v: Array, mu: Array, start: int, size: int, work: Array) -> None:
-    """Write a first z for Bernoulli pairs: that of Gaussians with the same variances."""
+def first_guess(r: Region, q: Array, v: Array, mu: Array, start: int, size: int, work: Array) -> None:
+    """Write a first z for Bernoulli pairs, that of Gaussians with the same variances; and q / v."""
     for g in range(mu.shape[0]):
-        m_0, ratio, margin = mu[g, r.control], r.floor_ratio[g], r.floor_margin[g]
+        m_0, ratio, margin = _pulled(mu[g, r.control]), r.floor_ratio[g], r.floor_margin[g]
         b = v[g, r.control] / (m_0 * (1.0 - m_0))
         m, weight, cells = mu[g, start : start + size], v[g, start : start + size], work[CELLS + g * ROWS :]
         for k in range(size):
-            a = weight[k] / (m[k] * (1.0 - m[k]))
-            cells[Z + k] = (b * m_0 + ratio * a * (m[k] + margin)) / (b + ratio * ratio * a)
+            inside = _pulled(m[k])
+            a = weight[k] / (inside * (1.0 - inside))
+            cells[Z + k] = (b * m_0 + ratio * a * (inside + margin)) / (b + ratio * ratio * a)
+            cells[PACE + k] = q[g] / weight[k]
 
 
 @kernel
@@ -217,8 +254,10 @@ def place_pairs(
         _gaussian(share, other, a, b, m, m_0, lo, ratio, margin, size, cells, work)
     elif code == POISSON:
         _poisson(share, other, a, b, m, m_0, lo, ratio, margin, size, cells, work)
+    elif i == r.control:
+        _bernoulli(share, other, a, b, m, m_0, lo, ratio, margin, size, cells, work, True)
     else:
-        _bernoulli(share, other, a, b, m, m_0, lo, ratio, margin, size, cells, work)
+        _bernoulli(share, other, a, b, m, m_0, lo, ratio, margin, size, cells, work, False)
 
 
 @kernel
@@ -280,49 +319,59 @@ def _poisson(
 @kernel
 def _bernoulli(
     q: float, q_0: float, a: Array, b: float, m: Array, m_0: float, lo: Array, ratio: float, margin: float,
-    size: int, cells: Array, work: Array,
+    size: int, cells: Array, work: Array, own: Static[bool],
 ) -> None:  # fmt: skip
+    """Take one Newton step of every pair; `own`: policy i is the control.
+
+    Each division serves several quotients, and every choice is between two numbers that are known: with
+    nested choices the compiler would not vectorise the loop.
+    """
+    per_ratio, net, pace_0, m_0 = 1.0 / ratio, ratio * q - q_0, q_0 / b, _pulled(m_0)
     for k in range(size):
-        eta = work[ETA + k]
-        s, h = eta * q / a[k], eta * q_0 / b
-        root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * m[k])
-        over = 2.0 * m[k] if s < 1.0 else (s - 1.0) + root
+        eta, pace, mean = work[ETA + k], cells[PACE + k], _pulled(m[k])
+        s = eta * pace
+        root = math.sqrt((1.0 - s) * (1.0 - s) + 4.0 * s * mean)
+        over = 2.0 * mean if s < 1.0 else (s - 1.0) + root
         under = (1.0 - s) + root if s < 1.0 else 2.0 * s
-        free = over / under
+        inverse = 1.0 / (under * root)
+        free = over * root * inverse
         held = free <= lo[k]
         y_free = lo[k] if held else free
-        root_0 = math.sqrt((1.0 - h) * (1.0 - h) + 4.0 * h * (1.0 - m_0))
-        z_free = 2.0 * m_0 / ((1.0 + h) + root_0)
+        rise_free = 0.0 if held else pace * free * (1.0 - free) * under * inverse
+        z_free, drift_free = m_0, 0.0
+        if own:
+            h = eta * pace_0
+            root_0 = math.sqrt((1.0 - h) * (1.0 - h) + 4.0 * h * (1.0 - m_0))
+            z_free = 2.0 * m_0 / ((1.0 + h) + root_0)
+            drift_free = -pace_0 * z_free * (1.0 - z_free) / root_0
         tied = y_free < ratio * z_free - margin
-        first, last, pull = (
-            (y_free + margin) / ratio,
-            min(z_free, (1.0 + margin) / ratio),
-            eta * (q_0 - ratio * q),
-        )
-        left, right, z, step, stiff, corner = first, last, cells[Z + k], 0.0, 1.0, False
-        done = work[DONE + k] > 0.0
-        z = z if first <= z < last else 0.5 * (first + last)
-        for _ in range(STEPS):
-            y = ratio * z - margin
-            up, down, up_0, down_0 = 1.0 / (1.0 - y), 1.0 / y, 1.0 / (1.0 - z), 1.0 / z
-            force = ratio * a[k] * ((1.0 - m[k]) * up - m[k] * down)
-            force += b * ((1.0 - m_0) * up_0 - m_0 * down_0) + pull
-            stiff = ratio * ratio * a[k] * ((1.0 - m[k]) * up * up + m[k] * down * down)
-            stiff += b * ((1.0 - m_0) * up_0 * up_0 + m_0 * down_0 * down_0)
-            left, right = (left if force > 0.0 else z), (z if force > 0.0 else right)
-            step = force / stiff
-            corner = z == first and force >= 0.0
-            onward = z - step
-            # y may be at its floor at the first z; between other ends the midpoint is safe
-            onward = (first if left == first else 0.5 * (left + right)) if onward < left else onward
-            onward = 0.5 * (left + right) if onward > right else onward
-            z = z if done else onward
+        first, last = max((y_free + margin) * per_ratio, 0.0), min(z_free, (1.0 + margin) * per_ratio)
+        z, middle = cells[Z + k], 0.5 * (first + last)
+        z = middle if (z < first) | (z >= last) else z
+        y = ratio * z - margin
+        inner, outer = y * (1.0 - y), z * (1.0 - z)
+        both = 1.0 / (inner * outer)
+        w, w_0 = outer * both, inner * both  # 1 / (y (1 - y)) and 1 / (z (1 - z))
+        force = ratio * a[k] * (y - mean) * w + b * (z - m_0) * w_0 - eta * net
+        stiff = ratio * ratio * a[k] * ((1.0 - mean) * y * y + mean * (1.0 - y) * (1.0 - y)) * w * w
+        stiff += b * ((1.0 - m_0) * z * z + m_0 * (1.0 - z) * (1.0 - z)) * w_0 * w_0
+        soft = 1.0 / stiff
+        step, corner = force * soft, (z == first) & (force >= 0.0)
+        left, right = first if force > 0.0 else z, z if force > 0.0 else last
+        half, onward = 0.5 * (left + right), z - step
+        # y may be at its floor at the first z; between other ends the midpoint is safe
+        lowest = first if left == first else half
+        onward = lowest if onward < left else onward
+        onward = half if onward > right else onward
+        z = z if work[DONE + k] > 0.0 else onward
         y = max(ratio * z - margin, lo[k])
-        drift = 0.0 if corner else (ratio * q - q_0) / stiff
-        y, z = (y if tied else y_free), (z if tied else z_free)
-        rise = ratio * drift if tied else (0.0 if held else q / a[k] * y * (1.0 - y) / root)
-        drift = drift if tied else -q_0 / b * z * (1.0 - z) / root_0
+        drift = 0.0 if corner else net * soft
+        moved = 0.0 if corner else abs(step)
+        rise = ratio * drift if tied else rise_free
+        drift = drift if tied else drift_free
+        moved = moved if tied else 0.0
+        y, z = y if tied else y_free, z if tied else z_free
         cells[Y + k], cells[Z + k] = y, z
-        work[REMAINS + k] = max(work[REMAINS + k], abs(step) if tied and not corner else 0.0)
+        work[REMAINS + k] = max(work[REMAINS + k], moved)
         work[SURPLUS + k] += q * y - q_0 * z
         work[SLOPE + k] += q * rise - q_0 * drift

@@ -38,12 +38,17 @@ def sums_of(shape: tuple[int, ...], policies: Ints, groups: Ints, outcomes: Arra
 class BoundedCells:
     """The evidence of every cell about floors and caps."""
 
-    def __init__(self, spec: Spec, n: Array, s: Array, sums: Array) -> None:
+    def __init__(self, spec: Spec, n: Array, s: Array, sums: Array, others: Ints | None = None) -> None:
         self.spec, self.n, self.s, self.sums = spec, n, s, sums
         self.needed = float(threshold(spec))
+        # how many bounds each policy has in other metrics
+        self.others = np.zeros(n.shape[1], dtype=np.int64) if others is None else others
 
-    def evidence(self, g: int, k: int, c: float, sign: float) -> float:
-        """Return the ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1)."""
+    def evidence(self, g: int, k: int, c: float, sign: float, at_cap: bool = False) -> float:
+        """Return the ln e-value of one cell against {mean <= c} (sign 1) or {mean >= c} (sign -1).
+
+        `at_cap`: c is a cap, which a mean equal to it meets; of interest only where means are known exactly.
+        """
         return bounded_evidence(self.sums[g, k], float(self.n[g, k]), c, sign)
 
     def edge(self, g: int, k: int, sign: float) -> float:
@@ -59,14 +64,16 @@ class BoundedCells:
         """Return the log of the mean e-value against {policy k meets this bound}."""
         lo, hi = self.spec.region.lo[:, k], self.spec.region.hi[:, k]
         values = [self.evidence(g, k, c, -1.0) for g, c in enumerate(lo) if math.isfinite(c)]
-        values += [self.evidence(g, k, c, 1.0) for g, c in enumerate(hi) if math.isfinite(c)]
+        values += [self.evidence(g, k, c, 1.0, True) for g, c in enumerate(hi) if math.isfinite(c)]
         return max(float(np.logaddexp.reduce(values)) - math.log(len(values)), NOTHING) if values else NOTHING
 
     def _meets(self, k: int) -> tuple[float, int]:
         lo, hi, groups = self.spec.kept.lo[:, k], self.spec.kept.hi[:, k], self.spec.phi.shape[0]
         values = [(math.inf, 0)]
         values += [(self.evidence(g, k, c, 1.0), g) for g, c in enumerate(lo) if math.isfinite(c)]
-        values += [(self.evidence(g, k, c, -1.0), groups + g) for g, c in enumerate(hi) if math.isfinite(c)]
+        values += [
+            (self.evidence(g, k, c, -1.0, True), groups + g) for g, c in enumerate(hi) if math.isfinite(c)
+        ]
         return min(values)
 
     def cells(self) -> CellVerdicts:
@@ -74,7 +81,7 @@ class BoundedCells:
         found = new_cells(self.spec)
         for g, k in np.ndindex(self.spec.phi.shape):
             floor, cap = float(self.spec.region.lo[g, k]), float(self.spec.region.hi[g, k])
-            extra = math.log(max(self._bounds(k), 1))
+            extra = math.log(max(self.bounds(k) + int(self.others[k]), 1))
             one_sided = math.isfinite(floor) != math.isfinite(cap)
             low = self.needed + (extra if one_sided and math.isfinite(cap) else 0.0)
             high = self.needed + (extra if one_sided and math.isfinite(floor) else 0.0)
@@ -84,12 +91,14 @@ class BoundedCells:
 
     def _verdict(self, g: int, k: int, floor: float, cap: float, extra: float) -> int:
         sides = [(c, s) for c, s in ((floor, 1.0), (cap, -1.0)) if math.isfinite(c)]
-        if self.n[g, k] > 0 and any(self.evidence(g, k, c, -s) >= self.needed + extra for c, s in sides):
+        fails = [self.evidence(g, k, c, -s, s < 0) >= self.needed + extra for c, s in sides]
+        if self.n[g, k] > 0 and any(fails):
             return FAILED
-        met = all(self.evidence(g, k, c, s) >= self.needed for c, s in sides)
+        met = all(self.evidence(g, k, c, s, s < 0) >= self.needed for c, s in sides)
         return MET if met and (self.n[g, k] > 0 or not sides) else UNDECIDED
 
-    def _bounds(self, k: int) -> int:
+    def bounds(self, k: int) -> int:
+        """Return the number of floors and caps of policy k."""
         return int(
             np.isfinite(self.spec.region.lo[:, k]).sum() + np.isfinite(self.spec.region.hi[:, k]).sum()
         )
@@ -117,13 +126,16 @@ class BoundedCells:
 class PoolCells(BoundedCells):
     """The same for the means of pools, drawn without replacement."""
 
-    def __init__(self, spec: Spec, bets: PoolBets) -> None:
-        super().__init__(spec, bets.n, bets.s, bets.w)
+    def __init__(self, spec: Spec, bets: PoolBets, others: Ints | None = None) -> None:
+        super().__init__(spec, bets.n, bets.s, bets.w, others)
         self.bets = bets
 
-    def evidence(self, g: int, k: int, c: float, sign: float) -> float:
-        """Return the ln e-value of one cell against {mean < c} (sign 1) or {mean >= c} (sign -1)."""
-        return pool_evidence(self.bets, g, k, c, sign)
+    def evidence(self, g: int, k: int, c: float, sign: float, at_cap: bool = False) -> float:
+        """Return the ln e-value of one cell against {mean < c} (sign 1) or {mean >= c} (sign -1).
+
+        At a cap against {mean <= c} or {mean > c}.
+        """
+        return pool_evidence(self.bets, g, k, c, sign, at_cap)
 
     def edge(self, g: int, k: int, sign: float) -> float:
         """Return the least (sign 1) or the largest possible mean of a cell, given what was drawn."""

@@ -15,20 +15,11 @@ from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import BOOLEANS
 from evenhand.model.guardrails import Guardrail
 from evenhand.model.problem import Problem
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.outcome_order import FAMILIES, Order, new_order, note_order
-from evenhand.procedure.spec import Procedure, Spec, compile_spec
-from evenhand.procedure.state import (
-    EMPTY,
-    SHORT,
-    STARTED,
-    TOLD,
-    State,
-    Work,
-    new_state,
-    new_work,
-    record,
-    record_guardrails,
-)
+from evenhand.procedure.spec import Procedure, Spec
+from evenhand.procedure.state import State, Work, new_state, new_work, record, record_guardrails
+from evenhand.procedure.state import ready as ready
 from evenhand.verdicts.items import ItemRows, Items
 
 Array = NDArray[np.float64]
@@ -126,8 +117,8 @@ class Tally:
         rails = self._rails(where, columns, keep, k, g)
         if items is not None:
             self.items = self.items or ItemRows(self.problem)
-            self.items.add(k[keep], g[keep], unit, self.items.number(items, ~keep)[keep])
-        if items is None or self.rails:  # other outcomes on items are recorded in the order of the items
+            self.items.add(k[keep], g[keep], unit, self.items.number(items, ~keep)[keep], rails)
+        else:  # outcomes on items are recorded in the order of the items
             self._record(k[keep], g[keep], unit, rails)
 
     def _record(self, policies: Ints, groups: Ints, unit: Array, rails: Array) -> None:
@@ -241,9 +232,9 @@ class Tally:
                 "Give rows of policy, group, outcome, in the order they came."
             )
         items = None if self.items is None else self.items.finish()
-        if items is not None and not self.rails:
+        if items is not None:
             policies, groups, outcomes = items.in_order()
-            self._record(policies, groups, outcomes, np.empty((outcomes.size, 0)))
+            self._record(policies, groups, outcomes, items.guardrails_in_order())
         return Data(self.state, self.rows, self.absent.count, counts, self.order, self.rail_orders, items)
 
     def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
@@ -336,15 +327,3 @@ def record_all(
     for i in range(outcomes.shape[0]):
         record_guardrails(spec, state, policies[i], groups[i], rails[i])
         record(spec, state, work, policies[i], groups[i], outcomes[i], False)
-
-
-def ready(spec: Spec, data: State) -> State:
-    """Return the state of a procedure that has collected these data itself."""
-    state = new_state(spec)
-    for name in ("n", "s", "bets", "rail_n", "rail_s", "rail_bets"):
-        getattr(state, name)[:] = getattr(data, name)
-    state.clock[TOLD] = int(state.n.sum())
-    state.clock[EMPTY] = int((state.n == 0).sum())
-    state.clock[STARTED] = spec.initial_total
-    state.clock[SHORT] = int(np.maximum(spec.initial - state.n, 0).sum())
-    return state

@@ -51,6 +51,12 @@ class Sample(NamedTuple):
     state: State
     work: Work  # up to date (`estimates.refresh`)
     noise: dict[tuple[int, int, float], tuple[float, ...]]  # cache of `fixed_linear` for single cells
+    guardrails: tuple[Sample, ...] = ()  # the outcomes of every guard-rail, in place of the outcome's
+
+    @property
+    def metrics(self) -> tuple[Sample, ...]:
+        """Return the sample of the outcome and those of the guard-rails."""
+        return (self, *self.guardrails)
 
 
 def cell_evidence(sample: Sample, g: int, k: int, c: float, sign: int) -> float:

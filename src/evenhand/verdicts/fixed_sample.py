@@ -19,7 +19,9 @@ requirement at level alpha = delta / K: a false statement about k needs a true c
     a quota: some set of groups, all on the wrong side      the set's cells together; the weakest set counts
     the quadratic                        the distance to its boundary (`fixed_quadratic`)
 
-A policy fails when one of its conditions is refuted at level alpha / (number of conditions).
+A policy fails when one of its conditions is refuted at level alpha / (number of conditions). Guard-rails add
+conditions on their own outcomes. Levels are divided among the conditions of all metrics and nothing is
+multiplied, so that the outcomes of one sample may depend on each other in any way.
 Evidence is -ln p, so that it is read like the sequential one.
 """
 
@@ -36,9 +38,11 @@ from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, RELATIVE, SPREAD, Region
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.guardrail_rows import guardrail_problem, metric_spec, metric_state
 from evenhand.procedure.intervals import FAILED, MET, UNDECIDED
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, new_work
+from evenhand.theory.metrics import METRIC
 from evenhand.verdicts.apply_rule import (
     CellVerdicts,
     RuleResult,
@@ -66,26 +70,46 @@ def apply_fixed_rule(problem: Problem, spec: Spec, state: State) -> RuleResult:
     return _rule_result(*_sample(problem, spec, state))
 
 
+def judge_fixed_guardrails(problem: Problem, spec: Spec, state: State) -> tuple[CellVerdicts, ...]:
+    """Return the verdict of every cell for each guard-rail."""
+    sample, _ = _sample(problem, spec, state)
+    return tuple(_cells(metric, sample) for metric in sample.guardrails)
+
+
 def _sample(problem: Problem, spec: Spec, state: State) -> tuple[Sample, int]:
     work = new_work(spec)
     refresh(spec, state, work, False)
     leader = leader_with_data(work, policies_with_data(spec, state))
-    return Sample(problem, spec, state, work, {}), leader
+    rails = tuple(_guardrail_sample(problem, spec, state, j) for j in range(len(problem.guardrails)))
+    return Sample(problem, spec, state, work, {}, rails), leader
 
 
-def _cells(sample: Sample) -> CellVerdicts:
+def _guardrail_sample(problem: Problem, spec: Spec, state: State, j: int) -> Sample:
+    """Return the outcomes of guard-rail j as a sample of their own; the level of a test stays the same."""
+    own, told = metric_spec(problem, spec, j), metric_state(state, j)
+    work = new_work(own)
+    refresh(own, told, work, False)
+    return Sample(guardrail_problem(problem, j), own, told, work, {})
+
+
+def _cells(sample: Sample, whole: Sample | None = None) -> CellVerdicts:
+    """Return interval and verdict of every cell; `whole` is the sample that the metric is part of."""
     spec, found = sample.spec, new_cells(sample.spec)
     level = float(threshold(spec))
     for g, k in np.ndindex(spec.phi.shape):
         floor, cap = float(spec.region.lo[g, k]), float(spec.region.hi[g, k])
-        extra = math.log(max(_bounds(spec, k), 1))
+        conditions = _all_bounds(whole or sample, k)
+        extra = math.log(conditions)
         one_sided = math.isfinite(floor) != math.isfinite(cap)
         low_level = level + extra if one_sided and math.isfinite(cap) else level
         high_level = level + extra if one_sided and math.isfinite(floor) else level
         found.low[g, k] = interval_end(sample, g, k, low_level, 1)
         found.high[g, k] = interval_end(sample, g, k, high_level, -1)
-        met = min(_cell_meets(sample, spec.region, g, k), *_beside_control(sample, spec.region, g, k, 1))
-        failed = max(_cell_fails(sample, g, k), *_beside_control(sample, spec.region, g, k, -1))
+        alpha = math.exp(-level)
+        kept = _beside_control(sample, spec.region, g, k, 1, alpha)
+        met = min(_cell_meets(sample, spec.region, g, k), *kept)
+        broken = _beside_control(sample, spec.region, g, k, -1, alpha / conditions)
+        failed = max(_cell_fails(sample, g, k), *broken)
         found.verdict[g, k] = FAILED if failed >= level + extra else MET if met >= level else UNDECIDED
     return found
 
@@ -97,7 +121,7 @@ def _rule_result(sample: Sample, leader: int) -> RuleResult:
     alpha = math.exp(-needed)
     whole = policies_with_data(spec, state)
     known = [spec.region.kind in (BOX, RELATIVE) or whole[k] for k in range(policies)]
-    fails = [_fails(sample, k, alpha) if known[k] else 0.0 for k in range(policies)]
+    fails = [_fails(sample, k, alpha, known[k]) for k in range(policies)]
     meets = [_meets(sample, spec.region, k, alpha) if known[k] else (0.0, 0) for k in range(policies)]
     stands = np.array(
         [
@@ -118,7 +142,8 @@ def _rule_result(sample: Sample, leader: int) -> RuleResult:
 
 def _weakest(sample: Sample, answer: int, fails: list[float], alpha: float) -> tuple[float, int]:
     """Return the least evidence against an alternative to this answer, and which it is."""
-    policies, soft = len(fails), sample.spec.region.kind == PENALTY  # a shortfall excludes no policy
+    policies = len(fails)
+    soft = sample.spec.region.kind == PENALTY and not sample.guardrails  # a shortfall excludes no policy
     alternatives = []
     for k in range(policies):
         if k != answer:
@@ -138,33 +163,48 @@ def _ahead(sample: Sample, i: int, k: int, alpha: float) -> float:
     return compare(sample, i, k, alpha)
 
 
-def _fails(sample: Sample, k: int, alpha: float) -> float:
-    """Return -ln p against {k meets its requirement}: its strongest condition, times their number."""
-    if sample.spec.region.kind in (BOX, PENALTY):
-        groups, bounds = sample.spec.phi.shape[0], max(_bounds(sample.spec, k), 1)
-        return max(_cell_fails(sample, g, k) for g in range(groups)) - math.log(bounds)
-    if sample.spec.region.kind == RELATIVE:
-        return _bounds_broken(sample, k)
-    rows = list(_rows(sample, k))
-    quota, quadratic = _has_quota(sample.spec), _has_quadratic(sample.spec)
-    conditions = len(rows) + quota + quadratic
-    values = [row_evidence(sample, k, -a, -c, alpha / conditions) for _, a, c in rows]
-    if quota:
+def _fails(sample: Sample, k: int, alpha: float, known: bool) -> float:
+    """Return -ln p against {k meets its requirement}: its strongest condition, times their number.
+
+    `known`: whether the data of the outcome suffice to test its conditions; those of guard-rails are single
+    cells.
+    """
+    conditions = sum(_conditions(metric, k) for metric in sample.metrics)
+    level = alpha / max(conditions, 1)
+    values = [_broken(rail, k, level) for rail in sample.guardrails]
+    if known and not (sample.spec.region.kind == PENALTY and sample.guardrails):
+        values.append(_broken(sample, k, level))
+    found = max(values, default=0.0) - math.log(max(conditions, 1))
+    return found if sample.spec.region.kind in (BOX, PENALTY, RELATIVE) else max(found, 0.0)
+
+
+def _conditions(sample: Sample, k: int) -> int:
+    """Return the number of conditions that policy k must meet; floors of a penalty are none."""
+    spec = sample.spec
+    if spec.region.kind in (BOX, RELATIVE):
+        return _bounds(spec, k)
+    if spec.region.kind == PENALTY:
+        return 0
+    return len(list(_rows(sample, k))) + _has_quota(spec) + _has_quadratic(spec)
+
+
+def _broken(sample: Sample, k: int, level: float) -> float:
+    """Return the largest -ln p against {k meets this condition} of one metric, for tests at this level."""
+    spec, region = sample.spec, sample.spec.region
+    if region.kind in (BOX, PENALTY, RELATIVE):
+        values = [0.0]
+        for g in range(spec.phi.shape[0]):
+            values += [_cell_fails(sample, g, k), *_beside_control(sample, region, g, k, -1, level)]
+        return max(values)
+    values = [row_evidence(sample, k, -a, -c, level) for _, a, c in _rows(sample, k)]
+    if _has_quota(spec):
         values.append(_quota(sample, k, -1)[0])
-    if quadratic:
-        values.append(outside_evidence(sample, k, alpha / conditions))
-    return max(max(values) - math.log(conditions), 0.0)
+    if _has_quadratic(spec):
+        values.append(outside_evidence(sample, k, level))
+    return max(values)
 
 
-def _bounds_broken(sample: Sample, k: int) -> float:
-    """Return -ln p against {k meets all floors and caps, relative ones included}, times their number."""
-    region, values = sample.spec.region, [0.0]
-    for g in range(sample.spec.phi.shape[0]):
-        values += [_cell_fails(sample, g, k), *_beside_control(sample, region, g, k, -1)]
-    return max(values) - math.log(max(_bounds(sample.spec, k), 1))
-
-
-def _beside_control(sample: Sample, region: Region, g: int, k: int, sign: int) -> list[float]:
+def _beside_control(sample: Sample, region: Region, g: int, k: int, sign: int, level: float) -> list[float]:
     """Return -ln p of the relative floor and cap of a cell: that each is met (sign 1) or broken (-1).
 
     Where there is none: infinite evidence that it is met, none that it is broken.
@@ -172,9 +212,7 @@ def _beside_control(sample: Sample, region: Region, g: int, k: int, sign: int) -
     absent = math.inf if sign > 0 else 0.0
     if region.kind != RELATIVE or k == region.control:
         return [absent, absent]
-    found, level = [], math.exp(-float(threshold(sample.spec)))
-    if sign < 0:
-        level /= max(_bounds(sample.spec, k), 1)
+    found = []
     for ratio, margin, side in (
         (float(region.floor_ratio[g]), float(region.floor_margin[g]), 1.0),
         (float(region.cap_ratio[g]), float(region.cap_margin[g]), -1.0),
@@ -189,10 +227,24 @@ def _beside_control(sample: Sample, region: Region, g: int, k: int, sign: int) -
 
 
 def _meets(sample: Sample, region: Region, k: int, alpha: float) -> tuple[float, int]:
-    """Return -ln p against {k violates this condition}, the least over its conditions, and which it is."""
+    """Return -ln p against {k violates this condition}, the least over its conditions, and which it is.
+
+    `region` is that of the outcome, loosened by the tolerance for an answer; guard-rails have none.
+    """
+    values = []
+    if not (region.kind == PENALTY and sample.guardrails):
+        values.append(_kept(sample, region, k, alpha))
+    for j, rail in enumerate(sample.guardrails):
+        value, which = _kept(rail, rail.spec.region, k, alpha)
+        values.append((value, (j + 1) * METRIC + which))
+    return min(values)
+
+
+def _kept(sample: Sample, region: Region, k: int, alpha: float) -> tuple[float, int]:
+    """Return the same for the conditions of one metric."""
     spec = sample.spec
     if region.kind in (BOX, PENALTY, RELATIVE):
-        return _bounds_met(sample, region, k)
+        return _bounds_met(sample, region, k, alpha)
     values = [(row_evidence(sample, k, a, c, alpha), which) for which, a, c in _rows(sample, k)]
     rows = spec.region.rows.shape[0]
     if _has_quadratic(spec):
@@ -254,6 +306,11 @@ def _bounds(spec: Spec, k: int) -> int:
     return found
 
 
+def _all_bounds(sample: Sample, k: int) -> int:
+    """Return the number of floors and caps of policy k in all metrics, at least 1."""
+    return max(sum(_bounds(metric.spec, k) for metric in sample.metrics), 1)
+
+
 def _has_quota(spec: Spec) -> bool:
     return spec.region.kind == QUOTA or (spec.region.kind == CONVEX and spec.region.need > 0)
 
@@ -262,7 +319,7 @@ def _has_quadratic(spec: Spec) -> bool:
     return spec.region.kind == DISPERSION or (spec.region.kind == CONVEX and spec.region.limit < math.inf)
 
 
-def _bounds_met(sample: Sample, region: Region, k: int) -> tuple[float, int]:
+def _bounds_met(sample: Sample, region: Region, k: int, alpha: float) -> tuple[float, int]:
     """Return the least evidence that a floor or cap of policy k is met, and the number of the bound."""
     groups, values = sample.spec.phi.shape[0], [(math.inf, 0)]
     for g in range(groups):
@@ -271,7 +328,7 @@ def _bounds_met(sample: Sample, region: Region, k: int) -> tuple[float, int]:
             values.append((cell_evidence(sample, g, k, floor, 1), g))
         if math.isfinite(cap):
             values.append((cell_evidence(sample, g, k, cap, -1), groups + g))
-        for side, value in enumerate(_beside_control(sample, region, g, k, 1)):
+        for side, value in enumerate(_beside_control(sample, region, g, k, 1, alpha)):
             values.append((value, (2 + side) * groups + g))
     return min(values)
 

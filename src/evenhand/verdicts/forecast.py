@@ -3,10 +3,6 @@ leave possible.
 
 A forecast depends on the problem, the procedure and the outcomes alone: the procedure starts anew with the
 counts, whatever it did before, so that the same data give the same forecast wherever they are looked at.
-
-Runs go in strides: one decision of the procedure hands out a block of about half a percent of the samples so
-far, and the stopping rule looks after each. That moves a stopping time by half a percent at most, and a run
-over millions of samples takes about a thousand decisions. Random numbers come from their addresses.
 """
 
 from __future__ import annotations
@@ -19,33 +15,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.compile import kernel
+from evenhand.model.families import Family
 from evenhand.model.problem import Problem
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
-from evenhand.procedure.decide import check, next_cell
+from evenhand.procedure.decide import check
 from evenhand.procedure.estimates import variance
-from evenhand.procedure.randomness import DELAYS, four_normals
-from evenhand.procedure.spec import ACTIVE, AGNOSTIC, BUDGET, PROPORTIONAL, Spec
+from evenhand.procedure.guardrail_rows import guardrail_problem, metric_spec, metric_state
+from evenhand.procedure.spec import BUDGET, Spec
 from evenhand.procedure.state import (
     DECIDED,
     EMPTY,
-    FIRST,
-    RUNNING,
-    SHIFTED,
-    SQUARES,
     STOPPED,
     TOLD,
     State,
     Work,
-    mark_outcomes_changed,
     new_state,
     new_work,
-    record,
 )
 from evenhand.simulation.outcome_laws import compile_truth
-from evenhand.simulation.streams import Source, arrival, scenario_uniforms, total
+from evenhand.simulation.streams import Source, scenario_uniforms
 from evenhand.study import Truth
 from evenhand.verdicts.counts import ready
+from evenhand.verdicts.forecast_runs import stride_on
 from evenhand.verdicts.forecast_statement import (
     CHANCES,
     NOTHING,
@@ -62,8 +53,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-STRIDE = 200  # a block is this part of the samples so far
-FIRST_FEW = 4.0  # the first outcomes of a cell, which are drawn one by one
 FARTHEST = 100  # the horizon of a forecast, in multiples of the present samples
 LEAST_FAR = 1_000_000  # the least horizon, if the cap of the procedure allows
 
@@ -81,10 +70,12 @@ def forecast(
     replications: int = RUNS,
     seed: int = SEED,
     means: ArrayLike | None = None,
+    guardrails: Mapping[str, ArrayLike] | None = None,
 ) -> Forecast:
     """Return the forecast from these outcomes on, or why there is none.
 
-    `means` (K x L) are taken for true if given; otherwise each run draws its own from the posterior.
+    `means` (K x L), and `guardrails` by name, are taken for true if given; otherwise each run draws its own
+    from the posterior.
     """
     start, body, work = ready(spec, state), new_state(spec), new_work(spec)
     told = int(start.clock[TOLD])
@@ -94,13 +85,13 @@ def forecast(
         return nothing_more(problem, told)
     horizon = _horizon(spec, told)
     source = _source(problem, spec, start)
-    known = None if means is None else np.ascontiguousarray(problem.check_means(means).T)
+    known = None if means is None else _given_means(problem, means, guardrails)
     further = np.full(replications, math.inf)
-    shares = np.zeros(spec.phi.shape)
+    shares, present = np.zeros(spec.phi.shape), _present(start)
     for r in range(replications):
-        truth = _possible_means(problem, spec, start, seed, r) if known is None else known
+        truth, rails = known or _possible_means(problem, spec, start, seed, r)
         _copy(start, body, work)
-        stride_on(spec._replace(cap=horizon), source, truth, body, work, seed, r)
+        stride_on(spec._replace(cap=horizon), source, truth, rails, present, body, work, seed, r)
         if body.clock[STOPPED] == DECIDED:
             further[r] = min(int(body.clock[TOLD]), horizon) - told
         shares += (body.n - start.n) / max(float(body.clock[TOLD] - told), 1.0)
@@ -109,9 +100,7 @@ def forecast(
     found = Forecast(
         told, replications, _quantiles(further), unfinished, horizon - told, tuple(map(tuple, where.tolist()))
     )
-    return (
-        replace(found, suggestion=suggest_indifference(problem, spec, start)) if found.is_hopeless else found
-    )
+    return replace(found, suggestion=suggest_indifference(problem, spec, start)) if found.is_long else found
 
 
 def nothing_more(problem: Problem, samples: int) -> Forecast:
@@ -146,12 +135,33 @@ def _horizon(spec: Spec, told: int) -> int:
     return spec.cap if spec.stopping == BUDGET else min(spec.cap, max(FARTHEST * told, LEAST_FAR))
 
 
+def _present(state: State) -> Array:
+    """Return the share of the samples that have an outcome of each guard-rail; it stays as it was."""
+    return (
+        np.asarray(state.rail_n.sum(axis=(1, 2)) / state.n.sum())
+        if state.n.sum() > 0
+        else np.ones(len(state.rail_n))
+    )
+
+
 def _source(problem: Problem, spec: Spec, state: State) -> Source:
-    """Return the law of outcomes of the family; an unknown spread is the observed one."""
-    middle = np.full(problem.shape, problem.family.low + 0.5 * problem.family.width)
-    source = compile_truth(problem, Truth(means=tuple(map(tuple, middle.tolist()))))
-    if not spec.unknown_variance:
-        return source
+    """Return the laws of outcomes of the families; an unknown spread is the observed one."""
+
+    def middle(family: Family) -> list[list[float]]:
+        return np.full(problem.shape, family.low + 0.5 * family.width).tolist()
+
+    rails = {rail.name: middle(rail.family) for rail in problem.guardrails}
+    truth = Truth(tuple(map(tuple, middle(problem.family))), guardrails=rails or None)
+    source = compile_truth(problem, truth)
+    if spec.unknown_variance:
+        source = source._replace(sd=_observed_sd(state))
+    for j in np.flatnonzero(spec.guardrails.unknown_variance):
+        source.rail_sd[j] = _observed_sd(metric_state(state, int(j)))
+    return source
+
+
+def _observed_sd(state: State) -> Array:
+    """Return the standard deviation in every cell, (L, K); the pooled one where there are few outcomes."""
     seen = np.array(
         [
             [variance(state, g, k) if state.n[g, k] >= 2 else 0.0 for k in range(state.n.shape[1])]
@@ -160,18 +170,40 @@ def _source(problem: Problem, spec: Spec, state: State) -> Source:
     )
     known = np.where(state.n >= 2, state.n, 0.0)
     pooled = float(np.average(seen, weights=known)) if known.sum() > 0 else 1.0
-    return source._replace(sd=np.sqrt(np.where(state.n >= 3, seen, pooled)))
+    return np.sqrt(np.where(state.n >= 3, seen, pooled))
 
 
-def _possible_means(problem: Problem, spec: Spec, state: State, seed: int, replication: int) -> Array:
+def _given_means(
+    problem: Problem, means: ArrayLike, guardrails: Mapping[str, ArrayLike] | None
+) -> tuple[Array, Array]:
+    """Return given means of the outcome, (L, K), and of the guard-rails, (M, L, K), checked."""
+    tables = [table.T for table in problem.check_guardrail_means(guardrails)]
+    policies, groups = problem.shape
+    rails = np.array(tables, dtype=float).reshape(len(tables), groups, policies)
+    return np.ascontiguousarray(problem.check_means(means).T), rails
+
+
+def _possible_means(
+    problem: Problem, spec: Spec, state: State, seed: int, replication: int
+) -> tuple[Array, Array]:
+    """Return means of the outcome (L, K) and of the guard-rails (M, L, K), drawn from their posteriors."""
+    rails = len(problem.guardrails)
+    u = scenario_uniforms(seed, replication, (rails + 1) * state.n.size).reshape(rails + 1, *state.n.shape)
+    drawn = np.zeros(state.rail_n.shape)
+    for j in range(rails):
+        own, told = metric_spec(problem, spec, j), metric_state(state, j)
+        drawn[j] = _posterior_draw(guardrail_problem(problem, j), own, told, u[j + 1])
+    return _posterior_draw(problem, spec, state, u[0]), drawn
+
+
+def _posterior_draw(problem: Problem, spec: Spec, state: State, u: Array) -> Array:
     """Return means (L, K) in the user's units, drawn from the posterior under Jeffreys' prior.
 
     Its density is 1/sqrt(mu (1 - mu)) for Bernoulli means, 1/sqrt(mu) for Poisson, 1/mu for exponential and
-    constant for Gaussian; an unknown variance is taken to be the observed one.
+    constant for Gaussian; an unknown variance is taken to be the observed one. `u` holds uniforms, (L, K).
     """
     from scipy.special import betaincinv, gammaincinv, ndtri
 
-    u = scenario_uniforms(seed, replication, state.n.size).reshape(state.n.shape)
     n, s = state.n / spec.phi, state.s / spec.phi
     empty = state.n == 0
     if spec.code == BERNOULLI:
@@ -182,7 +214,7 @@ def _possible_means(problem: Problem, spec: Spec, state: State, seed: int, repli
         pooled = float(state.s.sum() / max(state.n.sum(), 1.0))
         mean = np.where(empty, pooled, state.s / np.maximum(state.n, 1.0))
         if spec.code == GAUSSIAN:
-            spread = _source(problem, spec, state).sd ** 2 if spec.unknown_variance else spec.phi
+            spread = _observed_sd(state) ** 2 if spec.unknown_variance else spec.phi
             unit = mean + np.sqrt(spread / np.maximum(state.n, 1.0)) * ndtri(u)
         else:
             shape = np.maximum(n, 1.0)
@@ -200,50 +232,3 @@ def _copy(start: State, body: State, work: Work) -> None:
     work.queue[0] = -1
     work.drawn[:] = math.nan
     work.top[:] = math.nan
-
-
-@kernel
-def stride_on(
-    spec: Spec, source: Source, mean: Array, state: State, work: Work, seed: int, replication: int
-) -> None:
-    """Add blocks of samples until the rule stops or the cap is reached."""
-    step = 0
-    while state.clock[STOPPED] == RUNNING and state.clock[TOLD] < spec.cap:
-        came = arrival(spec.arrivals, step, seed, replication) if spec.mode != ACTIVE else -1
-        k, g = next_cell(spec, state, work, seed, replication, came if spec.mode == PROPORTIONAL else -1)
-        if spec.mode == AGNOSTIC:
-            g = came
-        count = max(1, min(state.clock[TOLD] // STRIDE, spec.cap - state.clock[TOLD]))
-        if state.n[g, k] < FIRST_FEW:
-            count = 1  # the first outcomes of a cell are kept one by one
-        x = total(source, mean, k, g, step, count, seed, replication)
-        unit = (x - count * source.low) / source.width
-        if count == 1:
-            record(spec, state, work, k, g, unit, False)
-        else:
-            _record_block(spec, source, state, work, k, g, unit, count, seed, step, replication)
-        step += 1
-        if state.clock[EMPTY] == 0:
-            check(spec, state, work)
-
-
-@kernel
-def _record_block(
-    spec: Spec, source: Source, state: State, work: Work, k: int, g: int, unit: float, count: int, seed: int,
-    step: int, replication: int,
-) -> None:  # fmt: skip
-    """Record a block of outcomes with this sum, as `state.record` does one by one."""
-    if spec.unknown_variance:
-        groups, own = state.n.shape[0], unit / count
-        # their squared distances to their own mean: sd^2 times chi-squared, by Wilson and Hilferty's cube
-        degrees = float(count - 1)
-        z, _, _, _ = four_normals(seed, step, k * groups + g, replication, DELAYS)
-        cube = max(1.0 - 2.0 / (9.0 * degrees) + z * math.sqrt(2.0 / (9.0 * degrees)), 0.0) ** 3
-        centred = source.sd[g, k] * source.sd[g, k] * degrees * cube
-        away = own - state.bets[FIRST * groups + g, k]
-        state.bets[SHIFTED * groups + g, k] += count * away
-        state.bets[SQUARES * groups + g, k] += centred + count * away * away
-    state.n[g, k] += count
-    state.s[g, k] += unit
-    state.clock[TOLD] += count
-    mark_outcomes_changed(work, k)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 CHANCES = (0.5, 0.7, 0.8, 0.9)
 RUNS, SEED = 200, 0  # continued runs of a forecast, and their seed
 HEADLINE = (0.8, 0.7, 0.5)  # chances for the one number of a summary, the first that is known
+MANY_TIMES = 10  # a forecast of more than so many times the samples so far is long
 
 ASSUMES = (
     "The means are drawn from their posterior under Jeffreys' prior, each cell separately; "
@@ -30,21 +31,23 @@ NOTHING: Mapping[float, int | None] = dict.fromkeys(CHANCES, 0)
 
 @dataclass(frozen=True)
 class Suggestion:
-    """An indifference for a near tie, and T* at the estimates without it and with it."""
+    """An indifference for a near tie, and what it saves at the estimates: T* and the samples, least means."""
 
     indifference: float
     acceptable: tuple[str, ...]  # the answers that it makes acceptable
     time: float | None  # None where the estimates are tied exactly
     time_with: float
+    samples: float | None  # the least mean number of samples at the study's risk; None where time is
+    samples_with: float
 
     def sentence(self) -> str:
         """Return the proposal, and what it would save."""
         names = " or ".join(self.acceptable)
-        before = "infinity" if self.time is None else f"{rounded(self.time):,}"
+        before = "infinity" if self.samples is None else f"{rounded(self.samples):,}"
         return (
-            f"Some policies are nearly tied. Would {names} do? With indifference = {self.indifference:g} T*, "
-            f"the samples per unit of evidence, would fall from {before} to {rounded(self.time_with):,} at "
-            "these estimates."
+            f"Some policies are nearly tied. Would {names} do? With indifference = {self.indifference:g} the "
+            f"least number of samples on average would fall from {before} to {rounded(self.samples_with):,} "
+            "at these estimates."
         )
 
 
@@ -60,12 +63,13 @@ class Forecast:
     horizon: int | None = None  # how many further samples the forecast looked ahead
     next: tuple[tuple[float, ...], ...] | None = None  # K x L, shares of the further samples
     why_none: str = ""  # why no forecast was made, completing "No forecast: ..."; empty where one was
-    suggestion: Suggestion | None = None  # where even the horizon would probably not decide a near tie
+    suggestion: Suggestion | None = None  # where a near tie is the reason for a long way to a decision
 
     @property
-    def is_hopeless(self) -> bool:
-        """Return whether fewer than half of the runs decide within the horizon."""
-        return self.runs > 0 and all(self.more[chance] is None for chance in HEADLINE)
+    def is_long(self) -> bool:
+        """Return whether the samples so far, many times over, are not sure to decide."""
+        more = self.more[HEADLINE[0]]
+        return self.runs > 0 and (more is None or more > MANY_TIMES * self.samples)
 
     def summary(self, samples: int | None = None) -> str:
         """Return one sentence with one number, empty where there is none to give.
@@ -77,9 +81,9 @@ class Forecast:
         when = self._when(samples)
         for chance in HEADLINE:
             if (more := self.more[chance]) is not None:
-                return f"{when}About {rounded(more):,} more samples ({chance:.0%} chance to finish by then)."
-        proposal = "" if self.suggestion is None else f" {self.suggestion.sentence()}"
-        return f"{when}Even {self.horizon:,} more samples would probably not decide.{proposal}"
+                about = f"{when}About {rounded(more):,} more samples ({chance:.0%} chance to finish by then)."
+                return about + self._proposal()
+        return f"{when}Even {self.horizon:,} more samples would probably not decide.{self._proposal()}"
 
     def chances(self, samples: int | None = None) -> str:
         """Return the further samples for every chance, or why there is no forecast."""
@@ -126,6 +130,9 @@ class Forecast:
             },
         }
 
+    def _proposal(self) -> str:
+        return "" if self.suggestion is None else f" {self.suggestion.sentence()}"
+
     def _when(self, samples: int | None) -> str:
         return "" if samples in (None, self.samples) else f"Forecast at {self.samples:,} samples: "
 
@@ -155,11 +162,12 @@ def why_no_forecast(spec: Spec, state: State) -> str:
     from evenhand.procedure.spec import BUDGET  # heavy for a command that only prints its help
 
     samples, cells, empty = int(state.n.sum()), state.n.size, int((state.n == 0).sum())
-    if spec.guardrails.present:
-        return "forecasts do not include guard-rails"
     if empty > 0:
         return f"{empty} of {cells} cells have no outcome yet"
-    if spec.unknown_variance and state.n.max() < 2:
+    if (lacking := int((state.rail_n == 0).any(axis=0).sum())) > 0:
+        return f"{lacking} of {cells} cells have no outcome of some guard-rail yet"
+    unknown = state.rail_n[spec.guardrails.unknown_variance]
+    if (spec.unknown_variance and state.n.max() < 2) or any(counts.max() < 2 for counts in unknown):
         return "no cell has two outcomes, so nothing is known of their variance"
     if samples >= spec.cap and spec.stopping != BUDGET:
         return f"there are {samples:,} samples and max_samples allows {spec.cap:,}; raise it to look further"

@@ -26,6 +26,7 @@ class Answers:
 
     items: Ints
     outcomes: Array
+    guardrails: Array | None = None  # outcomes of the guard-rails, (items, M); NaN where one is missing
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,34 @@ class Items:
         """Return whether some item was answered by both policies."""
         return bool(np.isin(self.answers[i].items, self.answers[k].items, assume_unique=True).any())
 
+    def of_guardrail(self, j: int) -> Items:
+        """Return the items with the outcomes of guard-rail j in place of the outcome's."""
+        found = []
+        for answers in self.answers:
+            values = np.zeros(0) if answers.guardrails is None else answers.guardrails[:, j]
+            there = np.flatnonzero(~np.isnan(values))
+            found.append(Answers(answers.items[there], np.ascontiguousarray(values[there])))
+        return Items(self.group, tuple(found), self.repeated)
+
     def in_order(self) -> tuple[Ints, Ints, Array]:
         """Return policies, groups and outcomes of all answers, in the order of the items."""
+        policies, items, order = self._order()
+        outcomes = np.concatenate([answers.outcomes for answers in self.answers])
+        return policies[order], self.group[items[order]], np.ascontiguousarray(outcomes[order])
+
+    def guardrails_in_order(self) -> Array:
+        """Return the outcomes of the guard-rails of all answers, (answers, M), in the order of the items."""
+        _, items, order = self._order()
+        tables = [answers.guardrails for answers in self.answers if answers.guardrails is not None]
+        if not tables:
+            return np.empty((items.size, 0))
+        return np.ascontiguousarray(np.concatenate(tables)[order])
+
+    def _order(self) -> tuple[Ints, Ints, Ints]:
+        """Return policies and items of all answers, policy by policy, and their order by item."""
         policies = np.concatenate([np.full(a.items.size, k) for k, a in enumerate(self.answers)])
         items = np.concatenate([answers.items for answers in self.answers])
-        outcomes = np.concatenate([answers.outcomes for answers in self.answers])
-        order = np.lexsort((policies, items))
-        return (
-            policies[order].astype(np.int64),
-            self.group[items[order]],
-            np.ascontiguousarray(outcomes[order]),
-        )
+        return policies.astype(np.int64), items, np.lexsort((policies, items))
 
 
 class ItemRows:
@@ -67,7 +85,7 @@ class ItemRows:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.numbers: dict[Any, int] = {}
-        self.parts: list[tuple[Ints, Ints, Array, Ints]] = []
+        self.parts: list[tuple[Ints, Ints, Array, Ints, Array]] = []
 
     def number(self, names: Sequence[Any], missing: NDArray[np.bool_]) -> Ints:
         """Return the numbers of items, -1 where the row is left out; new items get the next numbers."""
@@ -84,28 +102,34 @@ class ItemRows:
             found.append(number)
         return np.array(found, dtype=np.int64)
 
-    def add(self, policies: Ints, groups: Ints, outcomes: Array, items: Ints) -> None:
-        """Add rows; outcomes are in unit scale."""
-        self.parts.append((policies, groups, outcomes, items))
+    def add(self, policies: Ints, groups: Ints, outcomes: Array, items: Ints, guardrails: Array) -> None:
+        """Add rows; outcomes, and those of the guard-rails (rows, M), are in unit scale."""
+        self.parts.append((policies, groups, outcomes, items, guardrails))
 
     def finish(self) -> Items:
         """Return the items, or raise one sentence about what is wrong with them."""
         if not self.parts:
             empty = np.zeros(0, dtype=np.int64)
-            return Items(empty, tuple(Answers(empty, np.zeros(0)) for _ in self.problem.policies), 0)
-        policies, groups, outcomes, items = (np.concatenate(part) for part in zip(*self.parts, strict=True))
+            none = Answers(empty, np.zeros(0), np.zeros((0, len(self.problem.guardrails))))
+            return Items(empty, tuple(none for _ in self.problem.policies), 0)
+        policies, groups, outcomes, items, rails = (
+            np.concatenate(part) for part in zip(*self.parts, strict=True)
+        )
         of_item = self._groups(groups, items)
         order = np.lexsort((items, policies))  # stable: of equal rows the first comes first
-        policies, outcomes, items = policies[order], outcomes[order], items[order]
+        policies, outcomes, items, rails = policies[order], outcomes[order], items[order], rails[order]
         again = np.zeros(items.size, dtype=bool)
         again[1:] = (items[1:] == items[:-1]) & (policies[1:] == policies[:-1])
-        self._refuse_contradictions(again, policies, outcomes, items)
+        self._refuse_contradictions(again, policies, outcomes, items, rails)
         keep = ~again
-        policies, outcomes, items = policies[keep], outcomes[keep], items[keep]
+        policies, outcomes, items, rails = policies[keep], outcomes[keep], items[keep], rails[keep]
         ends = np.searchsorted(policies, np.arange(len(self.problem.policies) + 1))
         return Items(
             of_item,
-            tuple(Answers(items[begin:end], outcomes[begin:end]) for begin, end in pairwise(ends)),
+            tuple(
+                Answers(items[begin:end], outcomes[begin:end], rails[begin:end])
+                for begin, end in pairwise(ends)
+            ),
             int(again.sum()),
         )
 
@@ -131,17 +155,21 @@ class ItemRows:
         return of_item
 
     def _refuse_contradictions(
-        self, again: NDArray[np.bool_], policies: Ints, outcomes: Array, items: Ints
+        self, again: NDArray[np.bool_], policies: Ints, outcomes: Array, items: Ints, rails: Array
     ) -> None:
-        """Refuse a policy with two different outcomes on one item."""
-        differs = np.flatnonzero(again[1:] & (outcomes[1:] != outcomes[:-1]))
-        if differs.size:
+        """Refuse a policy with two different outcomes on one item, of any metric."""
+        families = [self.problem.family, *(rail.family for rail in self.problem.guardrails)]
+        metrics = ["", *(f" of {rail.name}" for rail in self.problem.guardrails)]
+        for family, metric, values in zip(families, metrics, [outcomes, *rails.T], strict=True):
+            same = (values[1:] == values[:-1]) | (np.isnan(values[1:]) & np.isnan(values[:-1]))
+            differs = np.flatnonzero(again[1:] & ~same)
+            if not differs.size:
+                continue
             row = int(differs[0])
             name = self.problem.policies[int(policies[row])]
-            family = self.problem.family
-            first, second = family.low + family.width * outcomes[row : row + 2]
+            first, second = family.low + family.width * values[row : row + 2]
             raise BadInput(
-                f"an item counts once per policy; {name!r} has two outcomes on item "
+                f"an item counts once per policy; {name!r} has two outcomes{metric} on item "
                 f"{self._name(int(items[row]))}, {first:g} and {second:g}. Give repeated trials items of "
                 "their own, or average them to one outcome."
             )

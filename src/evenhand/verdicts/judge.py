@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput
 from evenhand.model.argument_checks import flag, optional, whole_number
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors, Penalty
 from evenhand.model.result_rows import CellRow, Classes, GuardrailRows, PolicyRow, classes_of
 from evenhand.model.study_like import problem_of
-from evenhand.procedure.guardrail_rows import guardrail_rows
+from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.guardrail_rows import guardrail_problem, guardrail_rows
 from evenhand.procedure.intervals import spent_on
-from evenhand.procedure.outcome_order import depends_on_order, refuse_sorted
-from evenhand.procedure.spec import Procedure, Spec, compile_spec, is_unproven
+from evenhand.procedure.outcome_order import ORDER_FREE, depends_on_order, evidence_method, refuse_sorted
+from evenhand.procedure.spec import Procedure, Spec, is_unproven
 from evenhand.procedure.state import NONE, State
 from evenhand.result import Result
 from evenhand.study import Study
@@ -39,13 +39,14 @@ from evenhand.verdicts.apply_rule import (
     result_rows,
 )
 from evenhand.verdicts.counts import ready
-from evenhand.verdicts.exhausted_pool import exact_verdict
-from evenhand.verdicts.fixed_sample import apply_fixed_rule, judge_fixed
+from evenhand.verdicts.exhausted_pool import exact_guardrails, exact_verdict
+from evenhand.verdicts.fixed_sample import apply_fixed_rule, judge_fixed, judge_fixed_guardrails
 from evenhand.verdicts.forecast import forecast, nothing_more
 from evenhand.verdicts.forecast_statement import NOT_ASKED, RUNS, SEED, Forecast
+from evenhand.verdicts.item_guardrails import rows_of_guardrails
 from evenhand.verdicts.items import Items
 from evenhand.verdicts.pools import checked_pool, is_exhausted, refuse_what_has_no_pool
-from evenhand.verdicts.read_data import read
+from evenhand.verdicts.read_data import DataSource, read, source_of
 from evenhand.verdicts.shared_items import (
     PAIRED,
     POOLED,
@@ -61,7 +62,6 @@ from evenhand.verdicts.what_if import Alternative, alternatives, delta_needed, f
 Array = NDArray[np.float64]
 
 WITHOUT_PROOF = "by kaufmann-koolen, which proves nothing where the variance is unknown"
-ORDER_FREE, IN_ORDER = "order-free rule", "rule that uses the order of the outcomes"
 NOT_PAIRED = "how outcomes on one item depend on each other is not simulated"
 CLAIMS = {
     "certified": "certified",
@@ -111,6 +111,7 @@ class Verdict(Result):
     pool: Mapping[str, int] | None = None  # items of each group, where the verdict is about a pool
     spent: float | None = None  # what the samples have cost; None without costs
     guardrails: tuple[GuardrailRows, ...] = ()
+    source: DataSource | None = field(default=None, compare=False)  # None if a procedure chose the samples
 
     @property
     def screens(self) -> bool:
@@ -237,6 +238,7 @@ def judge(
     *,
     missing: str = "fail",
     columns: dict[str, str] | None = None,
+    table: str | None = None,
     pool: Mapping[str, int] | str | None = None,
     fixed: bool = False,
     replications: int = RUNS,
@@ -248,9 +250,10 @@ def judge(
     ----------
     problem : Problem or Study
         The question; a study's own procedure is taken unless another is given.
-    data : path, frame or dict
-        A CSV or Parquet file, a pandas, polars or arrow frame, or outcomes by policy and group. Rows are
-        single outcomes (policy, group, outcome) or counts (policy, group, n, and mean or successes).
+    data : path, address, frame or dict
+        CSV, Parquet or JSON lines (a file, a folder, or a pattern such as "outcomes/*.parquet"), the address
+        of a database, a pandas, polars or arrow frame, or outcomes by policy and group. Rows are single
+        outcomes (policy, group, outcome) or counts (policy, group, n, and mean or successes).
         True and False are outcomes. With a column `item`, policies are compared on the items that both
         answered; who answers an item must have been decided before any outcome on it was seen.
     delta : float, optional
@@ -261,6 +264,8 @@ def judge(
         Refuse rows that miss a value, or leave them out and count them.
     columns : dict, optional
         The names of columns in the data, by ours: {"group": "age class"}.
+    table : str, optional
+        The table or view that holds the outcomes, where the data are the address of a database.
     pool : dict or "data", optional
         The number of items of each group, {"young": 800, "old": 400}, or "data" for all items that the data
         name: the verdict is then about the means of this pool, from which items were drawn at random, each at
@@ -297,15 +302,17 @@ def judge(
     whole_number(seed, "seed", 0)
     if delta is not None:
         chosen = replace(chosen, delta=delta)
+    names = (problem.title, problem.file) if isinstance(problem, Study) else ("", "")
     problem = problem_of(problem)
-    _refuse_fixed_guardrails(problem, fixed)
+    # whether rows come in the order of observation is not known, so bets that use the order do not serve
+    chosen = replace(chosen, evidence="mixture")
     spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample does not use the stopping rule
-    found = read(problem, data, missing, columns)
+    found = read(problem, data, missing, columns, optional(table, str, "table"))
     if depends_on_order(problem, chosen) and not fixed:
         refuse_sorted(problem, found.order)
-    for rail, order in zip(problem.guardrails, found.rail_orders, strict=True):
-        alone = Problem(problem.policies, problem.groups, rail.family, rail.constraint, goal=problem.goal)
-        if depends_on_order(alone, chosen):
+    for j, order in enumerate(found.rail_orders):
+        alone = guardrail_problem(problem, j)
+        if depends_on_order(alone, chosen) and not fixed:
             refuse_sorted(alone, order)
     state, items = ready(spec, found.state), found.items
     sizes = None if pool is None else checked_pool(problem, pool, items)
@@ -316,10 +323,9 @@ def judge(
         verdict = judge_pairs(problem, chosen, spec, state, items, sizes)
     else:
         verdict = judge_state(problem, chosen, state, fixed=fixed, replications=replications, seed=seed)
-        verdict = replace(verdict, method=IN_ORDER if depends_on_order(problem, chosen) else ORDER_FREE)
     if items is not None:
         verdict = replace(verdict, items=items.group.size, shared_items=items.shared, repeated=items.repeated)
-    return replace(verdict, rows=found.rows, missing=found.missing)
+    return replace(verdict, rows=found.rows, missing=found.missing, source=source_of(data, *names))
 
 
 def judge_pairs(
@@ -331,9 +337,9 @@ def judge_pairs(
     pool: Array | None,
 ) -> Verdict:
     """Judge outcomes on items that several policies answered, by pairs; `pool`: items of each group."""
-    complete = pool is not None and is_exhausted(pool, state.n)
+    complete = pool is not None and is_exhausted(pool, state.n, state.rail_n)
     if not complete:
-        refuse_sorted_items(problem, items)
+        refuse_sorted_items(problem, items, pool is not None)
     state = copied(state)
     compare = Comparisons(spec, state, items, pool)
     cells, rule_result = judge_items(problem, spec, state, compare)
@@ -344,7 +350,7 @@ def judge_pairs(
         return judge_items(other, with_bound, state, compare)[1]
 
     found = replace(
-        _verdict(problem, procedure, spec, state, cells, rule_result, ahead),
+        _verdict(problem, procedure, spec, state, cells, rule_result, ahead, compare=compare),
         method=PAIRED if pool is None else POOLED,
         delta_needed=delta_needed(spec, rule_result),
         alternatives=alternatives(problem, procedure, state, cells, decide),
@@ -353,7 +359,7 @@ def judge_pairs(
         found = replace(found, pool=dict(zip(problem.group_names, map(int, pool), strict=True)))
     if complete:
         sums = problem.family.low * state.n.T + problem.family.width * state.s.T
-        found = exact_verdict(found, sums, np.array(state.n.T))
+        found = exact_verdict(found, sums, np.array(state.n.T), exact_guardrails(problem, state))
     return found
 
 
@@ -372,7 +378,6 @@ def judge_state(
     `ahead` is a forecast that was made before. An experiment that was begun with a pair of rule and family
     that is refused today is judged, and its verdict claims no guarantee.
     """
-    _refuse_fixed_guardrails(problem, fixed)
     spec = compile_spec(problem, procedure, recorded=True)
     state = copied(state)
     cells, rule_result = (
@@ -382,7 +387,7 @@ def judge_state(
     )
     if ahead is None:
         ahead = _forecast(problem, spec, state, rule_result.decided, fixed, replications, seed)
-    found = _verdict(problem, procedure, spec, state, cells, rule_result, ahead)
+    found = _verdict(problem, procedure, spec, state, cells, rule_result, ahead, fixed)
 
     def decide(other: Problem, with_bound: Spec) -> RuleResult:
         return (
@@ -394,6 +399,7 @@ def judge_state(
     return replace(
         found,
         fixed=fixed,
+        method=evidence_method(problem, procedure),
         delta_needed=fixed_delta_needed(problem, spec, state, rule_result)
         if fixed
         else delta_needed(spec, rule_result),
@@ -409,6 +415,8 @@ def _verdict(
     cells: CellVerdicts,
     rule_result: RuleResult,
     ahead: Forecast,
+    fixed: bool = False,
+    compare: Comparisons | None = None,
 ) -> Verdict:
     """Return the verdict with the rows of all cells and policies."""
     of_cells, of_policies = result_rows(problem, spec, state, cells, rule_result)
@@ -425,15 +433,25 @@ def _verdict(
         coverage=coverage(spec),
         forecast=ahead,
         spent=spent_on(problem, state),
-        guardrails=guardrail_rows(problem, spec, state),
+        guardrails=_guardrails(problem, spec, state, fixed, compare),
     )
 
 
-def _refuse_fixed_guardrails(problem: Problem, fixed: bool) -> None:
-    if fixed and problem.guardrails:
-        raise BadInput(
-            "guard-rails are judged by evidence that holds at any time; fixed is for problems without them."
-        )
+def _guardrails(
+    problem: Problem, spec: Spec, state: State, fixed: bool, compare: Comparisons | None
+) -> tuple[GuardrailRows, ...]:
+    """Return the rows of guard-rails by the evidence that judges them."""
+    if compare is not None:
+        return rows_of_guardrails(problem, spec, state, compare)
+    return (_fixed_guardrails if fixed else guardrail_rows)(problem, spec, state)
+
+
+def _fixed_guardrails(problem: Problem, spec: Spec, state: State) -> tuple[GuardrailRows, ...]:
+    """Return the rows of guard-rails of a fixed sample, from its own tests."""
+    judged = judge_fixed_guardrails(problem, spec, state)
+    return guardrail_rows(
+        problem, spec, state, judged=lambda j: (judged[j].verdict, judged[j].low, judged[j].high)
+    )
 
 
 def _forecast(

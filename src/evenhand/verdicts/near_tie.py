@@ -13,9 +13,11 @@ from evenhand.model.families import Gaussian
 from evenhand.model.problem import Problem
 from evenhand.model.unit_families import BERNOULLI, GAUSSIAN
 from evenhand.procedure.estimates import variance
+from evenhand.procedure.guardrail_rows import guardrail_problem, metric_spec, metric_state
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State
 from evenhand.theory.answers import PROPOSAL_GAP, answers_to, propose
+from evenhand.theory.lower_bound import risk_in_nats
 from evenhand.theory.modes import mode_of
 from evenhand.theory.question import question_of
 from evenhand.verdicts.forecast_statement import Suggestion
@@ -29,9 +31,17 @@ def suggest_indifference(problem: Problem, spec: Spec, state: State) -> Suggesti
     """Return an indifference that makes a near tie of the estimates decidable; None if there is none."""
     if spec.screens or spec.several or problem.shape[0] > MOST_POLICIES or np.any(state.n == 0):
         return None
+    if np.any(state.rail_n == 0):
+        return None
     try:
+        rails = {
+            rail.name: _estimates(
+                guardrail_problem(problem, j), metric_spec(problem, spec, j), metric_state(state, j)
+            )
+            for j, rail in enumerate(problem.guardrails)
+        }
         asked = question_of(
-            _with_variances(problem, spec, state), _estimates(problem, spec, state), None, 0, 0
+            _with_variances(problem, spec, state), _estimates(problem, spec, state), rails or None, 0, 0
         )
         mode = mode_of(asked.problem)
         mode = replace(mode, cost=np.ones_like(mode.cost))
@@ -45,7 +55,12 @@ def suggest_indifference(problem: Problem, spec: Spec, state: State) -> Suggesti
     if found is None:
         return None
     return Suggestion(
-        found.indifference, found.acceptable, time if math.isfinite(time) else None, found.time_high
+        found.indifference,
+        found.acceptable,
+        time if math.isfinite(time) else None,
+        found.time_high,
+        time * risk_in_nats(spec.delta) if math.isfinite(time) else None,
+        found.samples_at_least(spec.delta),
     )
 
 
@@ -61,8 +76,17 @@ def _estimates(problem: Problem, spec: Spec, state: State) -> Array:
 
 def _with_variances(problem: Problem, spec: Spec, state: State) -> Problem:
     """Return the problem with the estimated variances, where they are unknown."""
-    if not spec.unknown_variance:
-        return problem
+    rails = tuple(
+        replace(rail, family=_estimated_family(metric_state(state, j)))
+        if spec.guardrails.unknown_variance[j]
+        else rail
+        for j, rail in enumerate(problem.guardrails)
+    )
+    family = _estimated_family(state) if spec.unknown_variance else problem.family
+    return replace(problem, family=family, guardrails=rails)
+
+
+def _estimated_family(state: State) -> Gaussian:
+    """Return the Gaussian family with the variances of the cells."""
     groups, policies = state.n.shape
-    own = [[float(variance(state, g, k)) for g in range(groups)] for k in range(policies)]
-    return replace(problem, family=Gaussian(np.sqrt(own)))
+    return Gaussian(np.sqrt([[float(variance(state, g, k)) for g in range(groups)] for k in range(policies)]))

@@ -69,9 +69,9 @@ def refuse_what_has_no_pool(problem: Problem, spec: Spec) -> None:
         raise BadInput('a pool needs goal = "best"; the goal is to screen.')
 
 
-def is_exhausted(pool: Array, counts: Array) -> bool:
-    """Return whether every policy answered every item; `counts` are (L, K)."""
-    return bool(np.all(counts == pool[:, None]))
+def is_exhausted(pool: Array, counts: Array, guardrails: Array) -> bool:
+    """Return whether every policy answered every item; counts are (L, K), of guard-rails (M, L, K)."""
+    return bool(np.all(counts == pool[:, None]) and np.all(guardrails == pool[:, None]))
 
 
 def pool_bets(pool: Array, items: Items) -> PoolBets:
@@ -88,7 +88,8 @@ def ahead_in_pool(spec: Spec, pool: Array, items: Items, i: int, k: int) -> floa
     only_i = ~np.isin(one.items, other.items, assume_unique=True)
     only_k = ~np.isin(other.items, one.items, assume_unique=True)
     # the least differences on items that one of them answered: x_i - 1 and -x_k
-    aside = np.bincount(items.group[one.items[only_i]], one.outcomes[only_i] - 1.0, groups)
+    aside = np.zeros(groups)  # np.bincount counts in whole numbers where it gets nothing
+    aside += np.bincount(items.group[one.items[only_i]], one.outcomes[only_i] - 1.0, groups)
     aside -= np.bincount(items.group[other.items[only_k]], other.outcomes[only_k], groups)
     rest = pool - np.bincount(items.group[one.items[only_i]], minlength=groups)
     rest -= np.bincount(items.group[other.items[only_k]], minlength=groups)

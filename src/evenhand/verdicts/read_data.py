@@ -1,4 +1,7 @@
-"""Read data from a CSV or Parquet file, a data frame or a dict: single outcomes, or counts per cell.
+"""Read data from files, a table of a database, a data frame or a dict: single outcomes, or counts per cell.
+
+Files are CSV, Parquet or JSON lines: one file, all files of a folder, or those that match a pattern, such
+as "outcomes/*.parquet". Where DuckDB is installed it counts large files (`warehouse`).
 
     policy, group, outcome                    a row per outcome
     policy, group, item, outcome              the same; outcomes on the same item are dependent
@@ -15,10 +18,14 @@ Every row is checked. Other columns are ignored. A field that looks like a sprea
 from __future__ import annotations
 
 import csv
+import glob
 import gzip
+import hashlib
 import io
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
@@ -29,37 +36,184 @@ from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.guardrails import OUTCOME
 from evenhand.model.problem import JOINED, Problem
 from evenhand.verdicts.counts import Data, Tally, is_missing, size_column
-from evenhand.verdicts.readers import is_log, read_samples
-from evenhand.verdicts.readers.samples import columns_of
+from evenhand.verdicts.readers import LINES, SUFFIXES, is_log, lm_eval, read_samples
+from evenhand.verdicts.readers.inspect_logs import eval_logs
+from evenhand.verdicts.readers.samples import Sample, columns_of
+from evenhand.verdicts.tables import csv_scan, json_scan, listed, parquet_scan
+from evenhand.verdicts.warehouse import (
+    count_database,
+    count_files,
+    count_remote_files,
+    is_address,
+    is_remote_file,
+)
 
 CHUNK = 16_384  # rows held in memory at once
 PART = re.compile(r"group( \d+)?")
 COLUMNS = ("policy", "group", "outcome", "item", "n", "mean", "successes")
 
 
+@dataclass(frozen=True)
+class DataSource:
+    """The study and the file that a verdict on data at hand is about; names are empty where unknown."""
+
+    title: str = ""  # of the study
+    study_file: str = ""
+    data_file: str = ""  # without its folder
+    sha256: str = ""  # of the content of the data file; empty for a folder
+
+
+def source_of(data: Any, title: str = "", study_file: str = "") -> DataSource:
+    """Return the name and the hash of a data file, with the title and the file of its study."""
+    if not isinstance(data, (str, Path)):
+        return DataSource(title, study_file)
+    path = Path(data)
+    if not path.is_file():
+        return DataSource(title, study_file, path.name)
+    with path.open("rb") as file:
+        return DataSource(title, study_file, path.name, hashlib.file_digest(file, "sha256").hexdigest())
+
+
 def read(
-    problem: Problem, source: Any, missing: str = "fail", columns: Mapping[str, str] | None = None
+    problem: Problem,
+    source: Any,
+    missing: str = "fail",
+    columns: Mapping[str, str] | None = None,
+    table: str | None = None,
 ) -> Data:
-    """Return what a path, a frame or a dict holds; `columns` maps our column names to those of the data."""
+    """Return what files, a table of a database, a frame or a dict hold.
+
+    `columns` maps our column names to those of the data; `table` is for the address of a database.
+    """
     tally = Tally(problem, missing)
-    names = _column_names(columns, tally.rails)
-    if problem.by and "group" not in (columns or {}):
-        names |= dict(zip(_parts(len(problem.by)), problem.by, strict=True))
+    names = column_names(problem, columns)
+    if table is not None and (not is_address(source) or is_remote_file(source)):
+        raise BadInput(f"table={shown(table)} is for the address of a database; the data are none.")
     if isinstance(source, Mapping):
         return _read_nested(tally, source)
+    if (logs := eval_logs(source)) is not None:
+        return _read_samples(tally, logs, names, "the logs")
     if not isinstance(source, (str, Path)):
         return _read_frame(tally, source, names)
+    if isinstance(source, str) and is_address(source):
+        return _read_address(tally, source, table, names)
+    files = _files(source)
+    if is_log(files[0]):
+        return _read_logs(tally, files, names)
+    if _is_parquet(files[0]):
+        return tally.finish(_read_parquet_files(tally, files, names))
+    return tally.finish(_read_csv_files(tally, files, names))
+
+
+def column_names(problem: Problem, columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Return our columns with the names that the data have for them."""
+    names = _column_names(columns, tuple(rail.name for rail in problem.guardrails))
+    if problem.by and "group" not in (columns or {}):
+        names |= dict(zip(_parts(len(problem.by)), problem.by, strict=True))
+    return names
+
+
+def chosen_columns(
+    titles: Sequence[str], names: Mapping[str, str], what: str, rails: Sequence[str]
+) -> dict[str, str]:
+    """Return the columns that are used, with their titles; refuse a table that lacks one."""
+    return {name: titles[i] for name, i in _places(titles, names, what, rails).items()}
+
+
+def scan_of_files(source: str | Path) -> str:
+    """Return DuckDB's table function for a file, the files of a folder, or those that a pattern matches."""
+    files = _files(source)
+    if files[0].is_dir():
+        files = sorted(file for file in files[0].rglob("*") if file.suffix.lower() in LINES)
+        if not files:
+            raise BadInput(f"the folder {source} holds no Parquet, CSV or JSONL file.")
+    if _is_parquet(files[0]):
+        return parquet_scan(files)
+    if files[0].suffix.lower() in LINES:
+        return f"read_json({listed(files)}, format = 'newline_delimited')"
+    header = _csv_header(files[0])
+    if header is None:
+        raise BadInput(f"{files[0].name} cannot be read as CSV, Parquet or JSON lines.")
+    return csv_scan(files, [title.strip() for title in header[0]], header[1])
+
+
+def _read_address(tally: Tally, address: str, table: str | None, names: Mapping[str, str]) -> Data:
+    """Count a table of a database, or files in an object store, where they are."""
+
+    def columns_of_table(titles: Sequence[str]) -> dict[str, str]:
+        return chosen_columns(titles, names, table or address, tally.rails)
+
+    if is_remote_file(address):
+        return tally.finish(count_remote_files(tally, address, columns_of_table))
+    return tally.finish(count_database(tally, address, table, columns_of_table))
+
+
+def _files(source: str | Path) -> list[Path]:
+    """Return the file, the files of a folder or those that a pattern matches, in the order of their names."""
     path = Path(source)
-    if not path.exists():
+    if path.is_dir():
+        tables = sorted(file for file in path.rglob("*") if file.is_file() and _is_table(file))
+        has_logs = any(file.suffix.lower() in SUFFIXES for file in path.rglob("*") if file.is_file())
+        return tables if tables and not has_logs else [path]
+    if path.exists():
+        return [path]
+    if not glob.has_magic(str(source)):
         raise BadInput(f"there is no file {path}; give a CSV or Parquet file of policy, group, outcome.")
-    if is_log(path):
-        return _read_log(tally, path, names)
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return _read_parquet(tally, path, names)
-    return _read_csv(tally, path, names)
+    found = [
+        file for name in sorted(glob.glob(str(source), recursive=True)) if (file := Path(name)).is_file()
+    ]
+    if not found:
+        raise BadInput(f"no file matches {source}; give a CSV or Parquet file of policy, group, outcome.")
+    kinds = {("log" if is_log(file) else "Parquet" if _is_parquet(file) else "CSV"): file for file in found}
+    if len(kinds) > 1:
+        first, second, *_ = kinds.values()
+        raise BadInput(
+            f"files that are read together must be of one kind; {first.name} and {second.name} are not."
+        )
+    return found
 
 
-def _read_csv(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+def _is_table(path: Path) -> bool:
+    return _is_parquet(path) or path.name.lower().endswith((".csv", ".csv.gz"))
+
+
+def _read_csv_files(tally: Tally, files: Sequence[Path], names: Mapping[str, str]) -> bool:
+    """Add the rows of CSV files; return whether they are counts per cell."""
+    headers = [_csv_header(file) for file in files]
+    first = headers[0]
+    if first is not None and all(header == first for header in headers):
+        titles, delimiter = [title.strip() for title in first[0]], first[1]
+        place = _places(titles, names, files[0].name, tally.rails)
+        chosen = {name: titles[i] for name, i in place.items()}
+        if count_files(tally, files, chosen, csv_scan(files, titles, delimiter)):
+            return False
+    return _one_kind([_read_csv(tally, file, names, len(files) > 1) for file in files], files)
+
+
+def _csv_header(path: Path) -> tuple[list[str], str] | None:
+    """Return the titles and the delimiter of a CSV file; None where they cannot be read."""
+    try:
+        with _open_text(path) as file:
+            dialect = _dialect(file)
+            titles = next(csv.reader(file, dialect=dialect, strict=True), None)
+    except (OSError, UnicodeDecodeError, csv.Error, EOFError):
+        return None  # reading the rows says why
+    return None if titles is None else (titles, dialect.delimiter)
+
+
+def _one_kind(counts: Sequence[bool], files: Sequence[Path]) -> bool:
+    """Return whether the files hold counts per cell; all must, or none."""
+    if len(set(counts)) > 1:
+        one, other = files[counts.index(True)].name, files[counts.index(False)].name
+        raise BadInput(f"{one} holds counts and {other} single outcomes; give files of one kind.")
+    return counts[0]
+
+
+def _read_csv(tally: Tally, path: Path, names: Mapping[str, str], one_of_many: bool) -> bool:
     try:
         with _open_text(path) as file:
             reader = csv.reader(file, dialect=_dialect(file), strict=True)
@@ -69,14 +223,14 @@ def _read_csv(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
             place = _places(header, names, path.name, tally.rails)
             counts = "outcome" not in place
             for where, columns in _chunks(reader, place, len(header)):
-                _add(tally, where, columns, counts)
+                _add(tally, where.of(path if one_of_many else None), columns, counts)
     except UnicodeDecodeError:
         raise BadInput(f"{path.name} must be UTF-8 text; it is not. Save it as CSV UTF-8.") from None
     except (csv.Error, gzip.BadGzipFile, EOFError) as problem:
         raise BadInput(f"{path.name} cannot be read as CSV: {problem}.") from None
     except OSError as problem:
         raise BadInput(f"{path.name} cannot be read: {problem.strerror}.") from None
-    return tally.finish(counts)
+    return counts
 
 
 def _chunks(
@@ -105,10 +259,18 @@ def _chunks(
         yield _Lines(lines), columns
 
 
-def _read_log(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
-    """Read the log of an evaluation tool, or a folder of logs."""
-    titles, table = columns_of(tally.problem, read_samples(path), names)
-    place = _places(titles, names, path.name, tally.rails)
+def _read_logs(tally: Tally, files: Sequence[Path], names: Mapping[str, str]) -> Data:
+    """Read the logs of an evaluation tool, a folder of logs, or JSON lines."""
+    if _count_lines(tally, files, names):
+        return tally.finish(False)
+    samples = [sample for file in files for sample in read_samples(file)]
+    return _read_samples(tally, samples, names, files[0].name)
+
+
+def _read_samples(tally: Tally, samples: Sequence[Sample], names: Mapping[str, str], what: str) -> Data:
+    """Add the samples of logs."""
+    titles, table = columns_of(tally.problem, samples, names)
+    place = _places(titles, names, what, tally.rails)
     chosen = {name: table[titles[i]] for name, i in place.items()}
     length = len(next(iter(chosen.values())))
     for start in range(0, length, CHUNK):
@@ -118,9 +280,44 @@ def _read_log(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
     return tally.finish("outcome" not in place)
 
 
-def _read_parquet(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
+def _count_lines(tally: Tally, files: Sequence[Path], names: Mapping[str, str]) -> bool:
+    """Count JSON lines where every object has the columns as keys; return whether that was possible."""
+    if files[0].is_dir():
+        files = sorted(
+            file for file in files[0].rglob("*") if file.is_file() and file.suffix.lower() in SUFFIXES
+        )
+    if not files or any(file.suffix.lower() not in LINES for file in files):
+        return False
+    try:
+        with files[0].open(encoding="utf-8") as file:
+            first = json.loads(file.readline())
+        titles = list(first) if isinstance(first, dict) and not lm_eval.is_log([first]) else []
+        place = _places(titles, names, files[0].name, tally.rails)
+    except (BadInput, OSError, ValueError, TypeError, RecursionError):
+        return False  # a log of a tool, or an error that reading the samples names
+    chosen = {name: titles[i] for name, i in place.items()}
+    others = [title for name, title in names.items() if name not in chosen]
+    return count_files(tally, files, chosen, json_scan(files, [*chosen.values(), *others]), others)
+
+
+def _read_parquet_files(tally: Tally, files: Sequence[Path], names: Mapping[str, str]) -> bool:
+    """Add the rows of Parquet files; return whether they are counts per cell."""
     if find_spec("pyarrow") is None:
         raise BadInput("reading Parquet needs pyarrow; install it, or save the data as CSV.")
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    try:
+        titles = parquet.read_schema(files[0]).names
+    except (pa.ArrowException, OSError) as problem:
+        raise BadInput(f"{files[0].name} cannot be read as Parquet: {problem}.") from None
+    place = _places(titles, names, files[0].name, tally.rails)
+    if count_files(tally, files, {name: titles[i] for name, i in place.items()}, parquet_scan(files)):
+        return False
+    return _one_kind([_read_parquet(tally, file, names, len(files) > 1) for file in files], files)
+
+
+def _read_parquet(tally: Tally, path: Path, names: Mapping[str, str], one_of_many: bool) -> bool:
     import narwhals as nw
     import pyarrow as pa
     import pyarrow.parquet as parquet
@@ -132,11 +329,12 @@ def _read_parquet(tally: Tally, path: Path, names: Mapping[str, str]) -> Data:
         first = 1
         for batch in file.iter_batches(CHUNK, columns=wanted):
             frame = nw.from_native(pa.Table.from_batches([batch]), eager_only=True)
-            _add_frame(tally, frame, dict(zip(place, wanted, strict=True)), first)
+            of = path if one_of_many else None
+            _add_frame(tally, frame, dict(zip(place, wanted, strict=True)), first, of)
             first += len(frame)
     except pa.ArrowException as problem:
         raise BadInput(f"{path.name} cannot be read as Parquet: {problem}.") from None
-    return tally.finish("outcome" not in place)
+    return "outcome" not in place
 
 
 def _read_frame(tally: Tally, source: Any, names: Mapping[str, str]) -> Data:
@@ -197,9 +395,11 @@ def _as_list(outcomes: Any, where: str) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in found]
 
 
-def _add_frame(tally: Tally, frame: Any, chosen: Mapping[str, str], first: int) -> None:
+def _add_frame(
+    tally: Tally, frame: Any, chosen: Mapping[str, str], first: int, of: Path | None = None
+) -> None:
     columns = {name: frame[column].to_list() for name, column in chosen.items()}
-    _add(tally, _Rows(range(first, first + len(frame))), columns, "outcome" not in chosen)
+    _add(tally, _Rows(range(first, first + len(frame))).of(of), columns, "outcome" not in chosen)
 
 
 def _parts(count: int) -> list[str]:
@@ -212,7 +412,7 @@ def _group_parts(names: Iterable[str], rails: Sequence[str]) -> list[str]:
     return [name for name in names if PART.fullmatch(name) and name not in rails]
 
 
-def _joined(columns: Mapping[str, Sequence[Any]], rails: Sequence[str]) -> Mapping[str, Sequence[Any]]:
+def joined(columns: Mapping[str, Sequence[Any]], rails: Sequence[str]) -> Mapping[str, Sequence[Any]]:
     """Return the columns with one for the group, joined from several; missing where a part is."""
     parts = [columns[name] for name in _group_parts(columns, rails)]
     if len(parts) == 1:
@@ -225,7 +425,7 @@ def _joined(columns: Mapping[str, Sequence[Any]], rails: Sequence[str]) -> Mappi
 
 
 def _add(tally: Tally, where: Sequence[str], columns: Mapping[str, Sequence[Any]], counts: bool) -> None:
-    columns = _joined(columns, tally.rails)
+    columns = joined(columns, tally.rails)
     if not counts:
         tally.add(where, columns["policy"], columns["group"], columns["outcome"], columns)
         return
@@ -314,6 +514,12 @@ class _Places(Sequence[str]):
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self.numbers = numbers
+
+    def of(self, file: Path | None) -> _Places:
+        """Return the same places with the name of their file, where several are read."""
+        if file is not None:
+            self.word = f"{file.name}, {self.word}"
+        return self
 
     def __len__(self) -> int:
         return len(self.numbers)

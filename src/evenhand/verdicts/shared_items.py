@@ -25,6 +25,7 @@ from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.evidence.cell_bets import PoolBets
 from evenhand.procedure.evidence.linear_bets import SINGLE, SPREAD, new_block, record_pair
 from evenhand.procedure.evidence.linear_minimum import Null, scratch
+from evenhand.procedure.guardrail_rows import guardrail_problem
 from evenhand.procedure.intervals import FAILED, MET, UNDECIDED, own_bounds
 from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING
 from evenhand.procedure.outcome_order import new_order, note_order, refuse_sorted
@@ -39,6 +40,12 @@ from evenhand.verdicts.apply_rule import (
     leader_with_data,
 )
 from evenhand.verdicts.bounded_cells import BoundedCells, PoolCells, sums_of
+from evenhand.verdicts.item_guardrails import (
+    bounds_of_guardrails,
+    conditions_of_all,
+    has_relative_guardrails,
+    pool_guardrails,
+)
 from evenhand.verdicts.items import Items
 from evenhand.verdicts.pools import ahead_in_pool, pool_bets
 
@@ -52,7 +59,8 @@ POOLED = "paired linear bets without replacement"
 
 def needs_pairs(problem: Problem, items: Items | None) -> bool:
     """Return whether the verdict compares policies that share items."""
-    compares = problem.goal != "screen" or problem.standard.region.kind == RELATIVE
+    beside = problem.standard.region.kind == RELATIVE or has_relative_guardrails(problem)
+    compares = problem.goal != "screen" or beside
     return items is not None and compares and items.shared > 0
 
 
@@ -66,8 +74,10 @@ def refuse_what_cannot_be_paired(
         why = f"outcomes must be {', '.join(FAMILIES[:-1])} or {FAMILIES[-1]}; they are {problem.family.name}"
     elif problem.standard.region.kind in (PENALTY, RELATIVE):
         why = f"the requirement must hold for each policy alone; it is {problem.constraint.describe()!r}"
-    elif problem.guardrails:
-        why = "the problem must have no guard-rails"
+    elif has_relative_guardrails(problem):
+        why = "the bounds of guard-rails must hold for each policy alone; one is relative to a control"
+    elif pooled and (other := _not_in_pools(problem)):
+        why = f"outcomes of guard-rails must be bernoulli, binomial or bounded too; one is {other}"
     elif procedure.stopping_name != "certified":
         why = f"the stopping rule must be certified; it is {procedure.stopping_name}"
     elif fixed:
@@ -76,8 +86,23 @@ def refuse_what_cannot_be_paired(
         raise BadInput(f"{task} {why}; the evidence would not be valid otherwise.")
 
 
-def refuse_sorted_items(problem: Problem, items: Items) -> None:
-    """Refuse items in an order in which the outcomes of some cell are sorted: bets use the order."""
+def _not_in_pools(problem: Problem) -> str | None:
+    """Return the family of a guard-rail whose outcomes have no known range, or None."""
+    families = [rail.family.name for rail in problem.guardrails]
+    return next((name for name in families if name not in FAMILIES), None)
+
+
+def refuse_sorted_items(problem: Problem, items: Items, pooled: bool) -> None:
+    """Refuse items in an order in which the outcomes of some cell are sorted: bets use the order.
+
+    In a pool those of guard-rails are bets too.
+    """
+    _refuse_sorted(problem, items)
+    for j in range(len(problem.guardrails) if pooled else 0):
+        _refuse_sorted(guardrail_problem(problem, j), items.of_guardrail(j))
+
+
+def _refuse_sorted(problem: Problem, items: Items) -> None:
     order = new_order((len(problem.groups), len(problem.policies)))
     note_order(order, *items.in_order())
     refuse_sorted(
@@ -95,11 +120,18 @@ class Comparisons:
         refresh(spec, state, self.work, False)
         self.known: dict[tuple[int, int], float] = {}
         self.scratch = scratch(spec.shares.size)
+        self.rail_cells: tuple[PoolCells, ...] | None = None
 
     @cached_property
     def pool_bets(self) -> PoolBets:
         """Return the bets on every cell of the pool."""
         return pool_bets(np.array(self.pool), self.items)
+
+    def guardrails(self, problem: Problem, spec: Spec) -> tuple[PoolCells, ...]:
+        """Return the evidence of every cell of the pool, for each guard-rail."""
+        if self.rail_cells is None:
+            self.rail_cells = pool_guardrails(problem, spec, self)
+        return self.rail_cells
 
     @cached_property
     def bounded_sums(self) -> Array:
@@ -151,29 +183,38 @@ def judge_items(
     """Return the verdict of every cell and of the whole; `spec` may have another bound than `compare`."""
     bets = _cells_by_bets(problem, spec, state, compare)
     cells = judge_cells(spec, state) if bets is None else bets.cells()
-    conditions = own = _conditions(spec, state, bets)
+    return cells, apply_rule_to_items(problem, spec, state, compare)
+
+
+def apply_rule_to_items(problem: Problem, spec: Spec, state: State, compare: Comparisons) -> RuleResult:
+    """Return the decision and the verdict of every policy; without intervals, which take most of the time."""
+    conditions = own = _conditions(problem, spec, state, compare)
     if not np.array_equal(spec.kept.lo, spec.region.lo) or not np.array_equal(spec.kept.hi, spec.region.hi):
         bare = own_bounds(spec)  # verdicts are about the requirement itself, without the tolerance
-        own = _conditions(bare, state, _cells_by_bets(problem, bare, state, compare))
+        own = _conditions(problem, bare, state, compare)
     weight = _weight(spec, state, compare, conditions)
     verdicts = [
         FAILED if fails >= weight.needed else MET if meets >= weight.needed else UNDECIDED
         for fails, (meets, _) in zip(*own, strict=True)
     ]
-    return cells, weight._replace(policies=np.array(verdicts))
+    return weight._replace(policies=np.array(verdicts))
 
 
 def _cells_by_bets(problem: Problem, spec: Spec, state: State, compare: Comparisons) -> BoundedCells | None:
     """Return the evidence of cells by bets, where it is more than that of the counts; otherwise None."""
+    others = bounds_of_guardrails(problem)
     if compare.pool is not None:
-        return PoolCells(spec, compare.pool_bets)
+        return PoolCells(spec, compare.pool_bets, others)
     if problem.family.name == "bounded" and spec.region.kind == BOX:
-        return BoundedCells(spec, state.n, state.s, compare.bounded_sums)
+        return BoundedCells(spec, state.n, state.s, compare.bounded_sums, others)
     return None
 
 
-def _conditions(spec: Spec, state: State, bets: BoundedCells | None) -> Conditions:
+def _conditions(problem: Problem, spec: Spec, state: State, compare: Comparisons) -> Conditions:
     """Return the evidence on every policy's own requirement, by bets or from its counts."""
+    bets = _cells_by_bets(problem, spec, state, compare)
+    if bets is not None and problem.guardrails:
+        return Conditions(*conditions_of_all(problem, spec, state, compare, bets))
     if bets is not None:
         return Conditions(*bets.conditions())
     work, policies = new_work(spec), range(spec.phi.shape[1])

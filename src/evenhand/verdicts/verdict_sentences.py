@@ -16,6 +16,7 @@ from evenhand.model.phrases import (
 )
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, QUOTA, RELATIVE, SPREAD
+from evenhand.model.requirements import NoConstraint, Penalty
 from evenhand.procedure.outcome_order import depends_on_order
 from evenhand.procedure.spec import proves
 from evenhand.procedure.state import NONE
@@ -40,6 +41,8 @@ POOL_ASSUMES = (
     "This holds if the items were drawn from the pool at random, in the order in which the rows name them, "
     "and it was decided who answers an item before any outcome on it was seen."
 )
+
+ONE_LOOK = "Some items were not answered by every policy: this verdict holds for one look at the data."
 
 
 def alternative_in_words(problem: Problem, leader: int, alternative: int) -> str:
@@ -68,11 +71,34 @@ def alternative_in_words(problem: Problem, leader: int, alternative: int) -> str
     return f"whether {name} meets the requirement"
 
 
+def open_question(problem: Problem, leader: int, alternative: int) -> str:
+    """Return the comparison with this code as a question that begins with "whether"."""
+    policies, groups = problem.policies, problem.group_names
+    if alternative < len(policies) and leader != NONE and problem.goal != "screen":
+        meets = (
+            "" if isinstance(problem.constraint, (NoConstraint, Penalty)) else "meets the requirement and "
+        )
+        return f"whether {policies[alternative]} {meets}is better than {policies[leader]}"
+    metric, atom = divmod(max(alternative - len(policies), 0), METRIC)
+    kind = problem.standards[metric].region.kind
+    bounds = {BOX: 2, RELATIVE: 4, QUOTA: 1}.get(kind, 4 if metric else 0) * len(groups)
+    if alternative >= len(policies) and atom < bounds:
+        side, g = divmod(atom, len(groups))
+        of = f" of {problem.guardrails[metric - 1].name}" if metric else ""
+        against = f" against {problem.control}" if side >= 2 else ""
+        verb = "keeps to its cap" if side % 2 else "reaches its floor"
+        return f"whether {policies[leader]} {verb}{of}{against} in {groups[g]}"
+    if alternative >= len(policies) and kind == SPREAD and atom < len(groups) ** 2:
+        worse, better = divmod(atom, len(groups))
+        return f"whether {policies[leader]} differs too much between {groups[worse]} and {groups[better]}"
+    return alternative_in_words(problem, leader, alternative)
+
+
 def sentences(verdict: Verdict) -> list[str]:
     """Return the verdict in sentences, the most important first."""
     said = [headline(verdict), FIXED if verdict.fixed else ""]
     if verdict.decided and not verdict.screens and verdict.answer is None:
-        said += _blame(verdict)
+        said += blame(verdict)
     elif not verdict.decided:
         said += [*_open_cells(verdict), _distance(verdict), _no_forecast(verdict)]
     said.append(spent_sentence(verdict.spent))
@@ -126,11 +152,16 @@ def _pool(verdict: Verdict) -> list[str]:
         return [about]
     said = [about]
     said.append(f"Policies are compared by {verdict.method}. {POOL_ASSUMES}")
-    if any(_answered(verdict, name) < (verdict.items or 0) for name in verdict.problem.policies):
-        said.append(
-            "Some items were not answered by every policy: this verdict holds for one look at the data."
-        )
+    if holds_for_one_look(verdict):
+        said.append(ONE_LOOK)
     return said
+
+
+def holds_for_one_look(verdict: Verdict) -> bool:
+    """Return whether a verdict about a pool holds for one look: a policy did not answer all drawn items."""
+    if verdict.pool is None or verdict.exact:
+        return False
+    return any(_answered(verdict, name) < (verdict.items or 0) for name in verdict.problem.policies)
 
 
 def _answered(verdict: Verdict, policy: str) -> int:
@@ -202,7 +233,7 @@ def _answer(other: Alternative) -> str:
     return (other.answer or "none") if other.decided else "undecided"
 
 
-def _blame(verdict: Verdict) -> list[str]:
+def blame(verdict: Verdict) -> list[str]:
     """Return the groups in which every policy falls short, and the largest floor that is certified."""
     said = []
     for policy in verdict.policies:

@@ -10,7 +10,8 @@ import numpy as np
 
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Caps, Constraint, Floors, Gap, Ratio
-from evenhand.procedure.spec import CERTIFIED, STYLISED, Procedure, Spec, compile_spec
+from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.spec import CERTIFIED, STYLISED, Procedure, Spec
 from evenhand.procedure.state import NONE, State
 from evenhand.verdicts.apply_rule import CellVerdicts, RuleResult
 from evenhand.verdicts.fixed_sample import apply_fixed_rule

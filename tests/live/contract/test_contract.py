@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import evenhand as eh
+from evenhand.live import events as ev
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.hash_chain import Head
@@ -107,6 +111,24 @@ def test_a_dropped_ticket_keeps_a_late_outcome(long: Trial) -> None:
     long.drop(ask, "withdrew", by="site 3")
     assert long.tell(ask, 1) == eh.Receipt(ask.ticket, 1.0, False, "dropped")
     assert long.status().late == 1
+
+
+def test_policies_join_and_leave_once_for_each_key(place: Place) -> None:
+    study = replace(STUDY, problem=replace(STUDY.problem, max_policies=4))
+    with place.create(study, seed=7, name=new_name()) as trial:
+        for _ in range(2):
+            trial.add_policy("d", reason="week three", by="the board", key="in")
+            trial.withdraw("c", reason="weak", by="the board", key="out")
+        with pytest.raises(eh.KeyReused):
+            trial.withdraw("b", reason="weak", by="the board", key="out")
+        with pytest.raises(eh.BadInput, match="max_policies is 4"):
+            trial.add_policy("e", reason="week four", by="the board")
+        assert kinds(trial) == ["Created", "PolicyAdded", "PolicyWithdrawn"]
+        asks = play(trial, 30, lambda ask: coin(ask, {"a": 0.5, "b": 0.5, "d": 0.5}))  # type: ignore[arg-type]
+        assert {ask.policy for ask in asks} == {"a", "b", "d"}
+        status = trial.status()
+        assert [change.policy for change in (*status.joined, *status.withdrawn)] == ["d", "c"]
+        assert "the board" in status.joined[0].by
 
 
 def test_a_pause_hands_out_nothing(long: Trial) -> None:
@@ -231,6 +253,22 @@ def test_the_log_can_be_read_in_parts_and_exported(trial: Trial, tmp_path: Path)
         trial.export(tmp_path / "nowhere" / "log.jsonl")
 
 
+def test_outcomes_are_exported_as_tables(trial: Trial, tmp_path: Path) -> None:
+    play(trial)  # type: ignore[arg-type]
+    for name in ("o.csv", "o.parquet"):
+        trial.export_outcomes(tmp_path / name)
+    with (tmp_path / "o.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    told = [entry.event for entry in trial.events() if isinstance(entry.event, ev.Told)]
+    assert [float(row["outcome"]) for row in rows] == [event.outcome for event in told]
+    table = pq.read_table(tmp_path / "o.parquet").to_pylist()
+    assert [(row["policy"], row["group"], row["outcome"]) for row in table] == [
+        (row["policy"], row["group"], float(row["outcome"])) for row in rows
+    ]
+    with pytest.raises(eh.BadInput, match=r"must end in \.csv or \.parquet"):
+        trial.export_outcomes(tmp_path / "o.txt")
+
+
 def test_a_status_is_the_same_value_everywhere(trial: Trial) -> None:
     for ask in trial.ask(20):
         trial.tell(ask, coin(ask))
@@ -250,7 +288,17 @@ def test_no_repr_shows_a_key_or_a_password() -> None:
 
 
 # what needs the state itself, or is done by the service
-LOCAL_ONLY = {"create", "open", "present", "view", "sweep", "protocol"}
+LOCAL_ONLY = {
+    "called_by",
+    "count_open_tickets",
+    "create",
+    "now",
+    "open",
+    "present",
+    "view",
+    "sweep",
+    "protocol",
+}
 
 
 def test_the_client_has_the_methods_and_arguments_of_a_local_experiment() -> None:
@@ -269,4 +317,4 @@ def test_the_client_has_the_methods_and_arguments_of_a_local_experiment() -> Non
 
     made = list(inspect.signature(Service.create).parameters)
     local = list(inspect.signature(Experiment.create).parameters)
-    assert [part for part in local if part not in ("address", "clock", "patience")] == made[1:]
+    assert [part for part in local if part not in ("address", "clock", "patience", "caller")] == made[1:]

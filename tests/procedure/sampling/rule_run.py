@@ -10,9 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.model.families import Bernoulli, Gaussian
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, Floors
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.decide import next_cell
-from evenhand.procedure.spec import Procedure, TrackAndStop, compile_spec
-from evenhand.procedure.state import ask, ask_policy, new_state, new_work, record, return_policy
+from evenhand.procedure.spec import Procedure, TrackAndStop
+from evenhand.procedure.state import (
+    ask,
+    ask_policy,
+    new_state,
+    new_work,
+    record,
+    record_guardrail,
+    return_policy,
+)
 
 Array = NDArray[np.float64]
 Cell = tuple[int, int]
@@ -35,8 +44,9 @@ class RuleRun:
 
     def __init__(
         self, problem: Problem, procedure: Procedure, means: ArrayLike, seed: int = 1, sd: float = 0.5,
-        weights: ArrayLike | None = None,
+        weights: ArrayLike | None = None, rails: ArrayLike | None = None,
     ) -> None:  # fmt: skip
+        self.rails = None if rails is None else np.asarray(rails, dtype=float)  # (M, K, L), always observed
         self.spec = compile_spec(problem, procedure, weights)
         self.state, self.work = new_state(self.spec), new_work(self.spec)
         self.means, self.sd, self.seed = np.asarray(means, dtype=float), sd, seed
@@ -64,6 +74,8 @@ class RuleRun:
         outcome = (
             float(self._noise.random() < mean) if self._bernoulli else mean + self.sd * self._noise.normal()
         )
+        for j in range(0 if self.rails is None else len(self.rails)):
+            record_guardrail(self.spec, self.state, j, k, g, float(self.rails[j, k, g]))
         record(self.spec, self.state, self.work, k, g, outcome, self.spec.mode != 2)
 
     def run(self, steps: int, batch: int = 1) -> Iterator[Cell]:

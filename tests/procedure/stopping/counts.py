@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 from evenhand.model.families import Family
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, NoConstraint
-from evenhand.procedure.spec import Procedure, Spec, compile_spec
+from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import (
     EMPTY,
     FIRST,

@@ -62,6 +62,12 @@ def unpaired_crosses(
 
 
 @kernel
+def fraction(x: float) -> float:
+    """Return the fractional part of a positive number."""
+    return x - math.floor(x)
+
+
+@kernel
 def choose(block: Block, law: Law, mode: int, pool: float, luck: Array, u: float) -> int:
     """Return the next group of a sampler that may know the truth and chase or shun luck; -1 at the end."""
     best, found = -math.inf, -1
@@ -70,7 +76,7 @@ def choose(block: Block, law: Law, mode: int, pool: float, luck: Array, u: float
         n = block.n[g] + block.n[groups + g] + block.n[2 * groups + g]
         if n >= pool:
             continue
-        value = (u * 7919.0 * (g + 1.0)) % 1.0
+        value = fraction(u * 7919.0 * (g + 1.0))
         if mode == OPTIMISTIC:
             value = luck[g] / (n + 1.0) + law.up[g] - law.down[g] + 1.0 / math.sqrt(n + 1.0)
         elif mode == UNLUCKY:

@@ -13,8 +13,9 @@ from evenhand.compile import kernel
 from evenhand.model import families as f
 from evenhand.model import requirements as c
 from evenhand.model.problem import Problem
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.evidence import certified
-from evenhand.procedure.spec import Procedure, Spec, compile_spec
+from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import State, Work, new_state, new_work, record, remove_outcomes
 
 Array = NDArray[np.float64]

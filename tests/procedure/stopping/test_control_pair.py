@@ -15,9 +15,10 @@ from scipy.optimize import minimize_scalar
 from evenhand.model.families import Bernoulli, Gaussian, GaussianUnknown, Poisson
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import All, Caps, Floors
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.evidence import certified, control_pair
 from evenhand.procedure.log_space import NOTHING
-from evenhand.procedure.spec import Procedure, Spec, compile_spec
+from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import new_work
 from tests.procedure.stopping.counts import counted, recorded
 from tests.procedure.stopping.nulls import BESIDE_CONTROL, crossings, is_too_often

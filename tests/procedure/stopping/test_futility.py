@@ -12,8 +12,8 @@ from scipy import stats
 import evenhand as eh
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
+from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.spec import compile_spec
 from evenhand.procedure.state import DECIDED, FUTILE, new_state, new_work
 from evenhand.procedure.stopping.futility import chance_to_decide
 from evenhand.verdicts.counts import ready

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, divergence, edge_high, edge_low
-from evenhand.procedure.evidence import gaussian, gaussian_unknown, likelihood_mixture, tilts
-from evenhand.procedure.evidence.thresholds import atom_ceiling, threshold, wrong_answers
+from evenhand.procedure.evidence import gaussian, gaussian_unknown, likelihood_mixture, linear_evidence, tilts
+from evenhand.procedure.evidence.thresholds import atom_ceiling, threshold
 from evenhand.procedure.evidence.tilts import MIXTURE_COST, combined
 from evenhand.procedure.log_space import NOTHING, known
 from evenhand.procedure.spec import FIRST_EVIDENCE, Spec
 from evenhand.procedure.state import State
 
-__all__ = ["ahead", "atom_ceiling", "cell_above", "cell_below", "row", "threshold", "wrong_answers"]
+__all__ = ["ahead", "atom_ceiling", "cell_above", "cell_below", "row", "threshold"]
 
 Array = NDArray[np.float64]
 
@@ -46,7 +46,11 @@ def _cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> fl
     n, s, phi = state.n[g, k], state.s[g, k], spec.phi[g, k]
     if spec.code == GAUSSIAN:
         return gaussian.cell(n, s, phi, c, sign)
-    found, ceiling = tilts.cell(spec.code, n / phi, s / phi, c, sign), atom_ceiling(spec)
+    ceiling = atom_ceiling(spec)
+    if spec.bounded:
+        found = linear_evidence.bounded_cell(state, g, k, c, sign)
+    else:
+        found = tilts.cell(spec.code, n / phi, s / phi, c, sign)
     if spec.evidence == FIRST_EVIDENCE:
         return found
     most = n / phi * divergence(spec.code, s / n, c) if n > 0.0 else 0.0
@@ -87,4 +91,6 @@ def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) 
         return known(gaussian.ahead(spec, state, i, k))
     if spec.code == EXPONENTIAL:
         return likelihood_mixture.ahead(spec, state, i, k, work)
+    if spec.linear_bets:
+        return known(linear_evidence.ahead(spec, state, i, k, enough, work))
     return tilts.ahead(spec, state, i, k, enough, work)

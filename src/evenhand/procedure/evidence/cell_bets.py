@@ -103,10 +103,15 @@ def pool_range(bets: PoolBets, g: int, k: int) -> tuple[float, float]:
     return s / size, (s + size - n) / size
 
 
-def pool_evidence(bets: PoolBets, g: int, k: int, c: float, sign: float) -> float:
-    """Return the ln e-value of one cell against {mean < c} (sign 1) or {mean >= c} (sign -1) in the pool."""
+def pool_evidence(bets: PoolBets, g: int, k: int, c: float, sign: float, at_cap: bool = False) -> float:
+    """Return the ln e-value of one cell against {mean < c} (sign 1) or {mean >= c} (sign -1) in the pool.
+
+    At a cap, which a mean equal to it meets: against {mean <= c} (sign 1) or {mean > c} (sign -1).
+    """
     low, high = pool_range(bets, g, k)
-    if (sign > 0 and low >= c - ROUNDING) or (sign < 0 and high < c - ROUNDING):
+    edge = c + ROUNDING if at_cap else c - ROUNDING
+    above, below = (low > edge, high <= edge) if at_cap else (low >= edge, high < edge)
+    if (sign > 0 and above) or (sign < 0 and below):
         return math.inf
     side, at = (1, min(c, high)) if sign > 0 else (0, max(c, low))
     logs = bets.w[g, k, side, 1:-1] - bets.b[g, k, side, 1:-1] * at

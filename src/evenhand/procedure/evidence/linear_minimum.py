@@ -31,6 +31,8 @@ CLOSE = 1e-10  # convergence: difference of bound and value
 RIDGE = 1e-3  # relative curvature added far from the minimum
 ROUNDING = 4e-15  # relative rounding error of W and B
 NEGLIGIBLE = -40.0  # terms whose log is this far below the largest are left out
+OFF_PLANE = 1e-9  # distance from the plane at which a step counts as off it
+SHORTENED = 12  # how often the ridge grows until the step stays on the plane
 EMPTY = 1e-12  # a null that is missed by no more than this is not empty
 
 
@@ -81,7 +83,7 @@ def _descend(
     value = _measure(block, null, multipliers, model, model.lam, tables)
     best, calm, ridge = NOTHING, 0, RIDGE
     for _ in range(ROUNDS):
-        eta = newton(model, c, eta, ridge)
+        eta = _step_on_plane(model, c, eta, ridge)
         best = max(best, value + _tangent(model, c, eta) - noise)
         slope = 0.0
         for j in range(trial.size):
@@ -105,6 +107,25 @@ def _descend(
         for j in range(trial.size):
             model.lam[j] = trial[j]
     return best
+
+
+@kernel
+def _step_on_plane(model: Model, c: float, eta: float, ridge: float) -> float:
+    """Write a Newton step that stays on {a.lam = c}; return its multiplier.
+
+    Where every variable would leave the domain, all are fixed at its edge, off the plane. With more ridge the
+    step is shorter, and fewer leave.
+    """
+    found = newton(model, c, eta, ridge)
+    for _ in range(SHORTENED):
+        off = -c
+        for j in range(model.lam.size):
+            off += model.a[j] * (model.lam[j] + model.step[j])
+        if abs(off) <= OFF_PLANE:
+            break
+        ridge *= 30.0
+        found = newton(model, c, eta, ridge)
+    return found
 
 
 @kernel

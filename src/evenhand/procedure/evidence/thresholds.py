@@ -5,33 +5,14 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, PENALTY, RELATIVE, Region
+from evenhand.model.region import RELATIVE
 from evenhand.procedure.spec import Spec
 
 
 @kernel
 def threshold(spec: Spec) -> float:
-    """def:delta-PAC: return the threshold of the evidence: ln(wrong answers / delta)."""
-    policies = spec.phi.shape[1]
-    if spec.guardrails.present:  # every policy can fail
-        return math.log(policies / spec.delta)
-    return math.log(wrong_answers(spec.region, policies) / spec.delta)
-
-
-@kernel
-def wrong_answers(region: Region, policies: int) -> int:
-    """Return the number of wrong answers.
-
-    Of K policies and "none", K answers are wrong; where a policy cannot fail, "none" is not an answer.
-    """
-    if region.kind == PENALTY:
-        return policies - 1
-    if region.kind != BOX:
-        return policies
-    for g in range(region.lo.shape[0]):
-        if region.lo[g, 0] > -math.inf or region.hi[g, 0] < math.inf:
-            return policies
-    return policies - 1
+    """def:delta-PAC: return the threshold of the evidence: ln(wrong statements / delta)."""
+    return math.log(spec.wrong_statements / spec.delta)
 
 
 @kernel

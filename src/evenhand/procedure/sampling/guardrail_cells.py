@@ -1,17 +1,21 @@
-"""Cells that can show whether a policy meets its guard-rails."""
+"""Cells that can show whether a policy meets its guard-rails, and what one more sample of a cell is worth."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.region import RELATIVE
+from evenhand.model.unit_families import divergence
 from evenhand.procedure.estimates import rail_dispersion
-from evenhand.procedure.guardrails import region_of
+from evenhand.procedure.guardrails import enter_guardrail, leave_guardrail_by, region_of
 from evenhand.procedure.sampling.draw_cell import count
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
+from evenhand.theory.metrics import METRIC
 
 Array = NDArray[np.float64]
 
@@ -67,3 +71,36 @@ def _scale_to_one(one: Array, other: Array) -> None:
     for g in range(one.size):
         one[g] /= total if total > 0.0 else 1.0
         other[g] /= total if total > 0.0 else 1.0
+
+
+@kernel
+def add_slopes_of_entering(spec: Spec, state: State, work: Work, k: int, c: Array) -> None:
+    """lemma:subgradient: add d(mean, lam) of every guard-rail, lam the nearest means that meet it, to c."""
+    for j in range(spec.guardrails.code.shape[0]):
+        enter_guardrail(spec, work, j, k)
+        _add_slopes(spec, state, work, j, k, c)
+
+
+@kernel
+def slopes_of_leaving(spec: Spec, state: State, work: Work, i: int, which: int, c: Array) -> None:
+    """Write d(mean, lam), lam the nearest means at which i violates this condition of a guard-rail, to c."""
+    c[:, :] = 0.0
+    leave_guardrail_by(spec, work, i, which)
+    _add_slopes(spec, state, work, which // METRIC - 1, i, c)
+
+
+@kernel
+def _add_slopes(spec: Spec, state: State, work: Work, j: int, k: int, c: Array) -> None:
+    """Add the slopes of policy k, and of the control where guard-rail j is relative to it."""
+    control = spec.guardrails.control
+    for g in range(spec.phi.shape[0]):
+        c[g, k] += _slope(spec, state, work, j, g, k, work.rail_lam[0, g])
+        if spec.guardrails.kind == RELATIVE and k != control:
+            c[g, control] += _slope(spec, state, work, j, g, control, work.rail_lam[1, g])
+
+
+@kernel
+def _slope(spec: Spec, state: State, work: Work, j: int, g: int, k: int, lam: float) -> float:
+    distance = divergence(spec.guardrails.code[j], work.rail_mean[j, g, k], lam)
+    slope = distance / rail_dispersion(spec, state, work, j, g, k)
+    return slope if math.isfinite(slope) else 0.0

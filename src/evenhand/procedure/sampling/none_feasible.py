@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import BOX, RELATIVE
+from evenhand.model.region import BOX
 from evenhand.model.unit_families import divergence
-from evenhand.procedure.estimates import dispersion
+from evenhand.procedure.estimates import dispersion, rail_dispersion
+from evenhand.procedure.guardrails import add_masses_of_entering, enter_guardrails, has_control
 from evenhand.procedure.sampling.tracking import even_weight
+from evenhand.procedure.sampling.weight_ascent import weighed
 from evenhand.procedure.spec import AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import State, Work
 from evenhand.theory import inner
@@ -28,8 +30,8 @@ ROUNDS = 30
 
 @kernel
 def has_closed_form(spec: Spec) -> bool:
-    """Return whether `weigh` gives the weights: not for fixed columns or a shared control."""
-    return spec.mode != PROPORTIONAL and spec.region.kind != RELATIVE
+    """Return whether `optimal_weights` gives the weights: not for fixed columns or a shared control."""
+    return spec.mode != PROPORTIONAL and not has_control(spec)
 
 
 @kernel
@@ -64,6 +66,8 @@ def _all_on_the_worst(spec: Spec, state: State, work: Work, k: int, w: Array) ->
         mean = work.mean[g, k]
         bound = min(max(mean, spec.region.lo[g, k]), spec.region.hi[g, k])
         distance = divergence(spec.code, mean, bound) / dispersion(spec, state, work.pooled[0], g, k)
+        if spec.guardrails.present:
+            distance += _distance_of_guardrails(spec, state, work, g, k)
         if distance > most:
             worst, most = g, distance
     w[worst, k] = 1.0
@@ -71,12 +75,22 @@ def _all_on_the_worst(spec: Spec, state: State, work: Work, k: int, w: Array) ->
 
 
 @kernel
+def _distance_of_guardrails(spec: Spec, state: State, work: Work, g: int, k: int) -> float:
+    """Return the sum over the guard-rails of d(mean, bound) of one cell, for one sample."""
+    rails, total = spec.guardrails, 0.0
+    for j in range(rails.code.shape[0]):
+        mean = work.rail_mean[j, g, k]
+        bound = min(max(mean, rails.lo[j, g, k]), rails.hi[j, g, k])
+        total += divergence(rails.code[j], mean, bound) / rail_dispersion(spec, state, work, j, g, k)
+    return total
+
+
+@kernel
 def _as_they_arrive(spec: Spec, state: State, work: Work, k: int, w: Array, v: Array) -> float:
     for g in range(w.shape[0]):
         w[g, k] = spec.arrivals[g]
-        v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
-    cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.lam_0, work.scratch)
-    return cost
+        _weigh(spec, state, work, g, k, w, v)
+    return _cost_of_entering(spec, work, k, v)
 
 
 @kernel
@@ -88,11 +102,34 @@ def _best_split(spec: Spec, state: State, work: Work, k: int, w: Array, v: Array
         w[g, k] = 1.0 / groups
     for n in range(ROUNDS):
         for g in range(groups):
-            v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
-        cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.lam_0, work.scratch)
+            _weigh(spec, state, work, g, k, w, v)
+        cost = _cost_of_entering(spec, work, k, v)
         if not 0.0 < cost < math.inf:
             break
+        if spec.guardrails.present:  # what their outcomes carry, in lam_i
+            work.lam_i[:] = 0.0
+            add_masses_of_entering(spec, weighed(work, v)._replace(lam_k=work.lam_i), k)
         for g in range(groups):
             carried = v[g, k] * divergence(spec.code, work.mean[g, k], work.lam_k[g]) / cost
+            if spec.guardrails.present:
+                carried += work.lam_i[g] / cost
             w[g, k] += (carried - w[g, k]) / (n + 2.0)
+    return cost
+
+
+@kernel
+def _weigh(spec: Spec, state: State, work: Work, g: int, k: int, w: Array, v: Array) -> None:
+    """Write the effective counts of one cell at weights w, for the outcome and every guard-rail."""
+    v[g, k] = w[g, k] / dispersion(spec, state, work.pooled[0], g, k)
+    if spec.guardrails.present:
+        for j in range(spec.guardrails.code.shape[0]):
+            work.rail_weighed[j, g, k] = w[g, k] / rail_dispersion(spec, state, work, j, g, k)
+
+
+@kernel
+def _cost_of_entering(spec: Spec, work: Work, k: int, v: Array) -> float:
+    """Return the cost for policy k to meet its requirement and guard-rails; the outcome's means in lam_k."""
+    cost, _ = inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.lam_0, work.scratch)
+    if spec.guardrails.present:
+        cost += enter_guardrails(spec, weighed(work, v), k)
     return cost

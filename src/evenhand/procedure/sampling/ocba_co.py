@@ -15,14 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from evenhand.model.region import PENALTY, RELATIVE
+from evenhand.model.region import PENALTY
 from evenhand.model.unit_families import BERNOULLI, POISSON, divergence, variance
-from evenhand.procedure.estimates import dispersion, refresh
+from evenhand.procedure.estimates import dispersion, rail_dispersion, refresh
+from evenhand.procedure.guardrails import (
+    add_masses_of_entering,
+    control_of,
+    has_conditions,
+    has_control,
+    leave_any,
+    masses_of_leaving,
+)
 from evenhand.procedure.sampling.tracking import samples, track
-from evenhand.procedure.sampling.weight_ascent import normalise
+from evenhand.procedure.sampling.weight_ascent import normalise, weighed
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
+from evenhand.theory.metrics import METRIC
 
 Array = NDArray[np.float64]
 
@@ -36,6 +45,9 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     for k in range(policies):
         for g in range(spec.phi.shape[0]):
             v[g, k] = 1.0 / dispersion(spec, state, work.pooled[0], g, k)
+            if spec.guardrails.present:
+                for j in range(spec.guardrails.code.shape[0]):
+                    work.rail_weighed[j, g, k] = 1.0 / rail_dispersion(spec, state, work, j, g, k)
     # a rate below one nat in all samples so far is not distinguishable from 0
     least = 1.0 / max(samples(state), 1.0)
     balance = 0.0
@@ -44,18 +56,18 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
             balance += _rival(spec, state, work, leader, k, v, least, w)
     if leader != NONE:
         _leading(spec, state, work, leader, v, balance, least, w)
-    if spec.region.kind == RELATIVE:
-        _raise_control(spec, w)
+    if has_control(spec):
+        _raise_control(w, control_of(spec))
     normalise(w)
     return track(spec, state, work, w, group)
 
 
 @kernel
-def _raise_control(spec: Spec, w: Array) -> None:
+def _raise_control(w: Array, control: int) -> None:
     """Raise the control's weight in each group to the largest weight of another policy there."""
     for g in range(w.shape[0]):
         for k in range(w.shape[1]):
-            w[g, spec.region.control] = max(w[g, spec.region.control], w[g, k])
+            w[g, control] = max(w[g, control], w[g, k])
 
 
 @kernel
@@ -70,8 +82,11 @@ def _rival(
         gap = work.score[leader] - work.score[k]
         by_mean = max(gap, 0.0) ** 2 / (2.0 * sd * sd)
     by_requirement = 0.0
-    if work.margin[k] < 0.0 and spec.region.kind != PENALTY:
+    if work.margin[k] < 0.0 and has_conditions(spec):
         inner.enter(spec.code, spec.region, k, v, work.mean, work.lam_k, work.lam_0, work.scratch)
+        if spec.guardrails.present:
+            work.lam_i[:] = 0.0
+            add_masses_of_entering(spec, weighed(work, v)._replace(lam_k=work.lam_i), k)
         by_requirement = _split(spec, work, k, v, w)
     rate = max(by_mean, by_requirement, least)
     if by_requirement >= by_mean and by_requirement > 0.0:
@@ -91,6 +106,8 @@ def _leading(
     total, cost = 0.0, math.inf
     if spec.region.kind != PENALTY:
         cost, _, _ = inner.leave(spec.code, spec.kept, i, v, work.mean, work.lam_k, work.lam_0, work.scratch)
+    if spec.guardrails.present:
+        cost = _leave_by_weakest_metric(spec, work, i, v)
     if cost < math.inf:
         rate = max(_split(spec, work, i, v, w), least)
         for g in range(w.shape[0]):
@@ -106,11 +123,32 @@ def _leading(
 
 
 @kernel
+def _leave_by_weakest_metric(spec: Spec, work: Work, i: int, v: Array) -> float:
+    """Return the leader's cost to violate any condition; its means in lam_k, masses of a guard-rail in lam_i.
+
+    A guard-rail's condition leaves the outcome's means where they are.
+    """
+    at = weighed(work, v)
+    cost, which = leave_any(spec, at, spec.kept, i)
+    work.lam_i[:] = 0.0
+    if which >= METRIC:
+        masses_of_leaving(spec, at._replace(lam_k=work.lam_i), i, which)
+        for g in range(work.lam_k.size):
+            work.lam_k[g] = work.mean[g, i]
+    return cost
+
+
+@kernel
 def _split(spec: Spec, work: Work, k: int, v: Array, w: Array) -> float:
-    """Split k's weight by the evidence per sample of each group against lam_k; return its rate."""
+    """Split k's weight by the evidence per sample of each group against lam_k; return its rate.
+
+    With guard-rails, theirs is in lam_i.
+    """
     total, squares = 0.0, 0.0
     for g in range(w.shape[0]):
         mass = v[g, k] * divergence(spec.code, work.mean[g, k], work.lam_k[g])
+        if spec.guardrails.present:
+            mass += work.lam_i[g]
         w[g, k] = mass if math.isfinite(mass) else 0.0
         total += w[g, k]
         squares += w[g, k] * w[g, k]

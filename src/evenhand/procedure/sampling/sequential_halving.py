@@ -13,6 +13,7 @@ import math
 from evenhand.compile import kernel
 from evenhand.procedure.alternatives import solve_rivals
 from evenhand.procedure.estimates import refresh
+from evenhand.procedure.guardrails import control_of
 from evenhand.procedure.sampling.draw_cell import certain
 from evenhand.procedure.sampling.tracking import group_range, samples, samples_of
 from evenhand.procedure.spec import Spec
@@ -31,7 +32,7 @@ def choose(spec: Spec, state: State, work: Work, group: int) -> tuple[int, int]:
     ):
         leader = refresh(spec, state, work, True)
         solve_rivals(spec, work, leader)
-        _halve(state, work, leader, spec.region.control)
+        _halve(state, work, leader, control_of(spec))
         state.clock[STAGE] += 1
     return _least_sampled_survivor(spec, state, work, group)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
-from evenhand.model.region import PENALTY
 from evenhand.procedure.alternatives import (
     evidence_of_lead,
     evidence_that_fails,
@@ -24,6 +23,7 @@ from evenhand.procedure.alternatives import (
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.guardrails import enter_all, has_conditions, leave_any
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import (
     certain,
@@ -36,7 +36,6 @@ from evenhand.procedure.sampling.draw_cell import (
 from evenhand.procedure.spec import CERTIFIED, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import stylised
-from evenhand.theory import inner
 
 
 @kernel
@@ -51,7 +50,7 @@ def choose(
     else:
         solve_rivals(spec, work, leader)  # each rival's own ratio shows whether it has already lost
         _, alternative = weakest_by_likelihood(spec, work, leader)
-    first = _unsettled(spec, state, work, leader) if spec.region.kind != PENALTY else NONE
+    first = _unsettled(spec, state, work, leader) if has_conditions(spec) else NONE
     if first != NONE:
         leader, alternative = _own_alternative(spec, work, first)
     i, k = solve_cells(spec, work, leader, alternative)
@@ -93,9 +92,7 @@ def _own_alternative(spec: Spec, work: Work, k: int) -> tuple[int, int]:
     """Return the leader and code, as for `solve_cells`, of "policy k crosses its requirement"."""
     if work.margin[k] < 0.0:
         return NONE, k
-    _, _, which = inner.leave(
-        spec.code, spec.kept, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch
-    )
+    _, which = leave_any(spec, work, spec.kept, k)
     return k, spec.phi.shape[1] + which
 
 
@@ -114,10 +111,8 @@ def _feasibility(spec: Spec, state: State, work: Work, k: int) -> float:
     if spec.stopping == CERTIFIED:
         return certified.meets(spec, state, work, k)[0] if inside else certified.fails(spec, state, work, k)
     if inside:
-        return inner.leave(spec.code, spec.kept, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)[
-            1
-        ]
-    return inner.enter(spec.code, spec.region, k, work.v, work.mean, work.lam_k, work.lam_0, work.scratch)[1]
+        return leave_any(spec, work, spec.kept, k)[0]
+    return enter_all(spec, work, k)
 
 
 @kernel

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model.region import PENALTY, RELATIVE
 from evenhand.model.unit_families import divergence
-from evenhand.procedure.estimates import dispersion
+from evenhand.procedure.estimates import dispersion, rail_dispersion
+from evenhand.procedure.guardrails import enter_guardrails, leave_any
 from evenhand.procedure.sampling.draw_cell import count
+from evenhand.procedure.sampling.guardrail_cells import add_slopes_of_entering, slopes_of_leaving
 from evenhand.procedure.spec import ACTIVE, PROPORTIONAL, Spec
 from evenhand.procedure.state import NONE, State, Work
 from evenhand.theory import inner
 from evenhand.theory.beat_bulk import beat_all
+from evenhand.theory.metrics import METRIC
 from evenhand.theory.regions import penalty
 
 Array = NDArray[np.float64]
@@ -34,11 +37,21 @@ LEAST_WEIGHT = 1e-9
 
 @kernel
 def effective(spec: Spec, state: State, work: Work, w: Array, v: Array) -> None:
-    """Write v = w / phi, with a small minimum weight in every cell."""
+    """Write v = w / phi, with a small minimum weight in every cell; for guard-rails to work.rail_weighed."""
     groups, policies = spec.phi.shape
     for g in range(groups):
         for k in range(policies):
-            v[g, k] = max(w[g, k], LEAST_WEIGHT) / dispersion(spec, state, work.pooled[0], g, k)
+            weight = max(w[g, k], LEAST_WEIGHT)
+            v[g, k] = weight / dispersion(spec, state, work.pooled[0], g, k)
+            if spec.guardrails.present:
+                for j in range(spec.guardrails.code.shape[0]):
+                    work.rail_weighed[j, g, k] = weight / rail_dispersion(spec, state, work, j, g, k)
+
+
+@kernel
+def weighed(work: Work, v: Array) -> Work:
+    """Return the estimates with these effective counts, and those of `effective` for the guard-rails."""
+    return work._replace(v=v, rail_v=work.rail_weighed)
 
 
 @kernel
@@ -53,7 +66,11 @@ def alternatives_at(spec: Spec, work: Work, leader: int, v: Array, slack: float,
     if leader == NONE:
         for k in range(policies):
             values[k], _ = inner.enter(spec.code, r, k, v, mean, work.lam_k, work.lam_0, work.scratch)
-    elif r.kind == PENALTY:
+            if spec.guardrails.present:
+                cost = enter_guardrails(spec, weighed(work, v), k)
+                values[k] += cost
+        return _cheapest(values)
+    if r.kind == PENALTY:
         _penalised_rivals(spec, work, leader, v, slack, values)
     else:
         beat_all(
@@ -63,7 +80,22 @@ def alternatives_at(spec: Spec, work: Work, leader: int, v: Array, slack: float,
         values[leader], _, _ = inner.leave(
             spec.code, spec.kept, leader, v, mean, work.lam_k, work.lam_0, work.scratch
         )
+    if spec.guardrails.present:
+        _add_guardrails(spec, weighed(work, v), leader, values)
     return _cheapest(values)
+
+
+@kernel
+def _add_guardrails(spec: Spec, work: Work, leader: int, values: Array) -> None:
+    """Add every rival's cost to meet its guard-rails; the leader's cost is that of its weakest condition."""
+    for k in range(values.size):
+        cost = 0.0
+        if k == leader:
+            cost, _ = leave_any(spec, work, spec.kept, leader)
+            values[k] = min(values[k], cost)
+        else:
+            cost = enter_guardrails(spec, work, k)
+            values[k] += cost
 
 
 @kernel
@@ -101,6 +133,11 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, alternative: int, 
     if leader == NONE:
         inner.enter(spec.code, r, alternative, v, mean, work.lam_k, work.lam_0, work.scratch)
     elif alternative == leader:
+        if spec.guardrails.present:
+            _, which = leave_any(spec, weighed(work, v), spec.kept, leader)
+            if which >= METRIC:
+                slopes_of_leaving(spec, state, weighed(work, v), leader, which, c)
+                return
         inner.leave(spec.code, spec.kept, leader, v, mean, work.lam_k, work.lam_0, work.scratch)
     else:
         inner.beat(
@@ -111,6 +148,8 @@ def slopes(spec: Spec, state: State, work: Work, leader: int, alternative: int, 
     _fill(spec, state, work, alternative, work.lam_k, c)
     if spec.region.kind == RELATIVE and spec.region.control not in (leader, alternative):
         _fill(spec, state, work, spec.region.control, work.lam_0, c)
+    if spec.guardrails.present and alternative != leader:
+        add_slopes_of_entering(spec, state, weighed(work, v), alternative, c)
 
 
 @kernel

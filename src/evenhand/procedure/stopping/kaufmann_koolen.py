@@ -39,6 +39,12 @@ def alternative_threshold(spec: Spec, state: State, k: int, other: int) -> float
 
     The control's cells count too where bounds are relative to it.
     """
+    return threshold_at(spec, state, k, other, threshold(spec))
+
+
+@kernel
+def threshold_at(spec: Spec, state: State, k: int, other: int, x: float) -> float:
+    """Return the threshold that such an alternative passes wrongly with probability at most e^-x."""
     groups = spec.phi.shape[0]
     checks, cells = 0.0, groups
     for g in range(groups):
@@ -51,7 +57,7 @@ def alternative_threshold(spec: Spec, state: State, k: int, other: int) -> float
         cells += groups
         for g in range(groups):
             checks += growth(spec, state.n[g, spec.region.control])
-    return checks + cells * constant(spec, threshold(spec) / cells)
+    return checks + cells * constant(spec, x / cells)
 
 
 @kernel
@@ -85,7 +91,13 @@ def cell_threshold(spec: Spec, state: State, g: int, k: int) -> float:
 @kernel
 def growth(spec: Spec, n: float) -> float:
     """Return growth(n), the cost of repeated checks of a cell."""
-    if spec.code == GAUSSIAN:
+    return growth_of(spec.code, n)
+
+
+@kernel
+def growth_of(code: int, n: float) -> float:
+    """Return growth(n) of a family."""
+    if code == GAUSSIAN:
         return 2.0 * math.log(4.0 + math.log(max(n, 1.0)))
     return 3.0 * math.log1p(math.log(max(n, 1.0)))
 
@@ -93,7 +105,13 @@ def growth(spec: Spec, n: float) -> float:
 @kernel
 def constant(spec: Spec, x: float) -> float:
     """Return C_gG or C_exp."""
-    return c_gaussian(x) if spec.code == GAUSSIAN else c_exp(x)
+    return constant_of(spec.code, x)
+
+
+@kernel
+def constant_of(code: int, x: float) -> float:
+    """Return C_gG or C_exp by the family."""
+    return c_gaussian(x) if code == GAUSSIAN else c_exp(x)
 
 
 @kernel

@@ -123,6 +123,23 @@ class Canvas:
             parse_math=False,  # a name may contain two dollar signs
         )  # fmt: skip
 
+    def paragraph(
+        self, x: float, y: float, lines: Sequence[str], *, colour: str = INK, size: float = TEXT,
+        bold: bool = False, anchor: Anchor = "left",
+    ) -> None:  # fmt: skip
+        """Draw lines of text below each other, the whole centred vertically on y."""
+        first = y - (len(lines) - 1) * line_height(size) / 2
+        for number, words in enumerate(lines):
+            self.text(
+                x,
+                first + number * line_height(size),
+                words,
+                colour=colour,
+                size=size,
+                bold=bold,
+                anchor=anchor,
+            )
+
     def line(
         self, xs: Sequence[float], ys: Sequence[float], colour: str, width: float = 1.0,
         dashes: tuple[float, ...] | None = None, alpha: float = 1.0,
@@ -248,6 +265,32 @@ def shortened(words: str, room: float, size: float, bold: bool = False) -> str:
     return words[:low].rstrip() + "…"
 
 
+def line_height(size: float) -> float:
+    """Return the distance between two lines of text of this size."""
+    return size + 3.0
+
+
+def wrapped(words: str, room: float, size: float, bold: bool = False) -> list[str]:
+    """Return the text in lines that fit into `room`: broken at spaces, a longer word inside."""
+    lines: list[str] = []
+    line = ""
+    for word in printable(words).split():
+        if line and text_width(f"{line} {word}", size, bold) <= room:
+            line = f"{line} {word}"
+            continue
+        lines += [line] if line else []
+        while text_width(word, size, bold) > room and len(word) > 1:
+            fits = next(n for n in range(len(word) - 1, 0, -1) if n == 1 or _fits(word[:n], room, size, bold))
+            lines.append(word[:fits])
+            word = word[fits:]
+        line = word
+    return [*lines, line] if line or not lines else lines
+
+
+def _fits(words: str, room: float, size: float, bold: bool) -> bool:
+    return text_width(words, size, bold) <= room
+
+
 @lru_cache(maxsize=4096)
 def text_width(words: str, size: float, bold: bool = False) -> float:
     """Return the width of text in pixels, without drawing it."""
@@ -303,7 +346,8 @@ def png(canvas: Canvas, scale: float = 2.0) -> bytes:
 def _opening(canvas: Canvas, themed: bool) -> str:
     size = "" if themed else f'width="{canvas.width:g}" height="{canvas.height:g}" '
     # inside a page the figure element has the text alternative, so the drawing is hidden from readers
-    spoken = 'aria-hidden="true" focusable="false" ' if themed else 'role="img" '
+    # black is written without a fill: it must not take the colour that the page gives to drawings
+    spoken = 'aria-hidden="true" focusable="false" style="fill: #000" ' if themed else 'role="img" '
     box = f"0 0 {canvas.width:g} {canvas.height:g}"
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" version="1.1" '

@@ -20,6 +20,10 @@ def sections_of(source: Any) -> list[tuple[Section, Study]]:
         from evenhand.reports.sections.runs import runs_section
 
         return [runs_section(source)]
+    if kind == "Scan":
+        from evenhand.reports.sections.scan import scan_section
+
+        return [scan_section(source)]
     if kind in ("Verdict", "Evaluation"):
         from evenhand.reports.sections.verdict import verdict_section
 
@@ -34,6 +38,6 @@ def sections_of(source: Any) -> list[tuple[Section, Study]]:
 
         return [plan_section(plan_of(source), source)]
     raise BadInput(
-        "a report takes plans, runs, comparisons, experiments, verdicts, evaluations and studies; "
+        "a report takes plans, runs, comparisons, scans, experiments, verdicts, evaluations and studies; "
         f"got a {kind}."
     )

@@ -8,14 +8,20 @@ import numpy as np
 
 from evenhand.live.events import LogEntry
 from evenhand.live.experiment import Experiment
-from evenhand.live.projection import View
+from evenhand.live.projection import LogState, View
 from evenhand.live.status import Status
-from evenhand.live.status_sentences import health_sentence
+from evenhand.live.status_sentences import changes_sentence, health_sentence
 from evenhand.live.ticket_history import counted_outcomes
 from evenhand.model.result_rows import PolicyRow
-from evenhand.reports.captioned_figures import allocation_picture, evidence_picture, floors_picture
-from evenhand.reports.figure_rows import Evidence, plain
-from evenhand.reports.page_parts import Picture, Section, Table, table
+from evenhand.reports.captioned_figures import (
+    allocation_picture,
+    evidence_picture,
+    floors_picture,
+    shares_picture,
+)
+from evenhand.reports.figure_rows import Evidence, IntervalShares, plain
+from evenhand.reports.page_parts import Field, Picture, Section, Table, table
+from evenhand.reports.requirement_marks import requirement_marks, with_bounds
 from evenhand.reports.sections.section_rows import shares
 from evenhand.reports.sections.verdict import (
     allowed_words,
@@ -29,10 +35,12 @@ from evenhand.reports.sections.verdict import (
 from evenhand.study import Study
 from evenhand.verdicts.evidence_history import OrderedOutcomes, rule_checks
 from evenhand.verdicts.forecast import experiment_forecast
+from evenhand.verdicts.interval_history import IntervalRow, read_intervals
 from evenhand.verdicts.judge import Verdict, judge_state
 from evenhand.verdicts.verdict_sentences import alternative_in_words
 
 POINTS = 240  # checks on the curve of evidence
+LATEST_INTERVALS = 24  # rows of the table of intervals
 
 
 def experiment_section(trial: Experiment) -> tuple[Section, Study]:
@@ -42,21 +50,33 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
     protocol, status = view.protocol, trial.status(lambda _: ahead)
     verdict = judge_state(protocol.problem, protocol.procedure, view.state, ahead=ahead)
     estimates, standings = verdict.cells, verdict.policies
-    history = evidence_over_time(view, trial.events())
+    intervals = _intervals(view, trial)
+    history = evidence_over_time(view, trial.events()) if view.intervals is None else at_closings(intervals)
     pictures = [
-        floors_picture(estimates, standings),
+        floors_picture(
+            with_bounds(protocol.problem, estimates),
+            standings,
+            marks=requirement_marks(protocol.problem, estimates),
+            indifference=protocol.procedure.indifference,
+        ),
         *guardrail_pictures(verdict),
-        where_samples_went(view, standings, "Where samples went, and where they were meant to go"),
+        where_samples_went(
+            view,
+            standings,
+            "Where samples went" + ("" if intervals else ", and where they were meant to go"),
+        ),
     ]
     if history:
         pictures.insert(1, evidence_picture(history))
+    if intervals:
+        pictures.append(shares_picture(share_rows(intervals), standings))
     section = Section(
         kind="experiment",
         title="The experiment",
         lead=emphasised(_sentence(status, verdict), verdict),
-        notes=((health_sentence(status.health),), *notes(verdict)),
+        notes=(*_changes_note(view, status, verdict), (health_sentence(status.health),), *notes(verdict)),
         pictures=tuple(pictures),
-        tables=(*tables(verdict), _counts(status)),
+        tables=(*tables(verdict), *_changes(status), *_interval_tables(intervals, status), _counts(status)),
         numbers=status.to_dict()
         | {
             "verdict": verdict.to_dict(),
@@ -88,6 +108,53 @@ def evidence_over_time(view: View, log: Iterable[LogEntry]) -> list[Evidence]:
     ]
 
 
+def _intervals(view: View, trial: Experiment) -> list[IntervalRow]:
+    """Return the intervals of the log; none for an experiment with tickets."""
+    return (
+        [] if view.intervals is None else read_intervals(LogState(view.protocol.as_begun()), trial.events())
+    )
+
+
+def at_closings(intervals: Sequence[IntervalRow]) -> list[Evidence]:
+    """Return the evidence when intervals were closed."""
+    return [
+        Evidence(row.samples, row.evidence, row.needed, row.weakest)
+        for row in intervals
+        if row.samples is not None and row.evidence is not None and row.needed is not None
+    ]
+
+
+def share_rows(intervals: Sequence[IntervalRow]) -> list[IntervalShares]:
+    """Return the published shares of intervals, for the figure."""
+    return [IntervalShares(row.number, row.shares) for row in intervals]
+
+
+def _interval_tables(intervals: Sequence[IntervalRow], status: Status) -> tuple[Table, ...]:
+    """Return the latest intervals, and whether units were assigned as published."""
+    if status.intervals is None:
+        return ()
+    rows: list[list[Field]] = [
+        [str(row.number), row.valid_from[:19].replace("T", " "), row.outcomes, row.evidence, row.leader or "",
+         row.corrections]
+        for row in intervals[-LATEST_INTERVALS:]
+    ]  # fmt: skip
+    columns = ["interval", "valid from (UTC)", "outcomes", "evidence", "leader", "corrections"]
+    title = "Intervals" if len(intervals) <= LATEST_INTERVALS else f"The latest {LATEST_INTERVALS} intervals"
+    found = status.intervals
+    units: list[list[Field]] = [
+        [group, round(found.expected[group]), found.units[group], found.sample_ratios[group]]
+        for group in found.expected
+    ]
+    return (
+        table(title, columns, rows),
+        table(
+            "Units of the interval closed last, and whether all were assigned as published",
+            ["group", "expected", "counted", "p-value of the shares, at any number of looks"],
+            units,
+        ),
+    )
+
+
 def _sentence(status: Status, verdict: Verdict) -> str:
     """Return the sentence of the status; while it runs, the sentences of the verdict."""
     if status.state != "running" or verdict.decided or not status.leader:
@@ -103,6 +170,24 @@ def where_samples_went(view: View, standings: Sequence[PolicyRow], title: str) -
     aim = meant.T / meant.sum() if meant.sum() > 0 else None
     rows = shares(problem, n / max(float(n.sum()), 1.0), aim, n.astype(int))
     return allocation_picture(rows, standings, title)
+
+
+def _changes_note(view: View, status: Status, verdict: Verdict) -> tuple[tuple[str, ...], ...]:
+    """Return which policies the answer is about, if some joined or left and the lead does not say so."""
+    said = not view.changes or _sentence(status, verdict) == status.sentence
+    return () if said else ((changes_sentence(view),),)
+
+
+def _changes(status: Status) -> tuple[Table, ...]:
+    """Return the table of policies that joined and left; none if nothing changed."""
+    changes = [("joined", row) for row in status.joined] + [("left", row) for row in status.withdrawn]
+    rows: list[list[str | int]] = [
+        [row.at[:19].replace("T", " "), row.policy, what, "" if row.samples is None else row.samples,
+         row.by, row.reason]
+        for what, row in sorted(changes, key=lambda change: change[1].at)
+    ]  # fmt: skip
+    columns = ["time (UTC)", "policy", "change", "samples until then", "by", "reason"]
+    return (table("Policies that joined and left", columns, rows),) if rows else ()
 
 
 def _counts(status: Status) -> Table:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shlex
 
-from evenhand.model.result_rows import PolicyRow
 from evenhand.procedure.spec import Procedure
 from evenhand.reports import plan_sentences as said
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
 from evenhand.reports.figure_rows import plain
-from evenhand.reports.page_parts import Field, Picture, Section, Strong, Table, Words, names, table
-from evenhand.reports.sections.section_rows import shares, true_estimates, true_standings
+from evenhand.reports.page_parts import Field, Section, Strong, Table, Words, names, table
+from evenhand.reports.requirement_marks import requirement_marks
+from evenhand.reports.sections.section_rows import guardrail_pictures, shares, true_estimates, true_standings
 from evenhand.study import Study, Truth
+from evenhand.study.planned_intervals import plan_table, planned_intervals
 from evenhand.theory.plan import Plan
 
 
@@ -27,19 +28,31 @@ def plan_section(plan: Plan, study: Study | None = None) -> tuple[Section, Study
         kind="plan",
         title="The plan",
         lead=_lead(plan, delta, least),
-        notes=_notes(plan, delta),
+        notes=(*_notes(plan, delta), *_intervals(study, plan, delta)),
         pictures=(
-            floors_picture(estimates, standings, "The means the plan assumes"),
-            *_guardrails(plan, standings),
+            floors_picture(
+                estimates,
+                standings,
+                "The means the plan assumes",
+                requirement_marks(plan.problem, estimates),
+                plan.indifference,
+            ),
+            *guardrail_pictures(plan.problem, plan.guardrails, standings, "The means it assumes"),
             allocation_picture(where, standings, "Where the samples should go"),
         ),
         tables=(_binding(plan),) if plan.binding else (),
-        numbers=plan.to_dict(delta)
+        numbers=plan_table(study, plan, delta)
         | {"estimates": plain(estimates), "standings": plain(standings), "shares": plain(where)},
         highlights=_highlights(plan, delta, least),
-        code="evenhand plan study.toml",
+        code=f"evenhand plan {shlex.quote(study.file or 'study.toml')}",
     )
     return section, study
+
+
+def _intervals(study: Study, plan: Plan, delta: float) -> tuple[Words, ...]:
+    """Return what intervals cost; nothing where the study has none."""
+    found = planned_intervals(study, plan, delta)
+    return () if found is None else ((found.sentence(),),)
 
 
 def _study(plan: Plan) -> Study:
@@ -89,17 +102,8 @@ def _notes(plan: Plan, delta: float) -> tuple[Words, ...]:
     )
     notes.append((f"The characteristic time lies {width}, with a certificate for both ends.",))
     notes += [(sentence,) for sentence in list(said.bounds(plan, delta))[1:]]
-    return (*notes, *((warning,) for warning in plan.warnings), *((text,) for text in said.suggestion(plan)))
-
-
-def _guardrails(plan: Plan, standings: list[PolicyRow]) -> list[Picture]:
-    """Return the figures of the assumed means of every guard-rail against their bounds."""
-    found = []
-    for j, (name, means) in enumerate(plan.guardrails.items(), start=1):
-        estimates = true_estimates(plan.problem, means, standings, j)
-        picture = floors_picture(estimates, standings, f"The means it assumes of {name}")
-        found.append(replace(picture, name=f"guard-rail-{j}"))
-    return found
+    notes += [(warning,) for warning in plan.warnings]
+    return (*notes, *((text,) for text in said.suggestion(plan, delta)))
 
 
 def _binding(plan: Plan) -> Table:

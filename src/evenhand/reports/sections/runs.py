@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,7 +67,7 @@ def _pictures(
 
 
 def _notes(runs: Runs, ideal: Plan | None) -> tuple[Words, ...]:
-    notes = said.wrong_answers(runs)
+    notes = said.wrong_answers(runs) + said.intervals(runs)
     if ideal is not None and not said.is_budget(runs):
         least = number(ideal.samples_at_least(runs.study.procedure.delta))
         notes.append((f"Any procedure with this risk needs at least {least} samples on average.",))
@@ -132,6 +133,7 @@ def _steady(runs: Runs) -> dict[str, Any]:
 
 
 def _code(runs: Runs, many: int) -> str:
-    verb = "simulate study.toml" if many == 1 else "compare study.toml ..."
+    study = shlex.quote(runs.study.file or "study.toml")
+    verb = f"simulate {study}" if many == 1 else f"compare {study} ..."
     at = f" --checkpoints {','.join(map(str, runs.checkpoints))}" if runs.checkpoints else ""
     return f"evenhand {verb} --replications {runs.replications} --seed {runs.seed}{at}"

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import numpy as np
 
-from evenhand.model.phrases import bound_word
+from evenhand.model.phrases import bound_word, quantity
 from evenhand.model.requirements import NoConstraint, Penalty
 from evenhand.procedure.spec import is_unproven
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
-from evenhand.reports.guarantees import fixed_methods
+from evenhand.reports.guarantees import judged_methods
 from evenhand.reports.page_parts import Field, Picture, Section, Strong, Table, Words, table
-from evenhand.reports.sections.section_rows import shares
+from evenhand.reports.requirement_marks import requirement_marks, with_bounds
+from evenhand.reports.sections.section_rows import shares, standings_by
 from evenhand.study import Study
 from evenhand.verdicts.judge import Verdict
+from evenhand.verdicts.read_data import DataSource
 from evenhand.verdicts.verdict_sentences import looser, under_other_bounds
 
 
 def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
     """Return the section about a verdict, and its study."""
     estimates, standings = verdict.cells, verdict.policies
-    said = verdict.words()
+    said, source = verdict.words(), verdict.source or DataSource()
     section = Section(
         kind="verdict",
         title="What the data say",
         lead=(*emphasised(said[0], verdict), *(f" {sentence}" for sentence in said[1:])),
         notes=notes(verdict),
-        pictures=(floors_picture(estimates, standings), *guardrail_pictures(verdict), *where(verdict)),
+        pictures=(
+            floors_picture(
+                with_bounds(verdict.problem, estimates),
+                standings,
+                marks=requirement_marks(verdict.problem, estimates),
+                indifference=verdict.procedure.indifference,
+            ),
+            *guardrail_pictures(verdict),
+            *where(verdict),
+        ),
         tables=tuple(tables(verdict)),
         numbers=verdict.to_dict()
         | {
@@ -37,10 +49,10 @@ def verdict_section(verdict: Verdict) -> tuple[Section, Study]:
         highlights=highlights(verdict),
         progress=None if verdict.decided else verdict.progress,
         facts=_facts(verdict),
-        code="evenhand judge study.toml data.csv" + (" --fixed-sample" if verdict.fixed else ""),
-        methods=fixed_methods(verdict.problem, verdict.procedure.delta) if verdict.fixed else None,
+        code=_code(verdict),
+        methods=None if verdict.source is None else judged_methods(verdict),
     )
-    return section, Study(verdict.problem, verdict.procedure)
+    return section, Study(verdict.problem, verdict.procedure, title=source.title, file=source.study_file)
 
 
 def emphasised(sentence: str, verdict: Verdict) -> Words:
@@ -81,7 +93,11 @@ def guardrail_pictures(verdict: Verdict) -> list[Picture]:
     """Return the figures of the means of every guard-rail against their bounds."""
     return [
         replace(
-            floors_picture(rows.cells, verdict.policies, f"The means of {rows.name} against their bounds"),
+            floors_picture(
+                rows.cells,
+                standings_by(verdict.problem, verdict.policies, rows.cells),
+                f"The means of {rows.name} against their bounds",
+            ),
             name=f"guard-rail-{number}",
         )
         for number, rows in enumerate(verdict.guardrails, start=1)
@@ -93,7 +109,8 @@ def guardrail_tables(verdict: Verdict) -> list[Table]:
     columns = ["policy", "group", "outcomes", "mean", "low", "high", "verdict"]
     return [
         table(
-            f"Guard-rail {rows.name}" + (f" ({rows.missing:,} outcomes missing)" if rows.missing else ""),
+            f"Guard-rail {rows.name}"
+            + (f" ({quantity(rows.missing, 'outcome')} missing)" if rows.missing else ""),
             columns,
             [[c.policy, c.group, c.n, c.mean, c.low, c.high, c.verdict] for c in rows.cells],
         )
@@ -175,4 +192,20 @@ def evidence_words(verdict: Verdict) -> str:
 
 def _facts(verdict: Verdict) -> tuple[tuple[str, str], ...]:
     rows = [("rows read", f"{verdict.rows:,}"), ("rows left out, a value missing", f"{verdict.missing:,}")]
-    return tuple(rows) if verdict.rows else ()
+    source = verdict.source or DataSource()
+    named = [
+        ("study file", source.study_file),
+        ("data", source.data_file),
+        ("SHA-256 of the data file", source.sha256),
+    ]
+    return (*((name, value) for name, value in named if value), *(rows if verdict.rows else ()))
+
+
+def _code(verdict: Verdict) -> str:
+    """Return the command that judges the same data; nothing where no data were at hand."""
+    if verdict.source is None:
+        return ""
+    study, data = verdict.source.study_file or "study.toml", verdict.source.data_file or "data.csv"
+    options = ["--fixed-sample"] if verdict.fixed else []
+    options += [f"--pool {shlex.quote(f'{group}={size}')}" for group, size in (verdict.pool or {}).items()]
+    return " ".join(["evenhand judge", shlex.quote(study), shlex.quote(data), *options])

@@ -39,12 +39,11 @@ const Charts = (() => {
     return found;
   }
 
-  // The name, shortened to the available width; empty if fewer than four letters fit.
-  function fitting(ctx, name, room) {
-    if (ctx.measureText(name).width <= room) return name;
-    let kept = name.length - 1;
-    while (kept > 3 && ctx.measureText(`${name.slice(0, kept)}…`).width > room) kept -= 1;
-    return kept > 3 ? `${name.slice(0, kept)}…` : "";
+  // The number and name of a comparison where they fit, otherwise its number; the page lists all names.
+  function fitting(ctx, number, name, room) {
+    const whole = `${number} ${name}`;
+    if (ctx.measureText(whole).width <= room) return whole;
+    return ctx.measureText(`${number}`).width <= room ? `${number}` : "";
   }
 
   // Draws the names of the intervals above the curve.
@@ -60,7 +59,7 @@ const Charts = (() => {
         ctx.fillStyle = colour(place % 2 ? "rule" : "band");
         ctx.fillRect(left, top, Math.max(right - left - 1, 1), 18 * ratio);
         ctx.fillStyle = colour("ink");
-        ctx.fillText(fitting(ctx, names[name], right - left - 8 * ratio), left + 5 * ratio, top + 9 * ratio);
+        ctx.fillText(fitting(ctx, name + 1, names[name], right - left - 8 * ratio), left + 5 * ratio, top + 9 * ratio);
       });
       ctx.restore();
     };

@@ -1,9 +1,12 @@
 // Dashboard script: refresh on new content, post from buttons, sign in and out.
 "use strict";
 
+// The path below which the service is reached, as /trials; every path that the page requests begins with it.
+const base = document.documentElement.dataset.base;
+
 async function post(path, body) {
   const headers = { "X-Evenhand": "page", "Content-Type": "application/json", "Idempotency-Key": Page.key() };
-  const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body ?? {}) });
+  const answer = await fetch(base + path, { method: "POST", headers, body: JSON.stringify(body ?? {}) });
   const text = await answer.text();
   const found = (answer.headers.get("content-type") || "").includes("json") ? JSON.parse(text) : text;
   if (!answer.ok) throw new Error(found.error || text);
@@ -39,12 +42,20 @@ const Page = {
     document.addEventListener("htmx:after:swap", () => {
       for (const id of open) document.getElementById(id)?.setAttribute("open", "");
       Charts.evidence();
+      Page.origin();
+      Manage.fit();
       const now = document.getElementById("state").textContent;
       if (now === state) return; // a screen reader announces changes of state, not every refresh
       state = now;
       document.getElementById("said").textContent = document.getElementById("sentence").textContent;
     });
     Charts.evidence();
+    Page.origin();
+  },
+
+  // Commands to copy name the address under which this page was opened.
+  origin() {
+    for (const place of document.querySelectorAll("[data-origin]")) place.textContent = location.origin + base;
   },
 
   buttons() {
@@ -76,7 +87,7 @@ const Page = {
   },
 };
 
-document.addEventListener("DOMContentLoaded", () => { Page.watch(); Page.buttons(); Page.logIn(); Planner.begin(); });
+document.addEventListener("DOMContentLoaded", () => { Page.watch(); Page.buttons(); Page.logIn(); Planner.begin(); Work.begin(); Manage.begin(); });
 document.addEventListener("htmx:config:request", (event) => { event.detail.ctx.request.headers["X-Evenhand"] = "page"; });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", Charts.again);
 addEventListener("resize", Charts.again);

@@ -3,42 +3,104 @@
 
 const Planner = (() => {
   const count = (value) => Math.ceil(value).toLocaleString("en");
+  const percent = (share) => `${(100 * share).toFixed(1)}%`;
   let bound = null; // lower bound on the average number of samples, from the latest plan
+  let latest = null, kept = null; // simulated designs: study, plan, runs and their number
 
-  function number(text, what) {
+  // A fault of one field: it is shown beside the field.
+  class FieldError extends Error {
+    constructor(field, message) { super(message); this.field = field; }
+  }
+
+  function number(text, what, field, fits = () => true, must = "") {
     const value = Number(text.trim());
-    if (text.trim() === "" || !Number.isFinite(value)) throw new Error(`${what} must be a number; it is “${text.trim()}”.`);
+    if (text.trim() === "" || !Number.isFinite(value)) throw new FieldError(field, `${what} must be a number; it is “${text.trim()}”.`);
+    if (!fits(value)) throw new FieldError(field, `${what} must be ${must}; it is ${value}.`);
     return value;
   }
 
-  function requirement(form) {
+  function requirement(form, policies) {
     const kind = form.requirement.value;
     if (kind === "none") return { kind };
-    const value = number(form.bound.value, "The bound");
-    if (kind === "relative") return { kind: "floors", relative_to: form.control.value.trim(), margin: value };
+    const value = number(form.bound.value, "The bound", "bound");
+    if (kind === "relative") {
+      const control = form.control.value.trim();
+      if (!policies.includes(control)) throw new FieldError("control", `The control must be one of the policies; it is “${control}”.`);
+      return { kind: "floors", relative_to: control, margin: value };
+    }
     return { kind, [kind === "floors" || kind === "ratio" ? "at_least" : "at_most"]: value };
   }
 
-  function study(form) {
+  // The table of expected means: names of groups, and a row for each policy.
+  function expected(form) {
     const lines = form.table.value.trim().split(/\n/).map((line) => line.split(/[,;\t]/).map((field) => field.trim()));
     const groups = lines[0].slice(1), rows = lines.slice(1);
-    const shares = form.shares.value.split(/[,;\s]+/).filter(Boolean).map((share) => number(share, "A share"));
-    if (groups.length !== shares.length) throw new Error(`There are ${groups.length} groups and ${shares.length} shares; give one for each.`);
-    for (const row of rows) if (row.length !== groups.length + 1) throw new Error(`“${row[0]}” has ${row.length - 1} means for ${groups.length} groups.`);
+    if (groups.length < 1 || rows.length < 1) throw new FieldError("table", "The table needs a line with the names of the groups, and a line for each policy.");
+    for (const row of rows) if (row.length !== groups.length + 1) throw new FieldError("table", `“${row[0]}” has ${row.length - 1} means for ${groups.length} groups.`);
+    const means = rows.map((row) => row.slice(1).map((mean) => number(mean, `A mean of “${row[0]}”`, "table")));
+    return { groups, policies: rows.map((row) => row[0]), means };
+  }
+
+  function numbers(form, name, what) {
+    return form[name].value.split(/[,;\s]+/).filter(Boolean).map((text) => number(text, what, name));
+  }
+
+  function shares(form, groups) {
+    const given = numbers(form, "shares", "A share"), sum = given.reduce((a, b) => a + b, 0);
+    if (groups.length !== given.length) throw new FieldError("shares", `There are ${groups.length} groups and ${given.length} shares; give one for each.`);
+    if (Math.abs(sum - 1) > 1e-6) throw new FieldError("shares", `The shares must add up to 1; they add up to ${Number(sum.toPrecision(6))}.`);
+    return Object.fromEntries(groups.map((group, at) => [group, given[at]]));
+  }
+
+  // The whole protocol and the expected means: the same for a plan, a simulation, a study file and a start.
+  function study(form) {
+    const { groups, policies, means } = expected(form);
     const family = { name: form.family.value };
-    if (family.name === "gaussian") family.sd = number(form.sd.value, "The standard deviation");
-    const problem = { policies: rows.map((row) => row[0]), groups: Object.fromEntries(groups.map((group, at) => [group, shares[at]])), family, constraint: requirement(form) };
-    const procedure = { delta: number(form.delta.value, "The risk") };
-    if (form.goal.value === "screen") problem.goal = "screen";
-    else if (number(form.indifference.value, "“Good enough”") !== 0) procedure.indifference = number(form.indifference.value, "“Good enough”");
-    const costs = form.costs.value.split(/[,;\s]+/).filter(Boolean).map((cost) => number(cost, "A cost"));
-    if (costs.length && costs.length !== rows.length) throw new Error(`There are ${rows.length} policies and ${costs.length} costs; give one for each, or none.`);
-    if (costs.length) problem.costs = Object.fromEntries(rows.map((row, at) => [row[0], costs[at]]));
-    return {
-      title: form.elements.title?.value.trim() || "Planned in the browser",
-      problem, procedure,
-      truth: { means: rows.map((row) => row.slice(1).map((mean) => number(mean, `A mean of “${row[0]}”`))) },
+    if (family.name === "gaussian") family.sd = number(form.sd.value, "The standard deviation", "sd", (sd) => sd > 0, "above 0");
+    const problem = { policies, groups: shares(form, groups), family, constraint: requirement(form, policies) };
+    const procedure = {
+      delta: number(form.delta.value, "The risk", "delta", (risk) => risk > 0 && risk < 0.5, "above 0 and below 0.5"),
+      max_samples: number(form.most.value, "The latest end", "most", (most) => Number.isInteger(most) && most > 0, "a whole number above 0"),
     };
+    if (form.goal.value === "screen") problem.goal = "screen";
+    else if (number(form.indifference.value, "“Good enough”", "indifference", (width) => width >= 0, "0 or more") !== 0) procedure.indifference = Number(form.indifference.value);
+    const costs = numbers(form, "costs", "A cost");
+    if (costs.length && costs.length !== policies.length) throw new FieldError("costs", `There are ${policies.length} policies and ${costs.length} costs; give one for each, or none.`);
+    if (costs.length) problem.costs = Object.fromEntries(policies.map((policy, at) => [policy, costs[at]]));
+    return { title: form.elements.title?.value.trim() || "Planned in the browser", problem, procedure, truth: { means } };
+  }
+
+  const protocol = ({ problem, procedure }) => JSON.stringify({ problem, procedure });
+
+  // The field that an error of the service is about.
+  const ABOUT = [[/shares?|group/i, "shares"], [/delta|risk/i, "delta"], [/at_least|at_most|floor|cap|margin|ratio|gap|requirement/i, "bound"], [/mean|truth|polic|name/i, "table"], [/max_samples|initial/i, "most"], [/indifference/i, "indifference"], [/cost/i, "costs"], [/\bsd\b|deviation/i, "sd"], [/replications/i, "replications"], [/\bid\b|experiment '/i, "id"], [/title/i, "title"]];
+
+  function fieldOf(form, problem) {
+    const name = problem.field ?? ABOUT.find(([words]) => words.test(problem.message))?.[1];
+    return name ? form.elements[name] : undefined;
+  }
+
+  function clear(form) {
+    document.getElementById("planner-error").textContent = "";
+    document.getElementById("planner-said").textContent = "";
+    for (const one of document.querySelectorAll(".field-error")) one.remove();
+    for (const field of form.elements) { field.removeAttribute("aria-invalid"); field.removeAttribute("aria-describedby"); }
+  }
+
+  // Shows a fault beside its field, or below the form where it is about none.
+  function showFault(form, problem) {
+    const field = fieldOf(form, problem);
+    if (!field || field.closest("[hidden]")) {
+      const fault = document.getElementById("planner-error");
+      fault.textContent = problem.message;
+      fault.scrollIntoView({ block: "nearest" });
+      return;
+    }
+    const id = `error-${field.name}`;
+    field.after(Page.element("small", problem.message, { class: "field-error", id, role: "alert" }));
+    field.setAttribute("aria-invalid", "true");
+    field.setAttribute("aria-describedby", id);
+    field.focus();
   }
 
   // cividis, dark blue to yellow, at five points
@@ -89,11 +151,11 @@ const Planner = (() => {
 
   function proposal(found) {
     if (!found.proposal) return "";
-    return ` Would ${found.proposal.acceptable.join(" or ")} do? Good enough within ${found.proposal.indifference}, T* falls to ${found.proposal.time_high.toPrecision(4)}.`;
+    return ` Would ${found.proposal.acceptable.join(" or ")} do? Good enough within ${found.proposal.indifference}, the least number of samples falls to ${count(found.proposal.samples_at_least)} on average.`;
   }
 
-  async function plan(form) {
-    const asked = study(form), found = await post("/api/v1/plan", { study: asked });
+  async function plan(form, asked = study(form)) {
+    const found = await post("/api/v1/plan", { study: asked });
     bound = found.samples_at_least;
     const words = result(asked, found);
     const cost = found.cost_at_least === undefined ? "" : ` The samples cost at least ${count(found.cost_at_least)} on average.`;
@@ -105,6 +167,7 @@ const Planner = (() => {
       Page.element("h2", "Where samples should go"), heat(asked.problem, found.allocation),
       // with several acceptable answers T* times this factor is no proven bound
       ...(found.acceptable.length > 1 ? [] : [Page.element("h2", "Samples needed, by risk"), table(["Risk", "Samples on average, at least"], forms)]));
+    return found;
   }
 
   // kl(delta, 1 - delta)
@@ -113,16 +176,23 @@ const Planner = (() => {
   async function simulate(form) {
     const bar = document.getElementById("simulation-progress"), said = document.getElementById("simulation-words");
     const asked = study(form);
-    asked.procedure.max_samples = number(form.elements.most.value, "The latest end");
-    const job = await post("/api/v1/simulate", { study: asked, replications: number(form.elements.replications.value, "The runs") });
+    const replications = number(form.elements.replications.value, "The number of runs", "replications", (runs) => Number.isInteger(runs) && runs >= 1 && runs <= 10000, "a whole number from 1 to 10,000");
+    const planned = await plan(form, asked);
+    const job = await post("/api/v1/simulate", { study: asked, replications });
     bar.hidden = false;
     try {
       for (;;) {
-        const seen = await (await fetch(`/api/v1/simulate/${job.id}`)).json();
+        const seen = await (await fetch(`${base}/api/v1/simulate/${job.id}`)).json();
         bar.value = seen.done / seen.total;
         said.textContent = `${seen.done} of ${seen.total} runs`;
         if (seen.state === "failed") throw new Error(seen.error);
-        if (seen.state === "done") { show(seen.result); return; }
+        if (seen.state === "done") {
+          latest = { asked, planned, runs: seen.result };
+          show(seen.result);
+          compare();
+          note(form);
+          return;
+        }
         await new Promise((resolve) => setTimeout(resolve, 300));
       }
     } finally { bar.hidden = true; said.textContent = ""; }
@@ -130,7 +200,6 @@ const Planner = (() => {
 
   function show(runs) {
     const { quantiles, mean } = runs.samples, { rate, low, high } = runs.correct;
-    const percent = (share) => `${(100 * share).toFixed(1)}%`;
     const cost = runs.cost === undefined ? "" : ` A run cost ${count(runs.cost.mean)} on average.`;
     const words = `Right in ${percent(rate)} of ${runs.replications} runs (${percent(low)} to ${percent(high)}), after ${count(mean)} samples on average; ${percent(runs.stopped)} decided before the latest end.${cost}`;
     const plot = Page.element("div", undefined, { role: "img", "aria-label": "Share of runs that have ended, by samples; the numbers are in the table" });
@@ -139,38 +208,109 @@ const Planner = (() => {
       Page.element("p", words, { class: "lead" }), plot,
       table(["Chance to have ended", "Samples"], points.map(([samples, chance]) => [`${chance.toFixed(0)}%`, count(samples)])));
     Charts.ended(plot, points, bound);
+    for (const id of ["keep", "report"]) document.getElementById(id)?.removeAttribute("hidden");
+  }
+
+  function rule({ problem }) {
+    const { kind, relative_to: control, ...bounds } = problem.constraint;
+    return [kind, ...Object.entries(bounds).map(([name, value]) => `${name.replace("_", " ")} ${value}`), ...(control ? [`relative to ${control}`] : [])].join(", ");
+  }
+
+  // The design that was kept and the latest, side by side.
+  function compare() {
+    if (!kept || !latest) return;
+    const row = (name, of) => [name, of(kept), of(latest)];
+    const by = (chance) => ({ runs }) => count(runs.samples.quantiles[chance]);
+    const rows = [
+      row("Requirement", ({ asked }) => rule(asked)), row("Risk", ({ asked }) => `${100 * asked.procedure.delta}%`),
+      row("Latest end", ({ asked }) => count(asked.procedure.max_samples)),
+      row("Answer", ({ asked, planned }) => (asked.problem.goal === "screen" ? planned.feasible.join(", ") || "none" : planned.answer ?? "none")),
+      row("Samples on average, at least", ({ planned }) => count(planned.samples_at_least)),
+      row("Samples on average, simulated", ({ runs }) => count(runs.samples.mean)),
+      row("80% of runs ended by", by("0.8")), row("90% of runs ended by", by("0.9")),
+      row("Right", ({ runs }) => percent(runs.correct.rate)), row("Decided before the latest end", ({ runs }) => percent(runs.stopped)),
+    ];
+    document.getElementById("compare-result").replaceChildren(Page.element("h2", "Two designs"), table(["", "Kept design", "Latest design"], rows));
+  }
+
+  // Says whether the protocol that would be started is the one that was simulated.
+  function note(form) {
+    const place = document.getElementById("start-note");
+    if (!place || !latest) return;
+    let same = false;
+    try { same = protocol(study(form)) === protocol(latest.asked); } catch { /* a field is being edited */ }
+    place.textContent = same ? "This starts exactly the protocol that was simulated. The expected means are not part of it." : "The protocol was changed since it was simulated: simulate it again before you start it.";
+  }
+
+  function download(text, type, name) {
+    const link = Page.element("a", "", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+    link.click();
   }
 
   async function save(form) {
-    const file = new Blob([await post("/planner/study", { study: study(form) })], { type: "application/toml" });
-    Page.element("a", "", { href: URL.createObjectURL(file), download: "study.toml" }).click();
+    download(await post("/planner/study", { study: study(form) }), "application/toml", "study.toml");
+  }
+
+  async function report() {
+    download(await post("/planner/report", { study: latest.asked, replications: latest.runs.replications }), "text/html", "plan.html");
+  }
+
+  async function keep() {
+    kept = latest;
+    document.getElementById("planner-said").textContent = "Kept. Change the design and simulate again to compare.";
+    document.getElementById("compare-result").replaceChildren(Page.element("p", "Kept this design. Change it and simulate again to see both side by side."));
+  }
+
+  // Puts the plan into the address: it stays in the browser until somebody sends the link.
+  async function share(form) {
+    study(form);
+    const fields = Object.fromEntries([...form.elements].filter((field) => field.name && field.name !== "id").map((field) => [field.name, field.value]));
+    history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(fields))}`);
+    try { await navigator.clipboard.writeText(location.href); document.getElementById("planner-said").textContent = "The link is copied, and stands in the address bar."; }
+    catch { document.getElementById("planner-said").textContent = "The link to this plan stands in the address bar."; }
+  }
+
+  function readLink(form) {
+    if (location.hash.length < 2) return;
+    try {
+      for (const [name, value] of Object.entries(JSON.parse(decodeURIComponent(location.hash.slice(1))))) {
+        if (form.elements[name] && typeof value === "string") form.elements[name].value = value;
+      }
+    } catch { document.getElementById("planner-error").textContent = "The link to the plan cannot be read: copy it whole."; }
   }
 
   async function start(form) {
-    const id = form.elements.id.value.trim(), seed = crypto.getRandomValues(new Uint32Array(1))[0];
-    await post("/api/v1/experiments", { id, study: study(form), seed });
-    location.href = `/experiments/${id}`;
+    const id = form.elements.id.value.trim(), seed = crypto.getRandomValues(new Uint32Array(1))[0], asked = study(form);
+    if (!/^[A-Za-z0-9_-]{1,64}$/.test(id)) throw new FieldError("id", "The id must be 1 to 64 letters, digits, “-” or “_”.");
+    if (latest && protocol(asked) !== protocol(latest.asked)) throw new FieldError("id", "The protocol was changed since it was simulated: simulate it again first.");
+    await post("/api/v1/experiments", { id, study: asked, seed });
+    location.href = `${base}/experiments/${id}`;
+  }
+
+  function choices(form) {
+    for (const [name, value] of [["family", "gaussian"], ["requirement", "relative"], ["goal", "best"]]) {
+      form.querySelector(`[data-for=${value}]`).hidden = form[name].value !== value;
+    }
   }
 
   function begin() {
     const form = document.getElementById("planner");
     if (!form) return;
-    const fault = document.getElementById("planner-error");
     const guarded = (work, button) => async (event) => {
       event.preventDefault();
-      fault.textContent = "";
+      clear(form);
       button.setAttribute("aria-busy", "true");
-      try { await work(form); } catch (problem) { fault.textContent = problem.message; fault.scrollIntoView({ block: "nearest" }); }
+      try { await work(form); } catch (problem) { showFault(form, problem); }
       button.removeAttribute("aria-busy");
     };
-    form.addEventListener("submit", guarded(plan, form.querySelector("button[type=submit]")));
-    for (const [id, work] of Object.entries({ simulate, save, start })) {
+    form.addEventListener("submit", guarded((it) => plan(it), form.querySelector("button[type=submit]")));
+    for (const [id, work] of Object.entries({ simulate, save, share, keep, report, start })) {
       const button = document.getElementById(id);
       button?.addEventListener("click", guarded(work, button));
     }
-    for (const [name, value] of [["family", "gaussian"], ["requirement", "relative"], ["goal", "best"]]) {
-      form[name].addEventListener("change", () => { form.querySelector(`[data-for=${value}]`).hidden = form[name].value !== value; });
-    }
+    readLink(form);
+    choices(form);
+    form.addEventListener("change", () => { choices(form); note(form); });
   }
 
   return { begin };

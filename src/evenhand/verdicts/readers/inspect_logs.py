@@ -38,6 +38,20 @@ def read_log(log: Mapping[str, Any]) -> list[Sample]:
     return _samples(log["eval"], samples)
 
 
+def eval_logs(source: Any) -> list[Sample] | None:
+    """Return the samples of Inspect's own `EvalLog` objects, one or several; None for anything else."""
+    logs = list(source) if isinstance(source, (list, tuple)) else [source]
+    if not logs or not all(hasattr(log, "model_dump") and hasattr(log, "eval") for log in logs):
+        return None
+    unfinished = [log for log in logs if getattr(log, "status", "") != "success"]
+    if unfinished:
+        raise BadInput(
+            f"an Inspect log must have the status 'success'; that of {unfinished[0].eval.model} is "
+            f"{unfinished[0].status!r}. Retry the evaluation, or leave the log out."
+        )
+    return [sample for log in logs for sample in read_log(log.model_dump(mode="json"))]
+
+
 def read_archive(path: Path) -> list[Sample]:
     """Return the samples of an archive."""
     try:

@@ -1,0 +1,182 @@
+"""The specification of a procedure for the kernels, made from a problem and a procedure."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenhand.errors import BadInput
+from evenhand.model.families import GaussianUnknown
+from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
+from evenhand.model.region import BOX, CUSTOM, PENALTY, RELATIVE, Region
+from evenhand.procedure.guardrail_spec import compile_guardrails
+from evenhand.procedure.initial_samples import initial_table, rounds_of
+from evenhand.procedure.interval_settings import check_intervals
+from evenhand.procedure.spec import (
+    ACTIVE,
+    EVIDENCE_VERSION,
+    LINEAR_FAMILIES,
+    LINEAR_POLICIES,
+    MANY,
+    SAMPLING,
+    SCREENING,
+    STOPPING,
+    UNPROVEN,
+    Budget,
+    Calibrated,
+    Procedure,
+    Spec,
+    TrackAndStop,
+    is_unproven,
+)
+
+
+def compile_spec(
+    problem: Problem, procedure: Procedure, weights: ArrayLike | None = None, *, recorded: bool = False
+) -> Spec:
+    """Compile problem and procedure for the kernels; `weights` (K x L) are for the oracle rule.
+
+    `recorded`: the specification of an existing experiment, whose log must stay readable even where the rule
+    has no proof.
+    """
+    if is_unproven(problem, procedure) and not recorded:
+        raise BadInput(UNPROVEN)
+    _refuse_what_does_not_go_together(problem, procedure)
+    standard = problem.standard
+    groups, policies = standard.phi.shape
+    follow = (
+        np.zeros((groups, policies))
+        if weights is None
+        else np.ascontiguousarray(np.asarray(weights, dtype=float).T)
+    )
+    track = procedure.sampling if isinstance(procedure.sampling, TrackAndStop) else TrackAndStop()
+    budget = procedure.stopping.samples if isinstance(procedure.stopping, Budget) else procedure.max_samples
+    initial = initial_table(procedure.initial, problem)
+    rounds = rounds_of(initial)
+    return Spec(
+        code=standard.code,
+        shares=standard.shares,
+        phi=standard.phi,
+        region=standard.region,
+        mode=MODES.index(problem.mode),
+        arrivals=problem.arrival_shares,
+        unknown_variance=isinstance(problem.family, GaussianUnknown),
+        sampling=SAMPLING.index(procedure.sampling_name),
+        stopping=STOPPING.index(procedure.stopping_name),
+        delta=float(procedure.delta),
+        initial=initial,
+        initial_total=rounds.total,
+        initial_levels=rounds.levels,
+        initial_cells=rounds.cells,
+        random_order=procedure.initial_order == "random",
+        uneven=bool(np.ptp(initial) > 0),
+        batch=int(procedure.batch),
+        cap=int(min(budget, procedure.max_samples)),
+        level=procedure.stopping.threshold if isinstance(procedure.stopping, Calibrated) else float(budget),
+        leader=float(procedure.leader),
+        step=float(track.step),
+        steps=int(track.steps),
+        diminishing=bool(track.diminishing),
+        c_tracking=procedure.tracking == "c",
+        weights=follow,
+        evidence=EVIDENCE_VERSION,
+        indifference=problem.check_indifference(procedure.indifference) / problem.family.width,
+        kept=problem.loosened(procedure.tolerance),
+        costs=np.ascontiguousarray(problem.sampling_costs.T),
+        has_costs=bool(np.ptp(problem.sampling_costs) > 0),
+        screens=problem.goal == "screen",
+        futility=procedure.futility or 0.0,
+        has_futility=procedure.futility is not None,
+        several=procedure.indifference > 0 or bool(procedure.tolerance),
+        guardrails=compile_guardrails(problem),
+        wrong_statements=float(wrong_statements(problem)),
+        many=policies > MANY,
+        linear_bets=procedure.evidence == "linear-bets",
+        bounded=procedure.evidence == "linear-bets" and problem.family.name == "bounded",
+    )
+
+
+def _refuse_what_does_not_go_together(problem: Problem, procedure: Procedure) -> None:
+    """Refuse a procedure that does not serve this problem."""
+    if problem.goal == "screen" and procedure.sampling_name not in SCREENING:
+        raise BadInput(
+            f'goal = "screen" is sampled by {", ".join(SCREENING)}; the sampling is '
+            f"{procedure.sampling_name!r}."
+        )
+    _refuse_where_bets_are_not_linear(problem, procedure)
+    check_intervals(problem, procedure)
+    if problem.standard.region.kind == CUSTOM:
+        raise BadInput(
+            "a convex set of your own is solved by cvxpy and cannot enter the compiled procedures; "
+            "use plan, or write it as a polyhedron, dispersion or 'all' of these."
+        )
+
+
+def _refuse_where_bets_are_not_linear(problem: Problem, procedure: Procedure) -> None:
+    """Refuse linear bets where they do not serve: other families, penalties, too many policies."""
+    if procedure.evidence != "linear-bets":
+        return
+    if problem.family.name not in LINEAR_FAMILIES:
+        raise BadInput(
+            f"evidence 'linear-bets' is for the families {', '.join(LINEAR_FAMILIES)}; the family is "
+            f"{problem.family.name!r}. Leave evidence out."
+        )
+    if problem.standard.region.kind == PENALTY:
+        raise BadInput("evidence 'linear-bets' does not support penalties; leave evidence out.")
+    if problem.max_policies is not None:
+        raise BadInput(
+            "evidence 'linear-bets' does not support max_policies: its bets on a pair begin with the first "
+            "outcome of both. Leave evidence or max_policies out."
+        )
+    if problem.shape[0] > LINEAR_POLICIES:
+        raise BadInput(
+            f"evidence 'linear-bets' supports up to {LINEAR_POLICIES} policies; there are "
+            f"{problem.shape[0]}. Leave evidence out."
+        )
+
+
+def refuse_linear_bets(procedure: Procedure, what: str) -> None:
+    """Refuse linear bets where outcomes of different policies may be on the same item."""
+    if procedure.evidence == "linear-bets":
+        raise BadInput(
+            f"{what} does not support evidence 'linear-bets': its bets assume that no item is shared. Leave "
+            "evidence out."
+        )
+
+
+def wrong_statements(problem: Problem) -> int:
+    """Return the number of wrong statements that share the risk; the threshold is ln(this / delta).
+
+    Of K policies and "none", K answers are wrong; where no policy can fail, "none" is not an answer. Where
+    policies may join and leave, M = max_policies: there is one statement "k is ahead of i" for each ordered
+    pair and one about the requirement of each policy, M^2 in all (M if policies are only classified). Bounds
+    relative to a control add one for each of them and each policy but the control: which of them a policy
+    that joins violates may depend on the outcomes of the control.
+    """
+    policies, most = len(problem.policies), problem.max_policies
+    if most is not None:
+        conditions = sum(_relative_bounds(one.region) for one in problem.standards)
+        return (most if problem.goal == "screen" else most * most) + (most - 1) * conditions
+    region = problem.standard.region
+    bounded = bool(np.any(region.lo[:, 0] > -np.inf) or np.any(region.hi[:, 0] < np.inf))
+    can_fail = region.kind not in (BOX, PENALTY) or (region.kind == BOX and bounded)
+    return policies if can_fail or problem.guardrails else policies - 1
+
+
+def _relative_bounds(region: Region) -> int:
+    """Return the number of bounds relative to the control that each other policy has."""
+    if region.kind != RELATIVE:
+        return 0
+    return int(np.isfinite(region.floor_margin).sum() + np.isfinite(region.cap_margin).sum())
+
+
+def check_start(spec: Spec) -> None:
+    """Refuse a cap that ends a run before every cell has its initial samples."""
+    if spec.mode != ACTIVE and not np.all(spec.arrivals > 0):
+        raise BadInput(NEVER_ARRIVES)
+    least = spec.initial_total if spec.mode == ACTIVE else spec.phi.size
+    if spec.cap < least:
+        raise BadInput(
+            f"the budget or max_samples must cover the initial samples of all cells, {least}; "
+            f"it is {spec.cap}."
+        )
