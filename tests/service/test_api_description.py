@@ -155,9 +155,10 @@ def order(key: tuple[str, str]) -> int:
     """The place of a route in an experiment."""
     first = (
         "/ask", "/tell", "/amend", "/tell-all", "/drop", "/import", "/pause", "/resume", "/add-policy",
-        "/withdraw", "/tell-counts", "/correct-counts", "/close-interval", "/plan", "/simulate", "/webhooks",
+        "/withdraw", "/tell-counts", "/correct-counts", "/publish-shares", "/close-interval", "/plan",
+        "/simulate", "/webhooks",
     )  # fmt: skip
-    last = ("/publish-shares", "/cancel", "/test", "/messages", "/delete", "/finish")
+    last = ("/cancel", "/test", "/messages", "/delete", "/finish")
     for place, end in enumerate(first):
         if key[0] == "post" and key[1].endswith(end):
             return place

@@ -23,7 +23,7 @@ from evenhand.live.audit import audit
 from evenhand.live.clock import seconds_of
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
-from evenhand.verdicts.interval_table import OutcomeSource
+from evenhand.verdicts.interval_table import IntervalTable, OutcomeSource
 from evenhand.verdicts.sync import Synced, sync_all, sync_experiment
 from evenhand.verdicts.tables import DuckTable
 from tests.live.example_experiments import START, SetClock
@@ -187,6 +187,23 @@ def test_a_sync_that_was_not_run_for_long_catches_up(
     """The shares stayed the same meanwhile, so it is one long interval."""
     files.add(units(trial.shares()))
     clock.wall += 50 * HOUR
+    assert sync_experiment(trial, files.source).closed == (1,)
+    assert trial.shares().version == 2
+
+
+def test_a_sync_that_takes_longer_than_an_interval_leaves_the_interval_that_it_begins_to_the_next(
+    trial: Experiment, clock: SetClock, files: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers learn of the next shares when the sync has ended: nothing can have been assigned by them."""
+    count = IntervalTable.counts
+
+    def count_slowly(*given: Any) -> list[dict[str, Any]]:
+        clock.wall += 2 * HOUR
+        return count(*given)
+
+    monkeypatch.setattr(IntervalTable, "counts", count_slowly)
+    files.add(units(trial.shares()))
+    clock.wall += HOUR
     assert sync_experiment(trial, files.source).closed == (1,)
     assert trial.shares().version == 2
 

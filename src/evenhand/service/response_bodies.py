@@ -127,6 +127,7 @@ class Listed(Struct, forbid_unknown_fields=True):
     allowed: list[str] | UnsetType = UNSET
     failed: list[str] | UnsetType = UNSET
     open: list[str] | UnsetType = UNSET
+    intervals: dict[str, Any] | UnsetType = UNSET  # of an experiment in intervals
 
 
 class Status(Listed, forbid_unknown_fields=True):
@@ -148,7 +149,6 @@ class Status(Listed, forbid_unknown_fields=True):
     joined: list[dict[str, Any]] | UnsetType = UNSET
     withdrawn: list[dict[str, Any]] | UnsetType = UNSET
     method: str | UnsetType = UNSET
-    intervals: dict[str, Any] | UnsetType = UNSET  # of an experiment in intervals
 
 
 class Shares(Struct, forbid_unknown_fields=True):

@@ -75,8 +75,9 @@ def sync_experiment(trial: Experiment, source: OutcomeSource, table: IntervalTab
     """
     closed: list[int] = []
     outcomes = late = 0
-    settings = _settings(trial)
-    while (due := _due(trial, settings)) is not None:
+    # one time for the whole call: an interval that it begins cannot be due before servers know its shares
+    settings, now = _settings(trial), trial.now()
+    while (due := _due(trial, settings, now)) is not None:
         interval, shares, end, is_counted = due
         if interval is None:  # only the next shares are due
             _publish(trial, shares, end)
@@ -134,7 +135,7 @@ def _runs(trial: Experiment) -> bool:
 
 def _read_next(trial: Experiment) -> list[Interval]:
     """Return the intervals that a sync of this experiment reads first."""
-    due = _due(trial, _settings(trial))
+    due = _due(trial, _settings(trial), trial.now())
     if due is None or due[0] is None or due[3]:
         return []
     log = trial.present().intervals
@@ -164,12 +165,14 @@ def _settings(trial: Experiment) -> Intervals:
     return settings
 
 
-def _due(trial: Experiment, settings: Intervals) -> tuple[Interval | None, Shares, str | None, bool] | None:
-    """Return what is due now: an interval to close, or the next shares (None as interval); else None.
+def _due(
+    trial: Experiment, settings: Intervals, now: float
+) -> tuple[Interval | None, Shares, str | None, bool] | None:
+    """Return what is due at a time: an interval to close, or the next shares (None as interval); else None.
 
     With the shares of that interval, from when the next shares are valid, and whether it is counted already.
     """
-    view, now = trial.present(), trial.now()
+    view = trial.present()
     log = view.intervals
     if log is None or log.latest is None or view.stop is not None or view.closed:
         return None
