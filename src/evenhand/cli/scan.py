@@ -130,7 +130,7 @@ def _save(found: Scan, path: Path) -> None:
 
 def _print_scan(found: Scan, target: Path | None) -> None:
     from evenhand.cli.terminal import console, count, print_sentence, section, table
-    from evenhand.reports.scan_sentences import scan
+    from evenhand.reports.simulation_sentences import scan
 
     out = console()
     for sentence in scan(found):

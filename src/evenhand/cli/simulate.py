@@ -325,7 +325,7 @@ def _calibrate_box(
 
 def _print_box_calibration(found: BoxCalibration) -> None:
     from evenhand.cli.terminal import console, print_sentence, section, table
-    from evenhand.reports.scan_sentences import box_calibration
+    from evenhand.reports.simulation_sentences import box_calibration
 
     out = console()
     for sentence in box_calibration(found)[:-1]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from evenhand.model.phrases import requirement_words
 from evenhand.model.result_rows import CellRow, PolicyRow
-from evenhand.reports.drawn_cells import drawn_cells, drawn_estimates
 from evenhand.reports.figure_rows import (
     Duration,
     Evidence,
@@ -17,6 +16,8 @@ from evenhand.reports.figure_rows import (
     RequirementMark,
     Share,
     Success,
+    drawn_cells,
+    drawn_estimates,
     in_order,
 )
 from evenhand.reports.figures.allocation import allocation

@@ -78,7 +78,7 @@ def _plan(plan: Plan) -> Content:
 
 
 def _runs(runs: Runs) -> Content:
-    from evenhand.reports.runs_sentences import label
+    from evenhand.reports.simulation_sentences import label
 
     return _many({label(runs): runs}, _run_rows(runs))
 
@@ -94,7 +94,7 @@ def _comparison(comparison: Comparison) -> Content:
 
 def _many(many: Mapping[str, Runs], rows: Callable[[], list[Row]]) -> Content:
     """One or several simulations: a row per procedure."""
-    from evenhand.reports import runs_sentences as said
+    from evenhand.reports import simulation_sentences as said
 
     def picture() -> Picture:
         from evenhand.reports.sections.runs import pictures
@@ -151,20 +151,20 @@ def _calibration(calibration: Calibration) -> Content:
 
 
 def _box_calibration(found: BoxCalibration) -> Content:
-    from evenhand.reports import scan_sentences
+    from evenhand.reports import simulation_sentences
     from evenhand.reports.captioned_figures import box_calibration_picture, box_calibration_table
 
     shown = box_calibration_table(found)
-    said = tuple((sentence,) for sentence in scan_sentences.box_calibration(found))
+    said = tuple((sentence,) for sentence in simulation_sentences.box_calibration(found))
     return Content(said, shown, lambda: _named(shown), lambda: box_calibration_picture(found))
 
 
 def _scan(found: Scan) -> Content:
-    from evenhand.reports import scan_sentences
+    from evenhand.reports import simulation_sentences
     from evenhand.reports.captioned_figures import scan_picture, scan_table
 
     shown = scan_table(found)
-    said = tuple((sentence,) for sentence in scan_sentences.scan(found))
+    said = tuple((sentence,) for sentence in simulation_sentences.scan(found))
     return Content(said, shown, lambda: _named(shown), lambda: scan_picture(found))
 
 

@@ -35,8 +35,7 @@ from evenhand.model.phrases import evidence_share, requirement_words
 from evenhand.model.result_rows import CellRow
 from evenhand.procedure.state import ANSWER, EMPTY, WEAKEST, new_state, new_work
 from evenhand.reports import captioned_figures, page_parts
-from evenhand.reports.drawn_cells import drawn_estimates
-from evenhand.reports.figure_rows import Evidence
+from evenhand.reports.figure_rows import Evidence, drawn_estimates
 from evenhand.reports.figures.canvas import NARROW, WIDE, svg
 from evenhand.reports.requirement_marks import nearest_policy, requirement_marks, with_bounds
 from evenhand.reports.sections.experiment import at_closings, share_rows, where_samples_went

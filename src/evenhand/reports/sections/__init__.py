@@ -21,7 +21,7 @@ def sections_of(source: Any) -> list[tuple[Section, Study]]:
 
         return [runs_section(source)]
     if kind == "Scan":
-        from evenhand.reports.sections.scan import scan_section
+        from evenhand.reports.sections.runs import scan_section
 
         return [scan_section(source)]
     if kind in ("Verdict", "Evaluation"):

@@ -1,4 +1,4 @@
-"""The section about simulations: error, duration and allocation, of one procedure or several."""
+"""The sections about simulations: runs of one procedure or several, and scans over a box of means."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.errors import Undecidable
-from evenhand.reports import runs_sentences as said
-from evenhand.reports.captioned_figures import allocation_picture, duration_picture, success_picture
+from evenhand.reports import simulation_sentences as said
+from evenhand.reports.captioned_figures import (
+    allocation_picture,
+    duration_picture,
+    scan_picture,
+    success_picture,
+)
 from evenhand.reports.figure_rows import Duration, Success, plain
 from evenhand.reports.figures.canvas import number
 from evenhand.reports.page_parts import Field, Picture, Section, Table, Words, table
 from evenhand.reports.sections.section_rows import CHANCES, bars, shares, true_standings
 from evenhand.simulation.runs import Runs
+from evenhand.simulation.scan import Scan
 from evenhand.study import Study
 from evenhand.study.planned import plan_of
 from evenhand.theory.plan import Plan
@@ -137,3 +143,36 @@ def _code(runs: Runs, many: int) -> str:
     verb = f"simulate {study}" if many == 1 else f"compare {study} ..."
     at = f" --checkpoints {','.join(map(str, runs.checkpoints))}" if runs.checkpoints else ""
     return f"evenhand {verb} --replications {runs.replications} --seed {runs.seed}{at}"
+
+
+def scan_section(found: Scan) -> tuple[Section, Study]:
+    """Return the section about a scan, and its study."""
+    first, *rest = said.scan(found)
+    picture = scan_picture(found)
+    worst = found.worst()
+    box = " ".join(
+        f'--box "{one.policy}/{one.group}={one.low:g}:{one.high:g}:{one.points}"' for one in found.box
+    )
+    search = "" if found.searched is None else f" --worst {found.searched}"
+    numbers = {key: value for key, value in found.to_dict().items() if key != "seconds"}
+    section = Section(
+        kind="scan",
+        title="Operating characteristics over a box of means",
+        lead=(first,),
+        notes=tuple((sentence,) for sentence in rest),
+        pictures=(picture,),
+        tables=(picture.table,),
+        numbers=numbers,
+        highlights=(
+            ("points", f"{len(found.points):,}"),
+            ("largest error", f"{worst.error.rate:.2%}"),
+            ("smallest power", f"{found.worst('power').power.rate:.1%}"),
+            ("most samples", f"{found.worst('samples').samples.mean:,.0f}"),
+        ),
+        facts=(("seed of the scan", str(found.seed)), ("replications at a point", f"{found.replications:,}")),
+        code=(
+            f"evenhand scan study.toml {box} --replications {found.replications} --seed {found.seed} "
+            f"--max-samples {found.study.procedure.max_samples}{search}"
+        ),
+    )
+    return section, found.study
