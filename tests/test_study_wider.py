@@ -12,7 +12,7 @@ from evenhand.cli.main import main
 from evenhand.errors import BadInput
 from evenhand.model.requirements import Caps, Floors
 from evenhand.study import Study, dumps, loads
-from evenhand.study.planned import plan_of
+from evenhand.theory.plan import plan
 
 STUDY = """
 title = "Revenue with guard-rails"
@@ -223,7 +223,7 @@ def test_a_truth_without_its_guard_rails_says_what_it_lacks() -> None:
     with pytest.raises(
         BadInput, match="every guard-rail needs means, a row per policy; 'complaints' has none"
     ):
-        plan_of(study)
+        plan(study)
 
 
 def test_max_policies_is_taken_by_every_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

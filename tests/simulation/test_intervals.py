@@ -21,7 +21,6 @@ from evenhand.simulation.outcome_laws import compile_truth
 from evenhand.simulation.shards import Shard, prepare, run_shard
 from evenhand.simulation.streams import arrival, outcome
 from evenhand.study import Study, Truth, dumps
-from evenhand.study.planned import plan_of
 from evenhand.study.planned_intervals import planned_intervals
 
 PROBLEM = eh.Problem(
@@ -166,14 +165,14 @@ def test_what_cannot_be_simulated_is_refused(asked: Any, words: str) -> None:
 
 def test_the_plan_says_what_intervals_cost() -> None:
     asked = study(1_000, length="6h", delay="1d")
-    found = planned_intervals(asked, plan_of(asked), 0.05)
+    found = planned_intervals(asked, eh.plan(asked), 0.05)
     assert found is not None
-    least = plan_of(asked).samples_at_least(0.05)
+    least = eh.plan(asked).samples_at_least(0.05)
     assert (found.counted, found.lag, found.units_at_least) == (1, 4, 5_000)
     assert found.ratio == pytest.approx(5_000 / least)
     assert found.seconds == 30 * 3_600
     assert "5,000 units are assigned by then" in found.sentence()
-    assert planned_intervals(replace(asked, procedure=eh.Procedure()), plan_of(asked), 0.05) is None
+    assert planned_intervals(replace(asked, procedure=eh.Procedure()), eh.plan(asked), 0.05) is None
 
 
 def test_the_commands_know_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,9 +158,9 @@ def _failing_groups(study: Study, policy: str) -> list[str]:
 
 def _plan(show: Console, study: Study) -> Plan:
     """Print the lower bound on the number of samples and the optimal allocation."""
-    from evenhand.study.planned import plan_of
+    from evenhand.theory.plan import plan
 
-    planned = plan_of(study)
+    planned = plan(study)
     risk = study.procedure.delta
     _step(show, "2. The plan")
     least = f"{planned.samples_at_least(risk):,.0f}"

@@ -37,15 +37,15 @@ def plan_command(
     of samples of any procedure, the optimal allocation and the hardest comparisons.
     """
     from evenhand.study import load
-    from evenhand.study.planned import plan_of
     from evenhand.study.planned_intervals import plan_table, planned_intervals
     from evenhand.theory.lower_bound import risk_in_nats
+    from evenhand.theory.plan import plan
 
     loaded = load(study)
     risk = loaded.procedure.delta if delta is None else delta
     risk_in_nats(risk)  # refuse an invalid risk before the slow part
     target = None if figure is None else figure_path(figure)
-    found = plan_of(loaded, gap)
+    found = plan(loaded, gap=gap)
     moved = None
     if sensitivity:
         from evenhand.theory.sensitivity import sensitivity as sensitivity_of

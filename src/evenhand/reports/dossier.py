@@ -41,8 +41,7 @@ from evenhand.simulation.executors import Executor, given_or_new_executor
 from evenhand.simulation.runs import Rate, Runs, rate, standard_error
 from evenhand.simulation.simulate import simulate_study
 from evenhand.study import Study, Truth
-from evenhand.study.planned import plan_of
-from evenhand.theory.plan import Plan
+from evenhand.theory.plan import Plan, plan
 
 Array = NDArray[np.float64]
 ReportProgress = Callable[[int, int], None]
@@ -124,7 +123,7 @@ class _DossierSection:
     @cached_property
     def ideal(self) -> Plan | None:
         try:
-            return plan_of(self.recipe.study, gap=1e-4)
+            return plan(self.recipe.study, gap=1e-4)
         except Undecidable:
             return None
 
@@ -335,7 +334,7 @@ def _cap(study: Study) -> int:
     if isinstance(study.procedure.stopping, Budget):
         return study.procedure.max_samples
     try:
-        least = plan_of(study, gap=1e-3).samples_at_least(study.procedure.delta)
+        least = plan(study, gap=1e-3).samples_at_least(study.procedure.delta)
     except Undecidable:
         return study.procedure.max_samples
     room = int(initial_table(study.procedure.initial, study.problem).sum())

@@ -390,8 +390,8 @@ def plan(
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Return the lower bound on the cost and the allocation for the study's true means."""
-    from evenhand.study.planned import plan_of
     from evenhand.study.planned_intervals import plan_table
+    from evenhand.theory.plan import plan as plan_of
 
     jobs.refuse_other_request(key_of(request), idempotency_key, "plan", data)
     study = study_of(data.study)

@@ -218,13 +218,13 @@ def plan_report(table: dict[str, Any], replications: int, seed: int) -> str:
     from evenhand.reports.document import report as reported
     from evenhand.simulation.simulate import simulate
     from evenhand.study import Study
-    from evenhand.study.planned import plan_of
+    from evenhand.theory.plan import plan
 
     study = Study.from_dict(table)
     if study.truth is None:
         raise BadInput("a report of a plan needs a truth: put the means you expect into the study.")
     runs = simulate(study.problem, study.truth, study.procedure, replications, seed, workers=1)
-    return reported(study, plan_of(study), runs, title=study.title).html()
+    return reported(study, plan(study), runs, title=study.title).html()
 
 
 def warm_drawing() -> None:

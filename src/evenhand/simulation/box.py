@@ -16,7 +16,7 @@ from evenhand.model.argument_checks import is_number, whole_number
 from evenhand.model.problem import Problem
 from evenhand.simulation.outcome_laws import DrawnTruth, MeansByPoint
 from evenhand.study import Study
-from evenhand.study.planned import plan_of
+from evenhand.theory.plan import plan
 
 Array = NDArray[np.float64]
 
@@ -98,13 +98,13 @@ def default_box(study: Study) -> dict[str, dict[str, tuple[float, float]]]:
     The standard error is that of the cell's share of the smallest number of samples for this risk.
     """
     try:
-        plan = plan_of(study)
+        planned = plan(study)
     except Undecidable as problem:
         raise BadInput(f"no box was given, and there is no plan to choose one by: {problem}") from None
-    k, g = np.unravel_index(int(np.argmax(plan.allocation)), plan.allocation.shape)
-    mean = float(plan.means[k, g])
-    variance = float(study.problem.family.variance(plan.means)[k, g])
-    samples = plan.samples_at_least(study.procedure.delta) * float(plan.allocation[k, g])
+    k, g = np.unravel_index(int(np.argmax(planned.allocation)), planned.allocation.shape)
+    mean = float(planned.means[k, g])
+    variance = float(study.problem.family.variance(planned.means)[k, g])
+    samples = planned.samples_at_least(study.procedure.delta) * float(planned.allocation[k, g])
     half = DEFAULT_WIDTH * math.sqrt(max(variance, 1e-12) / samples)
     low, high = study.problem.family.domain
     digits = 1 - math.floor(math.log10(half))

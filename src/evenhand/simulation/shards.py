@@ -234,13 +234,13 @@ def _arguments(job: Job, source: Source, first: int, rows: Rows, trace: Trace) -
 
 def _with_oracle_weights(study: Study, drawn: DrawnTruth | None) -> Spec:
     """Return the spec with the optimal allocation of the truth as weights."""
-    from evenhand.study.planned import plan_of
+    from evenhand.theory.plan import plan
 
     if drawn is not None:
         raise BadInput(
             "the oracle rule follows one truth; it cannot follow means drawn for each replication."
         )
-    return compile_spec(study.problem, study.procedure, plan_of(study).allocation)
+    return compile_spec(study.problem, study.procedure, plan(study).allocation)
 
 
 def _ordered(checkpoints: Sequence[int]) -> tuple[int, ...]:

@@ -34,9 +34,9 @@ def sections_of(source: Any) -> list[tuple[Section, Study]]:
         return [experiment_section(source)]
     if isinstance(source, Study):
         from evenhand.reports.sections.plan import plan_section
-        from evenhand.study.planned import plan_of
+        from evenhand.theory.plan import plan
 
-        return [plan_section(plan_of(source), source)]
+        return [plan_section(plan(source), source)]
     raise BadInput(
         "a report takes plans, runs, comparisons, scans, experiments, verdicts, evaluations and studies; "
         f"got a {kind}."

@@ -21,8 +21,7 @@ from evenhand.reports.sections.section_rows import CHANCES, bars, shares, true_s
 from evenhand.simulation.runs import Runs
 from evenhand.simulation.scan import Scan
 from evenhand.study import Study
-from evenhand.study.planned import plan_of
-from evenhand.theory.plan import Plan
+from evenhand.theory.plan import Plan, plan
 
 
 def runs_section(source: Any) -> tuple[Section, Study]:
@@ -85,7 +84,7 @@ def _plan(runs: Runs) -> Plan | None:
     if runs.study.truth is None:
         return None
     try:
-        return plan_of(runs.study, gap=1e-3)
+        return plan(runs.study, gap=1e-3)
     except Undecidable:
         return None
 
