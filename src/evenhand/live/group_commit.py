@@ -21,12 +21,12 @@ from evenhand.live.clock import Clock, Deadlines
 from evenhand.live.fault_points import reach
 from evenhand.live.hash_chain import Difference, Head
 from evenhand.live.journal import Interrupted, Journal
-from evenhand.live.leases import Leases
 from evenhand.live.load_log import catch_up, history_of, load
 from evenhand.live.projection import Fold, History, PlacedSample
 from evenhand.live.repeated_requests import recalled, written_form
 from evenhand.live.requests import Caller, RequestKey
 from evenhand.live.ticket_history import corrected
+from evenhand.live.tickets import Leases
 from evenhand.live.transaction import Session, StoredEvent, Transaction
 
 T = TypeVar("T")

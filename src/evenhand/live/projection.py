@@ -1,12 +1,9 @@
 """The state of an experiment as a fold over its events, and read-only copies of it.
 
-This is the only interpreter of the log. `projection.Fold` adds checks and the arithmetic of the procedure;
-audits, reports, the dashboard and transfers use either class.
+This is the only interpreter of the log. `LogState` has the effect of an event on tickets and counts; `Fold`
+adds checks and the arithmetic of the procedure. Audits, reports, the dashboard and transfers use either.
 
-The state of an experiment as a fold over its events, and read-only copies of it.
-
-The fold is pure, and the same code is used for running, reopening and auditing. The effect of an event on
-tickets and counts is in `log_state`; the checks and the arithmetic are here. The rules:
+The fold is pure, and the same code is used for running, reopening and auditing. The rules:
 
 - Events are ordered by their position in the log. Clocks decide only when an expiry is written.
 - An open ticket counts for the allocation; only recorded outcomes count for estimates and evidence.

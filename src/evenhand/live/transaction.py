@@ -20,14 +20,13 @@ from evenhand.live.events import encode
 from evenhand.live.fault_points import reach
 from evenhand.live.hash_chain import Difference, Head, Record, extend
 from evenhand.live.interval_arithmetic import Closing
-from evenhand.live.leases import Leases
 from evenhand.live.projection import Fold, PlacedSample
 from evenhand.live.requests import Caller, RequestKey
 from evenhand.live.schema import Index, index_of
 from evenhand.live.snapshot import snapshot_of
 from evenhand.live.stop_event import stop_event
 from evenhand.live.ticket_history import corrected
-from evenhand.live.tickets import seconds_left
+from evenhand.live.tickets import Leases, seconds_left
 
 Entry = tuple[bytes, Index]
 Found = sa.Row[int, str, int, bytes, int]  # an experiment's row
