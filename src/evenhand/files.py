@@ -4,10 +4,9 @@ A file is written under a temporary name that ends with ``.part`` and is locked 
 ``.part`` file without a lock was left by a process that was killed; it is removed when a journal is opened or
 an export is written in its folder.
 
-Exclusive locks on open files, on Linux, macOS and Windows.
-
-A lock belongs to the open file and ends with it, however its process ends. On Windows, where other processes
-cannot read bytes that are locked, a byte far behind the end of the file is locked instead of the file.
+A lock is exclusive, belongs to the open file and ends with it, however its process ends. On Windows other
+processes cannot read bytes that are locked, so a byte far behind the end of the file is locked instead of the
+file; and an open file can be neither renamed nor removed.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from typing import BinaryIO
 
 SUFFIX = ".part"
 EXPORT = b'{"evenhand":"export"'  # first bytes of an export
+MOVES_OPEN_FILES = sys.platform != "win32"  # then a file is renamed or removed under its lock
 _OURS = re.compile(r"\.[0-9a-f]{16}\.part")  # version 0.1 wrote NAME.part
 
 
@@ -32,15 +32,18 @@ def whole_file(target: Path) -> Iterator[BinaryIO]:
     """Yield a file to write to; it replaces `target` at the end of the block."""
     remove_unfinished(target.parent)
     part, file = _new_part(target)
-    with file:
-        try:
+    try:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            if MOVES_OPEN_FILES:
+                os.replace(part, target)
+        if not MOVES_OPEN_FILES:
             os.replace(part, target)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def remove_unfinished(folder: Path) -> None:
@@ -64,18 +67,20 @@ def _new_part(target: Path) -> tuple[Path, BinaryIO]:
 def _remove_if_left(part: Path) -> None:
     if Path(f"{part}.lock").exists():
         return  # a journal of this name: opening it here would drop this process's locks on it
-    with suppress(OSError), part.open("rb") as file:
-        if not try_lock(file.fileno()):
-            return  # its writer is running
-        begins = file.read(len(EXPORT))
-        if begins == EXPORT or (begins == b"" and _OURS.search(part.name)):
+    with suppress(OSError):
+        with part.open("rb") as file:
+            if not try_lock(file.fileno()):
+                return  # its writer is running
+            begins = file.read(len(EXPORT))
+            left = begins == EXPORT or (begins == b"" and _OURS.search(part.name) is not None)
+            if left and MOVES_OPEN_FILES:
+                part.unlink()
+        if left and not MOVES_OPEN_FILES:
             part.unlink()
 
 
 if sys.platform == "win32":
     import msvcrt
-    import os
-    import time
 
     _BYTE = 1 << 30  # beyond what any file that is locked holds
     _RETRY_SECONDS = 0.01

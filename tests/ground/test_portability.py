@@ -6,6 +6,7 @@ The workflow in .github installs and uses the package on both; this check finds 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path, PureWindowsPath
@@ -20,13 +21,22 @@ POSIX_ONLY = {
     "os": {
         "fork", "forkpty", "getuid", "getgid", "getegid", "getpgid", "killpg", "mkfifo",
         "setsid", "statvfs", "sysconf", "uname", "wait", "waitpid", "sched_setaffinity",
-        "getloadavg",
+        "getloadavg", "mknod", "openpty", "pipe2", "posix_spawn",
     },
+    "time": {"clock_gettime", "clock_gettime_ns", "pthread_getcpuclockid", "tzset"},
+    "socket": {"AF_UNIX", "socketpair"},
     "signal": {
         "SIGKILL", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGQUIT", "alarm", "pause",
     },
 }  # fmt: skip
-GUARDED = {"nice", "sched_getaffinity", "geteuid", "chown"}  # allowed after hasattr(os, ...)
+MOVES = {"replace", "rename", "renames", "unlink", "remove"}
+GUARDED = {
+    "nice",
+    "register_at_fork",
+    "sched_getaffinity",
+    "geteuid",
+    "chown",
+}  # allowed after hasattr(os, ...)
 ALLOWED = {"/proc/self/mountinfo"}  # read only where it exists
 PATHS = ("/tmp/", "/dev/", "/proc/", "/etc/", "/usr/", "/var/")
 RESERVED = {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10)}
@@ -35,7 +45,7 @@ RESERVED = {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt
 def faults(source: str) -> list[str]:
     """Return what in a module would fail or behave differently on Windows or macOS."""
     tree = ast.parse(source)
-    return sorted({*_imports(tree), *_calls(tree, source), *_texts(tree)})
+    return sorted({*_imports(tree), *_calls(tree, source), *_texts(tree), *_moves(tree)})
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
@@ -84,11 +94,42 @@ def _call(node: ast.Call) -> Iterator[str]:
         yield f"{node.lineno}: {name} without encoding: the default differs between systems"
 
 
+def _moves(tree: ast.Module) -> Iterator[str]:
+    """Yield files that are renamed or removed inside the block in which a file is open."""
+    for block in ast.walk(tree):
+        if not isinstance(block, ast.With) or not any(_opens(item.context_expr) for item in block.items):
+            continue
+        for node in (found for statement in block.body for found in _on_every_system(statement)):
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(called, ast.Attribute) and called.attr in MOVES:
+                on_os = isinstance(called.value, ast.Name) and called.value.id == "os"
+                if on_os or called.attr in ("unlink", "rename"):
+                    yield f"{called.lineno}: {called.attr} of a file that may be open fails on Windows"
+
+
+def _opens(item: ast.expr) -> bool:
+    """Return whether a with statement holds an open file: `with file:` or `with open(...)`."""
+    if isinstance(item, ast.Name):
+        return True
+    name = item.func if isinstance(item, ast.Call) else None
+    return (getattr(name, "attr", None) or getattr(name, "id", None)) in ("open", "fdopen")
+
+
+def _on_every_system(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("MOVES_OPEN_FILES"):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _on_every_system(child)
+
+
 def _texts(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
         if text.startswith(PATHS) and text not in ALLOWED:
             yield f"{node.lineno}: {text!r} is a path of one system"  # type: ignore[attr-defined]
+        if re.search(r"%-[dmHIMSjUWy]\b", text):
+            yield f"{node.lineno}: {text!r} has a time format of one system"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -109,6 +150,14 @@ def test_a_module_has_nothing_that_another_system_lacks(path: Path) -> None:
         ('path.read_text("r")', "without encoding"),
         ('get_context("fork")', "start method"),
         ('FILE = "/tmp/x"', "path of one system"),
+        ('with open("x", "wb") as file:\n    os.replace("x", "y")', "may be open"),
+        (
+            "with file:\n    try:\n        os.replace(part, target)\n    finally:\n        pass",
+            "may be open",
+        ),
+        ('with suppress(OSError), part.open("rb") as file:\n    part.unlink()', "may be open"),
+        ('strftime("%-d %B")', "time format"),
+        ("time.clock_gettime(1)", "does not exist on Windows"),
     ],
 )
 def test_the_check_finds(source: str, found: str) -> None:
@@ -124,6 +173,8 @@ def test_the_check_finds(source: str, found: str) -> None:
         'open("x", encoding="utf-8")',
         'import os\nn = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else 1',
         'get_context("spawn")',
+        'with open("x", "wb") as file:\n    file.write(b"x".replace(b"x", b"y"))\nos.replace("x", "y")',
+        "with file:\n    if MOVES_OPEN_FILES:\n        os.replace(part, target)",
     ],
 )
 def test_the_check_accepts(source: str) -> None:

@@ -114,3 +114,27 @@ def test_a_journal_that_is_called_part_is_not_touched(tmp_path: Path) -> None:
         remove_unfinished(tmp_path)
         play(trial, 3, even)
     assert audit(str(address)).identical
+
+
+@pytest.mark.parametrize("moves_open_files", [True, False])
+def test_a_file_is_closed_before_it_is_moved_where_open_files_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves_open_files: bool
+) -> None:
+    monkeypatch.setattr("evenhand.files.MOVES_OPEN_FILES", moves_open_files)
+    moved, replace = [], os.replace
+
+    def moving(part: Path, target: Path) -> None:
+        moved.append(not file.closed)
+        replace(part, target)
+
+    monkeypatch.setattr(os, "replace", moving)
+    with whole_file(tmp_path / "a.jsonl") as file:
+        file.write(EXPORT)
+    assert (tmp_path / "a.jsonl").read_bytes() == EXPORT
+    assert moved == [moves_open_files]
+    with pytest.raises(ValueError, match="no"), whole_file(tmp_path / "b.jsonl") as file:
+        raise ValueError("no")
+    left = tmp_path / "c.jsonl.0123456789abcdef.part"
+    left.write_bytes(EXPORT)
+    remove_unfinished(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]

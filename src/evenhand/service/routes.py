@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -362,9 +363,12 @@ def _written_export(address: str, name: str, workers: WorkerProcesses, kind: str
         workers.long.do(worker_processes.export, address, name, path, kind)
     except BaseException:
         os.close(handle)
-        raise
-    finally:
         os.unlink(path)
+        raise
+    if sys.platform == "win32":  # there an open file keeps its name; this one is removed when it is closed
+        os.close(handle)
+        return os.open(path, os.O_RDONLY | os.O_BINARY | os.O_TEMPORARY)
+    os.unlink(path)
     return handle
 
 
