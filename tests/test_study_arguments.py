@@ -74,3 +74,18 @@ def test_a_study_file_is_loaded_by_the_public_function(tmp_path: Any) -> None:
     path = tmp_path / "study.toml"
     path.write_text(dumps(STUDY))
     assert eh.load(path) == STUDY
+
+
+@pytest.mark.parametrize(
+    ("procedure", "words"),
+    [
+        (eh.Procedure(initial={"a": {"x": 1, "y": 2}}), "initial by name must have a row for every policy"),
+        (eh.Procedure(initial=[1, 2, 3]), "initial must have one number per group, 2; it has 3"),
+        (eh.Procedure(tolerance={"x": 0.1, "z": 0.1}), "tolerance names an unknown group 'z'"),
+    ],
+)
+def test_a_procedure_that_does_not_fit_the_problem_is_refused(procedure: eh.Procedure, words: str) -> None:
+    with pytest.raises(eh.BadInput, match=words):
+        eh.Study(PROBLEM, procedure)
+    with pytest.raises(eh.BadInput, match=words):
+        replace(STUDY, procedure=procedure)

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand.model.frozen import FrozenDict
+from evenhand.model.frozen_dict import FrozenDict
 
 POLICIES, GROUPS = ("a", "b", "c"), {"young": 0.5, "old": 0.3, "ancient": 0.2}
 TABLE = np.array([[0.9, 0.8, 0.7], [0.6, 0.5, 0.4], [0.65, 0.55, 0.45]])
@@ -114,6 +114,28 @@ def test_numbers_per_group_are_matched_by_their_labels(form: str) -> None:
     assert problem(constraint=eh.Floors(0.3)).loosened(given()).lo.tolist() == (
         problem(constraint=eh.Floors(0.3)).loosened([0.1, 0.2, 0.3]).lo.tolist()
     )
+
+
+def test_a_tolerance_and_a_volume_are_matched_by_their_labels() -> None:
+    with_floors = problem(constraint=eh.Floors(0.3))
+    tolerance = pd.Series({"old": 0.2, "ancient": 0.3, "young": 0.1})
+    named = eh.plan(with_floors, TABLE, tolerance=tolerance, gap=0.1)
+    assert named.time_low == eh.plan(with_floors, TABLE, tolerance=[0.1, 0.2, 0.3], gap=0.1).time_low
+    with pytest.raises(eh.BadInput, match="unknown group 'odl'"):
+        eh.plan(with_floors, TABLE, tolerance=tolerance.rename({"old": "odl"}))
+    volume = pd.Series({"ancient": 30, "young": 10, "old": 20})
+    assert eh.Intervals(volume=volume) == eh.Intervals(volume={"young": 10, "old": 20, "ancient": 30})
+    assert eh.Intervals(volume=volume).volumes(problem()).tolist() == [10.0, 20.0, 30.0]
+    with pytest.raises(eh.BadInput, match="volume must be given for the groups"):
+        eh.Intervals(volume=volume.drop("old")).volumes(problem())
+
+
+def test_the_shares_of_an_evaluation_come_as_a_series() -> None:
+    pool = [{"group": "easy" if i % 3 else "hard", "target": i % 2} for i in range(60)]
+    candidates = {"right": lambda item: item["target"], "zero": lambda item: 0}
+    shares = pd.Series({"hard": 0.25, "easy": 0.75})
+    found = eh.evaluate(candidates, pool, target="target", at_least=0.2, shares=shares, delta=0.2)
+    assert dict(found.verdict.problem.groups) == {"hard": 0.25, "easy": 0.75}
 
 
 def test_a_spread_by_group_holds_for_every_policy() -> None:

@@ -14,6 +14,7 @@ import evenhand as eh
 
 GROUPS = {"young": 0.6, "old": 0.4}
 TABLE = [[0.1, 0.2], [0.3, 0.4]]
+NAMED_COUNTS = {"a": {"old": 2, "young": 1}, "b": {"young": 3, "old": 4}}
 NAMED = {"a": {"old": 0.2, "young": 0.1}, "b": {"young": 0.3, "old": 0.4}}
 
 FAMILIES = [
@@ -52,6 +53,13 @@ PROCEDURES = [
     eh.Procedure("uniform", eh.Budget(100)),
     eh.Procedure(eh.TrackAndStop(np.float64(2.0), 3, True), eh.Calibrated(np.float64(3.5))),
     eh.Procedure(indifference=0.01, tolerance={"young": 0.1, "old": 0.0}),
+    eh.Procedure(initial=NAMED_COUNTS, initial_order="random", evidence="linear-bets"),
+    eh.Procedure(interval=eh.Intervals(volume={"young": 60, "old": np.int64(40)}, delay="1d", length="6h")),
+]
+INTERVALS = [eh.Intervals(volume=np.float64(100.0), floor=np.float64(0.01), salt="example-1")]
+SHARES = [
+    eh.Shares.of({"young": {"a": 0.25, "b": 0.75}}, salt="example-1"),
+    eh.Shares({"young": [["a", np.int64(65536)]]}, "example-1", np.int64(2), "2026-01-01T00:00:00Z"),
 ]
 PROBLEMS = [
     eh.Problem(["a", "b"], GROUPS, eh.Bernoulli()),
@@ -76,7 +84,9 @@ TRUTHS = [
 ]
 STUDIES = [eh.Study(PROBLEMS[0], PROCEDURES[3], TRUTHS[1], 'A title\'s "quotes"\n'), eh.Study(PROBLEMS[1])]
 RAILS = [eh.Guardrail("harm", eh.Poisson(), eh.Caps(1.5))]
-VALUES: list[Any] = [*FAMILIES, *REQUIREMENTS, *PROCEDURES, *PROBLEMS, *TRUTHS, *STUDIES, *RAILS]
+VALUES: list[Any] = [
+    *FAMILIES, *REQUIREMENTS, *PROCEDURES, *PROBLEMS, *TRUTHS, *STUDIES, *RAILS, *INTERVALS, *SHARES,
+]  # fmt: skip
 each_value = pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{type(value).__name__}")
 
 
@@ -143,5 +153,14 @@ def test_results_can_be_replaced() -> None:
     assert dataclasses.replace(plan, warnings=("x",)).warnings == ("x",)
     verdict = eh.judge(PROBLEMS[0], {"a": {"young": [1]}}, replications=0)
     assert dataclasses.replace(verdict) == verdict
+    assert hash(verdict) == hash(dataclasses.replace(verdict))
+    with pytest.raises(TypeError):
+        verdict.more[0.5] = 7  # type: ignore[index]
+    with eh.Experiment.create(":memory:", PROBLEMS[0], seed=1) as trial:
+        status = trial.status()
+    assert dataclasses.replace(status, title="y").title == "y"
+    assert hash(status) == hash(eh.Status.from_dict(status.to_dict()))
+    with pytest.raises(TypeError):
+        status.counts["told"] = 7  # type: ignore[index]
     report = eh.report(plan)
     assert dataclasses.replace(report, title="y").title == "y"

@@ -28,7 +28,10 @@ from evenhand.study import Study, Truth
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "examples" / "results.ipynb"
-SHOWN = (eh.Plan, eh.Runs, Comparison, Calibration, eh.Verdict, Evaluation, eh.Experiment, eh.Report)
+SHOWN = (
+    eh.Plan, eh.Runs, Comparison, Calibration, eh.BoxCalibration, eh.Scan, eh.Verdict, Evaluation,
+    eh.Experiment, eh.Status, eh.Report,
+)  # fmt: skip
 KINDS = [kind.__name__ for kind in SHOWN]
 EVIL = "<b onload=alert(1)>&\"'"  # a name that is markup unless it is escaped
 

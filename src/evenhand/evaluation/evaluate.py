@@ -26,6 +26,7 @@ from evenhand.evaluation.sampling import POOL, POPULATION, Cells, Sampling, Shar
 from evenhand.model.argument_checks import callable_or_none, instance_of, is_number, optional, whole_number
 from evenhand.model.families import Bernoulli, Bounded, Family
 from evenhand.model.guardrails import Guardrail
+from evenhand.model.labels import by_name
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, Floors
 from evenhand.procedure.compile_spec import refuse_linear_bets
@@ -138,7 +139,7 @@ def evaluate(
     guardrails: Sequence[Guardrail] = (),
     target: str | None = None,
     features: Sequence[str] | None = None,
-    shares: Mapping[str, float] | None = None,
+    shares: Any = None,
     family: Family | None = None,
     delta: float | None = None,
     procedure: Procedure | None = None,
@@ -185,7 +186,7 @@ def evaluate(
         The column that outputs must equal, where there is no `score`.
     features : sequence of str, optional
         The columns from which models predict; all but the group unless given.
-    shares : mapping, optional
+    shares : mapping or series, optional
         The share of every group; those of the pool unless given.
     family : Family, optional
         What scores are: `Bernoulli()` without a `score`, otherwise `Bounded(0, 1)`, unless given.
@@ -420,7 +421,8 @@ def _storage(
             kept.close()
 
 
-def _checked_shares(shares: Mapping[str, float], pool: Pool) -> dict[str, float]:
+def _checked_shares(shares: Any, pool: Pool) -> dict[str, float]:
+    shares = by_name(shares, "shares")
     if not isinstance(shares, Mapping):
         raise BadInput(f"shares must map each group to its share; it is {shown(shares)}.")
     for name in shares:

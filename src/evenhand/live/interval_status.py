@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.live.clock import seconds_of
 from evenhand.live.intervals import policies_of
+from evenhand.model.frozen_dict import frozen, plain
 
 if TYPE_CHECKING:
     from evenhand.live.projection import View
@@ -53,14 +54,13 @@ class IntervalStatus:
     late: int = 0
     corrected: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("shares", "expected", "units", "sample_ratios"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the status as plain dicts, lists and numbers."""
-        table = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return table | {
-            "open": list(self.open),
-            "counted": list(self.counted),
-            "shares": {group: dict(row) for group, row in self.shares.items()},
-        }
+        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> IntervalStatus:

@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from evenhand.live.interval_status import IntervalStatus
+from evenhand.model.frozen_dict import frozen, plain
 from evenhand.model.result_rows import CellRow, GuardrailRows, PolicyRow
+from evenhand.result import Result
 
 ALERT = 0.001  # a sample-ratio p-value below this needs attention
 CHANCES = ("0.5", "0.7", "0.8", "0.9")
@@ -65,8 +67,8 @@ class Corrected:
     needed: float | None
 
 
-@dataclass(frozen=True)
-class Status:
+@dataclass(frozen=True, repr=False)
+class Status(Result):
     """The status of an experiment: a sentence and the numbers.
 
     Over HTTP a key without the role analyst gets neither outcomes nor results computed from them before the
@@ -160,6 +162,12 @@ class Status:
     sentence: str = ""
     method: str = ""  # the evidence that is used
 
+    def __post_init__(self) -> None:
+        for name in ("counts", "more", "forecast"):
+            table = getattr(self, name)
+            if table is not None:
+                object.__setattr__(self, name, frozen(table))
+
     @property
     def is_over(self) -> bool:
         """Return whether the experiment has stopped or was finished."""
@@ -182,7 +190,7 @@ class Status:
             "more": dict(self.more),
             "horizon": self.horizon,
             "unfinished": self.unfinished,
-            "forecast": None if self.forecast is None else dict(self.forecast),
+            "forecast": None if self.forecast is None else plain(self.forecast),
             "experiment": self.experiment,
             "title": self.title,
             "state": self.state,

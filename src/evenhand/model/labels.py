@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.argument_checks import checked_table, is_number
-from evenhand.model.frozen import FrozenDict
+from evenhand.model.frozen_dict import FrozenDict
 
 Array = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model import region as regions
 from evenhand.model.argument_checks import Scale, is_number, is_whole
 from evenhand.model.families import Family
-from evenhand.model.frozen import FrozenDict
+from evenhand.model.frozen_dict import FrozenDict
 from evenhand.model.guardrails import Guardrail, checked_guardrails
 from evenhand.model.labels import by_name, cells_in_order, cost_table
 from evenhand.model.mean_checks import (

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.argument_checks import is_number, is_whole
+from evenhand.model.frozen_dict import FrozenDict
 
 Words = NDArray[np.uint32]
 Points = NDArray[np.int64]
@@ -82,10 +83,13 @@ class Shares:
             raise BadInput(f"salt must be 8 to 32 letters, digits, _ or -; it is {shown(self.salt)}.")
         if not is_whole(self.version) or self.version < 1:
             raise BadInput(f"version must be a whole number, at least 1; it is {shown(self.version)}.")
+        object.__setattr__(self, "version", int(self.version))
+        if self.valid_from is not None and not isinstance(self.valid_from, str):
+            raise BadInput(f"valid_from must be a time as text; it is {shown(self.valid_from)}.")
         if not isinstance(self.ranges, Mapping) or not self.ranges:
             raise BadInput(f"ranges must be given by group; they are {shown(self.ranges)}.")
         ranges = {group: _checked_ranges(group, given) for group, given in self.ranges.items()}
-        object.__setattr__(self, "ranges", ranges)
+        object.__setattr__(self, "ranges", FrozenDict(ranges))
         ends = {group: ([end for _, end in r], [name for name, _ in r]) for group, r in ranges.items()}
         object.__setattr__(self, "_ends", ends)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.argument_checks import is_whole
-from evenhand.model.frozen import FrozenDict
+from evenhand.model.frozen_dict import FrozenDict
 from evenhand.model.labels import bounds_in_order, by_name, checked_bounds
 from evenhand.model.problem import Problem
 from evenhand.procedure.randomness import shuffled
@@ -51,13 +51,6 @@ def checked_order(order: Any) -> Any:
         known = nearest(str(order), ORDERS)
         raise BadInput(f"initial_order must be one of {', '.join(ORDERS)}; it is {shown(order)}{known}")
     return order
-
-
-def written_initial(initial: Any) -> Any:
-    """Return what `checked_initial` made as a study file holds it."""
-    if isinstance(initial, Mapping):
-        return {name: written_initial(part) for name, part in initial.items()}
-    return [written_initial(part) for part in initial] if isinstance(initial, tuple) else initial
 
 
 def initial_table(initial: Any, problem: Problem) -> Array:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.argument_checks import is_number
-from evenhand.model.frozen import FrozenDict
+from evenhand.model.frozen_dict import FrozenDict
+from evenhand.model.labels import by_name
 from evenhand.model.problem import Problem
 from evenhand.procedure.assignment import SALT
 
@@ -39,7 +40,7 @@ class Intervals:
 
     Parameters
     ----------
-    volume : float or dict
+    volume : float, dict or series
         The expected number of units of an interval, in all or by group.
     floor : float
         The least share of every policy in every group.
@@ -70,7 +71,7 @@ class Intervals:
     delay: str | None = None
 
     def __post_init__(self) -> None:
-        given = self.volume
+        given = by_name(self.volume, "volume")
         by_group = isinstance(given, Mapping)
         volume = FrozenDict({name: _units(n) for name, n in given.items()}) if by_group else _units(given)
         object.__setattr__(self, "volume", volume)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from evenhand.compile import Axes, Static
 from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import GaussianUnknown
+from evenhand.model.frozen_dict import plain
 from evenhand.model.labels import written
 from evenhand.model.mean_checks import checked_indifference, checked_tolerance
 from evenhand.model.problem import MODES, Problem
@@ -24,7 +25,6 @@ from evenhand.procedure.guardrail_spec import GuardrailSpec
 from evenhand.procedure.initial_samples import (
     checked_initial,
     checked_order,
-    written_initial,
 )
 from evenhand.procedure.interval_settings import Intervals
 
@@ -337,7 +337,7 @@ class Procedure:
             table["evidence"] = self.evidence
         if self.interval is not None:
             table["interval"] = self.interval.to_dict()
-        return table | {"initial": written_initial(self.initial)}
+        return table | {"initial": plain(self.initial)}
 
 
 # with more policies than this a step does not look at each of them

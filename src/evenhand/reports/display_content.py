@@ -13,6 +13,7 @@ from evenhand.reports.page_parts import Field, Strong, Table, Words, table
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
     from evenhand.live.experiment import Experiment
+    from evenhand.live.status import Status
     from evenhand.model.result_rows import CellRow
     from evenhand.reports.document import Report
     from evenhand.reports.page_parts import Picture
@@ -194,6 +195,27 @@ def _experiment(trial: Experiment) -> Content:
     return _cells(verdict, [(trial.status().sentence,), (facts,)])
 
 
+def _status(status: Status) -> Content:
+    rows = [_cell_fields(cell) for cell in status.cells]
+
+    def picture() -> Picture | None:
+        from evenhand.reports.captioned_figures import floors_picture
+
+        return floors_picture(status.cells, status.policies) if rows else None
+
+    samples, tickets = quantity(status.samples, "sample"), quantity(status.pending, "open ticket")
+    head = f", head {status.head}" if status.head else ""
+    facts = f"{status.experiment}: {status.state}, {samples}, {tickets}{head}."
+    said = [(sentence,) for sentence in (status.sentence, facts) if sentence]
+    shown = _table("Estimate and verdict of every cell", rows)
+    return Content(tuple(said), shown, lambda: rows, picture)
+
+
+def _remote_experiment(trial: Any) -> Content:
+    """Content of an experiment of a service, of which the client has the status."""
+    return _status(trial.status())
+
+
 def _cells(verdict: Verdict, sentences: list[Words]) -> Content:
     """A verdict: a row per cell."""
     rows = [_cell_fields(cell) for cell in verdict.cells]
@@ -255,5 +277,7 @@ CONTENTS: dict[str, Callable[[Any], Content]] = {
     "Verdict": _verdict,
     "Evaluation": _evaluation,
     "Experiment": _experiment,
+    "RemoteExperiment": _remote_experiment,
+    "Status": _status,
     "Report": _report,
 }

@@ -24,6 +24,7 @@ from evenhand.live.events import LogEntry
 from evenhand.live.hash_chain import Head
 from evenhand.live.status import Status
 from evenhand.live.tickets import Ask, Outcomes, Receipt
+from evenhand.result import Result
 from evenhand.service.connection import Connection
 from evenhand.service.interval_client import RemoteIntervals
 
@@ -123,11 +124,11 @@ class Service:
         return names[0]
 
 
-class RemoteExperiment(RemoteIntervals):
+class RemoteExperiment(RemoteIntervals, Result):
     """One experiment of a service, with the methods of `Experiment`.
 
     `by` is recorded together with the name of the key. The service computes the forecast of a status itself,
-    and omits from it what the role of the key may not see.
+    and omits from it what the role of the key may not see. `to_frame`, `plot` and a notebook show the status.
     """
 
     def __init__(self, connection: Connection, name: str) -> None:

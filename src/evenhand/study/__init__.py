@@ -49,7 +49,7 @@ class Study:
     Raises
     ------
     BadInput
-        If a part is of another kind, or the truth does not fit the names of the problem.
+        If a part is of another kind, or the procedure or the truth does not fit the problem.
 
     Examples
     --------
@@ -74,6 +74,9 @@ class Study:
             if not isinstance(value, kind) and not (name == "truth" and value is None):
                 wanted = "text" if kind is str else f"a {kind.__name__}"
                 raise BadInput(f"the {name} of a study must be {wanted}; it is {shown(value)}.")
+        self.problem.check_indifference(self.procedure.indifference)
+        self.problem.loosened(self.procedure.tolerance)  # refuses one that this requirement cannot have
+        initial_table(self.procedure.initial, self.problem)  # refuses numbers that do not fit the cells
         if self.truth is not None:
             object.__setattr__(self, "truth", self.truth.in_order(self.problem))
 
@@ -103,9 +106,6 @@ class Study:
             raise BadInput("a study needs a [problem] table with policies, groups and family; it has none.")
         problem = problem_from_dict(table["problem"])
         procedure = Procedure.from_dict(_table(table, "procedure"))
-        problem.check_indifference(procedure.indifference)
-        problem.loosened(procedure.tolerance)  # refuses a tolerance that this requirement cannot have
-        initial_table(procedure.initial, problem)  # refuses numbers of initial samples of another shape
         truth = Truth.from_dict(_table(table, "truth"), problem) if "truth" in table else None
         return cls(problem, procedure, truth, title)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand.errors import BadInput, is_one_of, shown
 from evenhand.model.argument_checks import is_number
-from evenhand.model.frozen import FrozenDict
+from evenhand.model.frozen_dict import FrozenDict, plain
 from evenhand.model.labels import bounds_in_order, checked_bounds
 from evenhand.model.problem import Problem
 from evenhand.study import data_files
@@ -145,7 +145,7 @@ class Truth:
         """Return the [truth] table of a study file; numbers by name as long as they are."""
         table: dict[str, Any] = {}
         if self.means is not None:
-            table["means"] = _plain(self.means)
+            table["means"] = plain(self.means)
         for name in ("cells", "data"):
             if getattr(self, name) is not None:
                 table[name] = getattr(self, name)
@@ -156,9 +156,9 @@ class Truth:
         if self.outcomes is not None:
             table["outcomes"] = self.outcomes
         if self.sd is not None:
-            table["sd"] = _plain(self.sd)
+            table["sd"] = plain(self.sd)
         if self.guardrails is not None:
-            table["guardrails"] = _plain(self.guardrails)
+            table["guardrails"] = plain(self.guardrails)
         return table
 
     def cell_means(self, problem: Problem) -> tuple[tuple[float, ...], ...]:
@@ -227,13 +227,6 @@ def _path(folder: Any) -> Path:
     if not isinstance(folder, (str, Path)):
         raise BadInput(f"folder must be the path of a folder; it is {shown(folder)}.")
     return Path(folder)
-
-
-def _plain(value: Any) -> Any:
-    """Nested tuples as lists and frozen tables as dicts: what JSON and TOML hold."""
-    if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, tuple) else float(value)
 
 
 def _frozen_tables(tables: Any) -> FrozenDict[Any]:

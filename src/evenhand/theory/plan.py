@@ -111,8 +111,8 @@ class Plan(Result):
         """Return the least mean cost of any procedure of this risk; None without sampling costs."""
         return samples_needed([cost.low for cost in self.costs], delta) if self.costs else None
 
-    def to_dict(self, delta: float) -> dict[str, Any]:
-        """Return plain numbers and names, as `evenhand plan --json` prints them."""
+    def to_dict(self, delta: float = 0.05) -> dict[str, Any]:
+        """Return plain numbers and names at this risk, as `evenhand plan --json` prints them."""
         table: dict[str, Any] = {
             "answer": self.answer,
             "answer_index": self.answer_index,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import uncompiled
 from evenhand.model import region as regions
+from evenhand.model.mean_checks import checked_tolerance
 from evenhand.model.problem import Problem
 from evenhand.model.region import Region
 from evenhand.model.requirements import Convex
@@ -35,7 +36,7 @@ class Question:
     means: Array  # K x L
     guardrails: tuple[Array, ...]  # K x L each, in the order of the problem's guard-rails
     indifference: float
-    tolerance: Any  # as given
+    tolerance: Any  # as `checked_tolerance` returns it
 
     @cached_property
     def kept(self) -> Region:
@@ -135,4 +136,4 @@ def question_of(
     tables: Sequence[Array] = problem.check_truth(means, guardrails)
     eps = problem.check_indifference(indifference)
     problem.loosened(tolerance)
-    return Question(problem, tables[0], tuple(tables[1:]), eps, tolerance)
+    return Question(problem, tables[0], tuple(tables[1:]), eps, checked_tolerance(tolerance))

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from evenhand.model.frozen_dict import FrozenDict
 
 if TYPE_CHECKING:
     from evenhand.live.projection import View
@@ -64,6 +66,9 @@ class Forecast:
     next: tuple[tuple[float, ...], ...] | None = None  # K x L, shares of the further samples
     why_none: str = ""  # why no forecast was made, completing "No forecast: ..."; empty where one was
     suggestion: Suggestion | None = None  # where a near tie is the reason for a long way to a decision
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "more", FrozenDict(cast(Any, self.more)))
 
     @property
     def is_long(self) -> bool:

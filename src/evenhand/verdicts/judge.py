@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.model.argument_checks import flag, optional, whole_number
+from evenhand.model.frozen_dict import FrozenDict
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors, Penalty
 from evenhand.model.result_rows import CellRow, Classes, GuardrailRows, PolicyRow, classes_of
@@ -112,6 +113,10 @@ class Verdict(Result):
     spent: float | None = None  # what the samples have cost; None without costs
     guardrails: tuple[GuardrailRows, ...] = ()
     source: DataSource | None = field(default=None, compare=False)  # None if a procedure chose the samples
+
+    def __post_init__(self) -> None:
+        if self.pool is not None:
+            object.__setattr__(self, "pool", FrozenDict(self.pool))
 
     @property
     def screens(self) -> bool:

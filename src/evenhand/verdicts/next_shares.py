@@ -25,7 +25,7 @@ from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.assignment import Shares
 from evenhand.procedure.compile_spec import compile_spec
-from evenhand.procedure.interval_settings import FLOOR
+from evenhand.procedure.interval_settings import FLOOR, Intervals
 from evenhand.procedure.spec import Procedure
 from evenhand.procedure.virtual_picks import next_allocation, shares_by_name
 from evenhand.study import Study
@@ -41,7 +41,7 @@ def next_shares(
     data: Any,
     shares: Shares | None = None,
     *,
-    volume: float | Mapping[str, float] | None = None,
+    volume: Any = None,
     procedure: Procedure | None = None,
     floor: float = FLOOR,
     salt: str | None = None,
@@ -61,7 +61,7 @@ def next_shares(
         All outcomes so far, as `judge` takes them; None before the first interval, for equal shares.
     shares : Shares, optional
         The shares of the interval before; as few units as possible change their policy.
-    volume : float or dict
+    volume : float, dict or series
         The expected number of units of the next interval, in all or by group.
     procedure : Procedure, optional
         The sampling rule is taken from it; the default procedure unless given.
@@ -111,7 +111,7 @@ def next_shares(
         raise BadInput(f"shares must be those of the interval before; they are {shown(shares)}.")
     spec = compile_spec(problem, replace(chosen, evidence="mixture"))  # counts have no order
     state = read(problem, data, missing, columns, table).state
-    volumes, version = _volumes(problem, volume), shares.version + 1
+    volumes, version = Intervals(volume).volumes(problem), shares.version + 1
     allocation = next_allocation(spec, state, np.zeros(spec.phi.shape), volumes, floor, seed, version)
     return shares.moved(shares_by_name(problem, allocation), valid_from)
 
@@ -180,18 +180,3 @@ def _first(problem: Problem, shares: Shares | None, salt: str | None) -> Shares:
         )
     equal = np.full((len(problem.group_names), len(problem.policies)), 1 / len(problem.policies))
     return Shares.of(shares_by_name(problem, equal), salt)
-
-
-def _volumes(problem: Problem, volume: float | Mapping[str, float] | None) -> Array:
-    """Return the expected number of units of every group."""
-    names, arrivals = problem.group_names, problem.arrivals or problem.groups
-    found: list[Any] = [volume]
-    if isinstance(volume, Mapping):
-        if set(volume) != set(names):
-            raise BadInput(f"volume must be given for the groups {', '.join(map(repr, names))}.")
-        found = [volume[name] for name in names]
-    elif volume is not None and is_number(volume):
-        found = [volume * arrivals[name] for name in names]
-    if not all(is_number(number) and number > 0 for number in found):
-        raise BadInput(f"volume must be the expected number of units, more than 0; it is {shown(volume)}.")
-    return np.array(found, dtype=float)

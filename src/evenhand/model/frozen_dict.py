@@ -1,4 +1,4 @@
-"""FrozenDict: a mapping that cannot be changed, can be hashed, and prints as a dict."""
+"""FrozenDict: a mapping that cannot be changed, can be hashed, and prints as a dict; nested values."""
 
 from __future__ import annotations
 
@@ -36,3 +36,17 @@ class FrozenDict(Mapping[str, V], Generic[V]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._items,)
+
+
+def frozen(value: Any) -> Any:
+    """Return nested dicts and lists as FrozenDicts and tuples; other values as they are."""
+    if isinstance(value, Mapping):
+        return FrozenDict({name: frozen(part) for name, part in value.items()})
+    return tuple(map(frozen, value)) if isinstance(value, (list, tuple)) else value
+
+
+def plain(value: Any) -> Any:
+    """Return nested FrozenDicts and tuples as dicts and lists, as JSON and TOML hold them."""
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value
