@@ -44,9 +44,11 @@ _database_numbers = itertools.count()
 
 
 @pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> str:
-    """The ``postgresql://`` address of a new, empty database."""
-    return postgres_server.create_database(f"test_{next(_database_numbers)}")
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The ``postgresql://`` address of a new, empty database, dropped after the test."""
+    name = f"test_{next(_database_numbers)}"
+    yield postgres_server.create_database(name)
+    postgres_server.drop_database(name)
 
 
 @pytest.fixture
