@@ -23,7 +23,7 @@ from evenhand.procedure.randomness import (
     OUTCOMES,
     RAIL_OUTCOMES,
     SCENARIOS,
-    four_normals,
+    standard_normal,
     uniform,
 )
 
@@ -117,7 +117,7 @@ def rail_outcome(source: Source, j: int, k: int, g: int, draw: int, seed: int, r
 def _drawn(law: Law, draw: int, cell: int, seed: int, replication: int, stream: int) -> float:
     """Return a draw from one of the distributions other than DATA."""
     if law.kind == NORMAL:
-        z, _, _, _ = four_normals(seed, draw, cell, replication, stream)
+        z = standard_normal(seed, draw, cell, replication, stream)
         return law.mean + law.sd * z
     if law.kind == GAMMA:
         return law.mean / law.shape * _gamma(law.shape, draw, cell, seed, replication, stream)
@@ -158,7 +158,7 @@ def rail_total(
 def _sum_drawn(law: Law, count: int, draw: int, cell: int, seed: int, replication: int, stream: int) -> float:
     """Return the sum of `count` draws from one of the distributions other than DATA."""
     if law.kind == NORMAL:
-        z, _, _, _ = four_normals(seed, draw, cell, replication, stream)
+        z = standard_normal(seed, draw, cell, replication, stream)
         return count * law.mean + math.sqrt(float(count)) * law.sd * z
     if law.kind == GAMMA:
         return law.mean / law.shape * _gamma(count * law.shape, draw, cell, seed, replication, stream)
@@ -273,7 +273,7 @@ def _gamma(shape: float, draw: int, cell: int, seed: int, replication: int, stre
     c = 1.0 / math.sqrt(9.0 * d)
     attempt = 1
     while True:
-        z, _, _, _ = four_normals(seed, draw, cell, replication, stream + ATTEMPT * attempt)
+        z = standard_normal(seed, draw, cell, replication, stream + ATTEMPT * attempt)
         u = uniform(seed, draw, cell, replication, stream + ATTEMPT * (attempt + 1))
         v = (1.0 + c * z) ** 3
         if v > 0.0 and math.log(u) < 0.5 * z * z + d - d * v + d * math.log(v):

@@ -17,7 +17,7 @@ from evenhand.model.region import PerCell
 from evenhand.procedure.decide import check, next_cell
 from evenhand.procedure.evidence.pair_bets import record_block_of_bets
 from evenhand.procedure.guardrail_spec import PerMetric, PerMetricCell
-from evenhand.procedure.randomness import DELAYS, four_normals, uniform
+from evenhand.procedure.randomness import DELAYS, standard_normal, uniform
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec
 from evenhand.procedure.state import (
     EMPTY,
@@ -105,7 +105,7 @@ def _record_guardrail_block(
         record_guardrail(spec, state, j, k, g, unit)
         return
     if spec.guardrails.has_unknown_variance and spec.guardrails.unknown_variance[j]:
-        z, _, _, _ = four_normals(seed, step, cell + groups * policies, replication, DELAYS)
+        z = standard_normal(seed, step, cell + groups * policies, replication, DELAYS)
         _add_squares(state.rail_bets[j], source.rail_sd[j, g, k], k, g, unit, count, z)
     state.rail_n[j, g, k] += count
     state.rail_s[j, g, k] += unit
@@ -132,7 +132,7 @@ def _record_block(
 ) -> None:  # fmt: skip
     """Record a block of outcomes with this sum, as `state.record` does one by one."""
     if spec.unknown_variance:
-        z, _, _, _ = four_normals(seed, step, k * state.n.shape[0] + g, replication, DELAYS)
+        z = standard_normal(seed, step, k * state.n.shape[0] + g, replication, DELAYS)
         _add_squares(state.bets, source.sd[g, k], k, g, unit, count, z)
     if spec.linear_bets:
         record_block_of_bets(state.bets, state.n, state.s, spec.shares, spec.bounded, k, g, unit, count)
