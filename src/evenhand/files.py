@@ -1,4 +1,4 @@
-"""Locks on files between processes, and atomic writes of files.
+"""Locks on files, atomic writes of files, and text in CSV files.
 
 A file is written under a temporary name that ends with ``.part`` and is locked while it is written. A
 ``.part`` file without a lock was left by a process that was killed; it is removed when a journal is opened or
@@ -7,6 +7,8 @@ an export is written in its folder.
 A lock is exclusive, belongs to the open file and ends with it, however its process ends. On Windows other
 processes cannot read bytes that are locked, so a byte far behind the end of the file is locked instead of the
 file; and an open file can be neither renamed nor removed.
+
+Text that a spreadsheet would read as a formula is written with an apostrophe and read without it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 SUFFIX = ".part"
 EXPORT = b'{"evenhand":"export"'  # first bytes of an export
@@ -154,3 +156,18 @@ def _lock_if_free(file: int) -> bool:
         return try_lock(file)
     except OSError:
         return True
+
+
+# a field that starts with one of these is a formula to a spreadsheet
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
+T = TypeVar("T")
+
+
+def escaped(field: T) -> T | str:
+    """Return a field as it is written into a CSV file: text that looks like a formula is marked."""
+    return f"'{field}" if isinstance(field, str) and field.startswith(FORMULA) else field
+
+
+def unescaped(field: str) -> str:
+    """Return a field without the apostrophe that `escaped` or a spreadsheet put before it."""
+    return field[1:] if field.startswith("'") and field[1:].startswith(FORMULA) else field

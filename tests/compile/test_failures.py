@@ -52,7 +52,7 @@ def broken(tmp_path: Path) -> str:
     """A place whose start-up file breaks the compiler in compiling processes."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
-        "if 'evenhand.compile.worker' in ' '.join(sys.orig_argv):\n"
+        "if 'evenhand.compile.workers' in ' '.join(sys.orig_argv):\n"
         "    import llvmlite.binding\n"
         "    def parse_assembly(text): raise RuntimeError('the compiler is not at hand')\n"
         "    llvmlite.binding.parse_assembly = parse_assembly\n"

@@ -63,6 +63,7 @@ def test_a_journal_has_one_writer_and_many_readers_there_too(tmp_path: Path) -> 
     journal = str(tmp_path / "journal.db")
     second = """
 from pathlib import Path
+import sqlalchemy
 become_windows()
 from evenhand.errors import StorageFailed
 from evenhand.live.writer_lock import FileLock, read_mark
@@ -77,6 +78,7 @@ print(read_mark(Path(sys.argv[1])))
         """
 import subprocess
 from pathlib import Path
+import sqlalchemy
 become_windows()
 from evenhand.live.writer_lock import FileLock, Mark
 lock = FileLock(Path(sys.argv[1]))

@@ -11,13 +11,11 @@ from matplotlib.colors import to_rgb
 
 from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.reports.figure_rows import Bar, Duration, Evidence, Share, Success
-from evenhand.reports.figures.allocation import allocation
+from evenhand.reports.figures.allocation import allocation, shares_over_time
 from evenhand.reports.figures.canvas import TOKENS, Canvas, Scale, percent, png, shortened, svg, text_width
-from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
-from evenhand.reports.figures.shares import shares_over_time
-from evenhand.reports.figures.success import success
+from evenhand.reports.figures.simulation import duration, success
 from tests.reports import example_rows
 
 DRAW: dict[str, Callable[[int], Canvas]] = {

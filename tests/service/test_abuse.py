@@ -22,13 +22,13 @@ from scipy.stats import mannwhitneyu
 from evenhand.cli.options import write_batch
 from evenhand.cli.serve import serve
 from evenhand.errors import BadInput
+from evenhand.files import unescaped
 from evenhand.live.journal import open_journal
 from evenhand.live.tickets import Ask
 from evenhand.service import experiments
 from evenhand.service.app import Settings, create_app
 from evenhand.service.auth import WRONG_KEYS
 from evenhand.service.keys import Keys, KnownKeys
-from evenhand.spreadsheets import unescaped
 from tests.service.peers import seen_from
 from tests.service.service_process import STUDY
 

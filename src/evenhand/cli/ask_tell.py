@@ -24,7 +24,7 @@ from evenhand.cli.options import (
     write_batch,
 )
 from evenhand.errors import BadInput
-from evenhand.spreadsheets import unescaped
+from evenhand.files import unescaped
 
 if TYPE_CHECKING:
     from evenhand.live.experiment import Experiment

@@ -355,9 +355,9 @@ def export_command(journal: str, name: str | None, output: str | None, kind: str
 def _export_table(journal: str, name: str | None, output: str | None, kind: str, as_json: bool) -> None:
     """Write the outcomes that count into a file or to standard output."""
     from evenhand.files import whole_file
+    from evenhand.live.export import write_outcomes
     from evenhand.live.journal import open_journal
     from evenhand.live.load_log import only_experiment
-    from evenhand.live.outcome_table import write_outcomes
 
     first = {"csv": b"policy,group,outcome", "parquet": b"PAR1"}[kind]
     target = None if output is None else new_file(output, first, "a table of outcomes")

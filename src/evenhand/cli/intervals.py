@@ -20,7 +20,7 @@ from evenhand.cli.options import (
     shown_address,
 )
 from evenhand.errors import BadInput, Conflict, EvenhandError, NotFound
-from evenhand.spreadsheets import unescaped
+from evenhand.files import unescaped
 
 if TYPE_CHECKING:
     from evenhand.live.experiment import Experiment

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 import click
 
 from evenhand.errors import BadInput
-from evenhand.spreadsheets import escaped
+from evenhand.files import escaped
 
 if TYPE_CHECKING:
     from evenhand.live.experiment import Experiment

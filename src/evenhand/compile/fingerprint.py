@@ -7,20 +7,47 @@ tuples. No file is read, and comments do not count.
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 import types
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenhand.compile import processor
 from evenhand.compile.annotations import is_record
-from evenhand.compile.processor import compiler_version
 from evenhand.compile.registry import Kernel
+
+
+def processor_name() -> str:
+    """Return the processor's name, or EVENHAND_CPU_NAME."""
+    import llvmlite.binding as llvm
+
+    return os.environ.get("EVENHAND_CPU_NAME") or str(llvm.get_host_cpu_name())
+
+
+def processor_features() -> str:
+    """Return the processor's features, or EVENHAND_CPU_FEATURES."""
+    import llvmlite.binding as llvm
+
+    asked = os.environ.get("EVENHAND_CPU_FEATURES")
+    if asked is not None:
+        return asked
+    try:
+        return str(llvm.get_host_cpu_features().flatten())
+    except RuntimeError:
+        return ""  # not available on every system
+
+
+@cache
+def compiler_version() -> str:
+    """Return the version of the package that makes machine code."""
+    return version("llvmlite")
+
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -78,7 +105,7 @@ def _hash_of(files: Iterable[Path]) -> str:
 @cache
 def target() -> str:
     """Return a description of the machine that code is compiled for."""
-    return f"{platform.system()} {platform.machine()} {processor.name()} {processor.features()}"
+    return f"{platform.system()} {platform.machine()} {processor_name()} {processor_features()}"
 
 
 def _named_by(function: types.FunctionType) -> Iterator[Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from evenhand.compile import processor
 from evenhand.compile.build_program import Code
 from evenhand.compile.clusters import ENTRY, Member, head_name
+from evenhand.compile.fingerprint import processor_features, processor_name
 from evenhand.compile.lowering import llvm_code
 
 
@@ -33,7 +33,7 @@ def machine() -> Any:
     """Return LLVM's target machine for this processor, with all its features."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=processor.name(), features=processor.features(),
+        cpu=processor_name(), features=processor_features(),
         opt=3, reloc="default", codemodel="jitdefault", jit=True,
     )  # fmt: skip
 

@@ -21,7 +21,6 @@ from evenhand.live.export import Export
 from evenhand.live.hash_chain import Difference, Head, Record, genesis, verified
 from evenhand.live.journal import Position, open_journal
 from evenhand.live.load_log import only_experiment
-from evenhand.live.missing_events import Missing
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import Protocol
 from evenhand.live.requests import KeySet
@@ -29,6 +28,7 @@ from evenhand.live.schema import Index, index_of
 from evenhand.live.sequence_checks import check_complete
 from evenhand.live.ticket_history import TicketHistory
 from evenhand.live.transaction import StoredEvent
+from evenhand.live.writer_lock import Missing
 
 _AT_ONCE = 10_000  # events per batch of arithmetic
 _NO_DIFFERENCE = Index(part=-1)  # for records from a file, which has no index

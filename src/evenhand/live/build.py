@@ -24,8 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand import __version__
-from evenhand.compile import processor
-from evenhand.compile.fingerprint import fingerprint
+from evenhand.compile.fingerprint import compiler_version, fingerprint, processor_features, processor_name
 from evenhand.errors import BadInput
 from evenhand.live import replay_kernels
 from evenhand.live.replay_kernels import DrawTally
@@ -66,7 +65,7 @@ def _present() -> Build:
         "evenhand": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),
         "numpy": np.__version__,
-        "llvmlite": processor.compiler_version(),
+        "llvmlite": compiler_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "c library": " ".join(platform.libc_ver()),
@@ -77,8 +76,8 @@ def _present() -> Build:
 
 def _processor() -> str:
     """Return the name of the compilation target and a digest of its features."""
-    features = hashlib.sha256(processor.features().encode()).hexdigest()
-    return f"{processor.name()} {features[:8]}"
+    features = hashlib.sha256(processor_features().encode()).hexdigest()
+    return f"{processor_name()} {features[:8]}"
 
 
 def _kernels() -> str:

@@ -347,7 +347,7 @@ class Experiment(IntervalMethods, Result):
 
     def export_outcomes(self, path: str | Path) -> None:
         """Write the outcomes that count, with their latest corrections, into a .csv or .parquet file."""
-        from evenhand.live.outcome_table import format_of, write_outcomes
+        from evenhand.live.export import format_of, write_outcomes
 
         kind = format_of(Path(path))
         try:

@@ -24,7 +24,6 @@ from evenhand.live import schema
 from evenhand.live.clock import Clock, Deadlines
 from evenhand.live.fault_points import reach
 from evenhand.live.hash_chain import Head, Record, genesis
-from evenhand.live.missing_events import Missing
 from evenhand.live.transaction import (
     Entry,
     Found,
@@ -37,6 +36,7 @@ from evenhand.live.transaction import (
     of_cell,
     page,
 )
+from evenhand.live.writer_lock import Missing
 
 
 class Interrupted(StorageFailed):

@@ -21,10 +21,9 @@ from evenhand.errors import BadInput, IntegrityFailed, NotFound, StorageFailed
 from evenhand.files import remove_unfinished
 from evenhand.live import schema
 from evenhand.live.journal import Interrupted, Journal
-from evenhand.live.missing_events import missing_event
 from evenhand.live.schema import bring_up_to_date, refuse_unknown_version
 from evenhand.live.transaction import Transaction, Values
-from evenhand.live.writer_lock import FileLock, Mark, read_mark
+from evenhand.live.writer_lock import FileLock, Mark, missing_event, read_mark
 
 _COLUMNS = [column.name for column in schema.events.columns]
 _INSERT = f"INSERT INTO evenhand_events ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"

@@ -1,9 +1,9 @@
-"""The writer lock of an SQLite journal, and detection of remote file systems.
+"""The writer lock of an SQLite journal, and detection of missing events and remote file systems.
 
 The lock is the operating system's, so it ends with its process. The lock file also stores the last event
-written, after each commit: a journal without that event is an older copy or has lost events. Continuing from
-it would fork the log, so writers refuse it, and readers report it. Journals on file systems without reliable
-locks and flushes are refused.
+written, after each commit: a journal without that event is an older copy or has lost events
+(`missing_event`). Continuing from it would fork the log, so writers refuse it, and readers report it.
+Journals on file systems without reliable locks and flushes are refused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import sqlalchemy as sa
+
 from evenhand.errors import IntegrityFailed, StorageFailed
 from evenhand.files import try_lock, unlock
+from evenhand.live import schema
 
 MOUNTS = Path("/proc/self/mountinfo")  # the mount table, on Linux
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # where the system has them
@@ -178,3 +181,46 @@ def _file_system(journal: Path, mounts: Path) -> str | None:
 def _named(kind: str, source: str) -> str:
     """Return the type; a plain `fuse` is followed by its source, often the program's name."""
     return f"fuse.{source}" if kind == "fuse" else kind
+
+
+class Missing(NamedTuple):
+    """The last event written, which is missing, and what the journal has instead."""
+
+    mark: Mark
+    experiment: str | None  # None if the journal does not have it
+    last: int  # number of the last event that is present
+
+    @property
+    def first(self) -> int:
+        """Return the number of the first event that is missing or different."""
+        return min(self.last + 1, self.mark.seq)
+
+    @property
+    def what(self) -> str:
+        """Return which events are missing."""
+        seq = self.mark.seq
+        if self.experiment is None:
+            return f"an experiment is missing, to which event {seq} was written here"
+        if self.last >= seq:
+            return f"event {seq} of {self.experiment!r} is not the one that was written here"
+        if self.first == seq:
+            return f"event {seq} of {self.experiment!r} is missing, which was written here"
+        return f"events {self.first} to {seq} of {self.experiment!r} are missing, which were written here"
+
+    def sentence(self, journal: Path) -> str:
+        """Return the message for the user who opens the journal."""
+        return (
+            f"{journal}: {self.what}. This is an older or another copy, or its last events or its -wal file "
+            f"were removed. Put the newer file back; remove {lock_of(journal)} only if it is lost for good."
+        )
+
+
+def missing_event(connection: sa.Connection, mark: Mark) -> Missing | None:
+    """Return what the journal lacks; None if the last event written is present."""
+    events, experiments = schema.events.c, schema.experiments.c
+    here = sa.select(events.hash).where(events.experiment == mark.experiment, events.seq == mark.seq)
+    if connection.execute(here).scalar() == mark.hash:
+        return None
+    name = sa.select(experiments.name).where(experiments.number == mark.experiment)
+    last = sa.select(sa.func.max(events.seq)).where(events.experiment == mark.experiment)
+    return Missing(mark, connection.execute(name).scalar(), connection.execute(last).scalar() or 0)

@@ -12,7 +12,6 @@ import math
 from evenhand.compile import kernel
 from evenhand.model.region import BOX, PENALTY, RELATIVE
 from evenhand.model.unit_families import divergence
-from evenhand.procedure import evidence_cache
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.guardrails import (
     add_masses_of_entering,
@@ -30,7 +29,7 @@ from evenhand.procedure.policy_blocks import bound_blocks, span_of
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, OUTCOMES, SAMPLES, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen
-from evenhand.procedure.stopping.guardrail_thresholds import strongest_metric, weakest_metric
+from evenhand.procedure.stopping.kaufmann_koolen import strongest_metric, weakest_metric
 from evenhand.theory import inner
 from evenhand.theory.beat_bulk import beat_all, beat_one, beat_some, own_line
 from evenhand.theory.bernoulli_bulk import BLOCK
@@ -319,7 +318,7 @@ def _least_evidence(spec: Spec, state: State, work: Work, leader: int) -> tuple[
             value, alternative = mine, k
         k = _next_open(spec, work, leader, k + 1, value)
     if leader != NONE and has_conditions(spec):
-        met, which = evidence_cache.meets(spec, state, work, leader)
+        met, which = certified.meets_from_stored(spec, state, work, leader)
         if met < value:
             value, alternative = met, policies + which
     return value, alternative
@@ -425,7 +424,7 @@ def evidence_of_lead(spec: Spec, state: State, work: Work, leader: int, k: int, 
     Above `enough` the value is only a lower bound.
     """
     if _is_ahead_stale(work, leader, k, enough):
-        work.ahead[k] = evidence_cache.ahead(spec, state, work, leader, k, enough)
+        work.ahead[k] = certified.ahead_from_stored(spec, state, work, leader, k, enough)
         work.up_to[k] = enough
         _stamp(work.stamp_ahead, work.outcome_changes[k], k, work.outcome_changes[leader], leader)
     return work.ahead[k]
@@ -441,7 +440,7 @@ def evidence_of_likeliest(spec: Spec, state: State, work: Work, leader: int) -> 
     _, alternative = weakest_by_likelihood(spec, work, leader)
     if alternative < policies:
         return _evidence_against(spec, state, work, leader, alternative, math.inf), alternative
-    met, which = evidence_cache.meets(spec, state, work, leader)
+    met, which = certified.meets_from_stored(spec, state, work, leader)
     return met, policies + which
 
 

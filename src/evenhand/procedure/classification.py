@@ -18,7 +18,7 @@ from evenhand.procedure.guardrails import enter_all, leave_any
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen, stylised
-from evenhand.procedure.stopping.guardrail_thresholds import strongest_metric, weakest_metric
+from evenhand.procedure.stopping.kaufmann_koolen import strongest_metric, weakest_metric
 
 
 @kernel

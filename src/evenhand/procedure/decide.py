@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 
 from evenhand.compile import kernel
+from evenhand.procedure.acceptable import strongest
 from evenhand.procedure.alternatives import (
     evidence_of_likeliest,
     weakest_by_evidence,
     weakest_by_excess,
     weakest_by_likelihood,
 )
-from evenhand.procedure.candidates import strongest
 from evenhand.procedure.classification import first_allowed, weakest_classification
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from evenhand.files import escaped
 from evenhand.model.phrases import requirement_words
 from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.reports.figure_rows import (
@@ -20,20 +21,16 @@ from evenhand.reports.figure_rows import (
     drawn_estimates,
     in_order,
 )
-from evenhand.reports.figures.allocation import allocation
-from evenhand.reports.figures.calibration import calibration
+from evenhand.reports.figures.allocation import allocation, shares_over_time
 from evenhand.reports.figures.canvas import WIDE, number, percent, png, svg
-from evenhand.reports.figures.duration import duration
 from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
 from evenhand.reports.figures.scan import answers_given, box_calibration_figure, scan_figure
-from evenhand.reports.figures.shares import shares_over_time
-from evenhand.reports.figures.success import success
+from evenhand.reports.figures.simulation import calibration, duration, success
 from evenhand.reports.page_parts import Field, Picture, Table, table
 from evenhand.simulation.box_calibration import BoxCalibration
 from evenhand.simulation.calibrate import Calibration
 from evenhand.simulation.scan import Scan
-from evenhand.spreadsheets import escaped
 
 
 def save_picture(picture: Picture, folder: Path, name: str) -> list[Path]:

@@ -290,7 +290,7 @@ class RemoteExperiment(RemoteIntervals, Result):
 
     def export_outcomes(self, path: str | Path) -> None:
         """Write the outcomes that count, with their latest corrections, into a .csv or .parquet file."""
-        from evenhand.live.outcome_table import format_of
+        from evenhand.live.export import format_of
 
         kind = format_of(Path(path))
         try:

@@ -188,9 +188,8 @@ def audit(address: str, name: str) -> Audit:
 
 def export(address: str, name: str, path: str, kind: str = "jsonl") -> None:
     """Write the whole log, or the outcomes that count as a table, into a file."""
-    from evenhand.live.export import write_export
+    from evenhand.live.export import write_export, write_outcomes
     from evenhand.live.journal import open_journal
-    from evenhand.live.outcome_table import write_outcomes
 
     journal = open_journal(address, write=False)
     try:

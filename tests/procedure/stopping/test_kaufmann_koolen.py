@@ -18,7 +18,7 @@ from evenhand.procedure.guardrails import enter_guardrail
 from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import NONE, State, Work, new_state, new_work
 from evenhand.procedure.stopping import kaufmann_koolen as kk
-from evenhand.procedure.stopping.guardrail_thresholds import strongest_metric, weakest_metric
+from evenhand.procedure.stopping.kaufmann_koolen import strongest_metric, weakest_metric
 from evenhand.theory.metrics import METRIC
 from tests.compile.plain import run_plain
 from tests.procedure.stopping.counts import counted, spec_of

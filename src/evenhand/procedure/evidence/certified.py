@@ -13,6 +13,9 @@ K e-processes, and every wrong stop implies that their mean is at least 1/delta.
 With a tolerance, i's own atoms are those of its loosened requirement. An atom is one condition: a floor, a
 cap, a row, an ordered pair of groups, the quota, the quadratic. Those of guard-rails count too: E2_k averages
 over the atoms of all metrics.
+
+`ahead_from_stored` and `meets_from_stored` compute again only when the outcomes they depend on have changed:
+Work holds what was computed, with the number of changes of the policy's outcomes (`Work.outcome_changes`).
 """
 
 from __future__ import annotations
@@ -25,12 +28,19 @@ from numpy.typing import NDArray
 from evenhand.compile import kernel
 from evenhand.model.region import BOX, CONVEX, DISPERSION, PENALTY, QUOTA, RELATIVE, SPREAD, Region
 from evenhand.model.unit_families import GAUSSIAN
-from evenhand.procedure.evidence import by_family, guardrails, likelihood_mixture, penalty
-from evenhand.procedure.evidence.bounds import bounds_broken, bounds_kept
-from evenhand.procedure.evidence.by_family import atom_ceiling, cell_above, cell_below, threshold
-from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING, add, added
+from evenhand.procedure.evidence import by_family, gaussian, guardrails, likelihood_mixture, penalty
+from evenhand.procedure.evidence.by_family import (
+    atom_ceiling,
+    bounds_broken,
+    bounds_kept,
+    cell_above,
+    cell_below,
+    threshold,
+)
+from evenhand.procedure.guardrails import has_control
+from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING, add, added, known
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import State, Work
+from evenhand.procedure.state import OUTCOMES, State, Work
 
 __all__ = ["ahead", "cell_above", "cell_below", "fails", "meets", "threshold"]
 
@@ -213,3 +223,40 @@ def _quota(
         weakest = smallest if weakest < 0 else weakest
         values[smallest] = math.inf
     return total - math.log(float(take)), weakest
+
+
+@kernel
+def ahead_from_stored(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -> float:
+    """Do what `ahead` does, with stored quantities of both policies where it is Gaussian."""
+    if spec.code == GAUSSIAN and not spec.unknown_variance and spec.region.kind != PENALTY:
+        return known(
+            gaussian.ahead_by_blocks(spec, _block(spec, state, work, i), _block(spec, state, work, k))
+        )
+    return ahead(spec, state, work, i, k, enough)
+
+
+@kernel
+def _block(spec: Spec, state: State, work: Work, k: int) -> gaussian.Block:
+    """Return the quantities of policy k that the Gaussian evidence needs."""
+    if work.stamp_block[k] != work.outcome_changes[k]:
+        work.stamp_block[k] = work.outcome_changes[k]
+        found = gaussian.block(state.n[:, k], state.s[:, k], spec.phi[:, k], spec.shares)
+        work.block[k, 0], work.block[k, 1], work.block[k, 2] = found.dot, found.alpha, found.beta
+        work.block[k, 3], work.block[k, 4], work.block[k, 5] = found.gamma, found.penalty, found.reach
+        work.block[k, 6] = 1.0 if found.blind else 0.0
+    return gaussian.Block(
+        work.block[k, 0], work.block[k, 1], work.block[k, 2], work.block[k, 3], work.block[k, 4],
+        work.block[k, 5], work.block[k, 6] != 0.0,
+    )  # fmt: skip
+
+
+@kernel
+def meets_from_stored(spec: Spec, state: State, work: Work, i: int) -> tuple[float, int]:
+    """Do what `meets` does; the result for the last policy is stored."""
+    # bounds relative to a control depend on its outcomes too
+    changes = work.changes[OUTCOMES] if has_control(spec) else work.outcome_changes[i]
+    if work.stamp_met[0] != i or work.stamp_met[1] != changes:
+        found, which = meets(spec, state, work, i)
+        work.met[0] = found
+        work.stamp_met[0], work.stamp_met[1], work.stamp_met[2] = i, changes, which
+    return work.met[0], work.stamp_met[2]

@@ -11,7 +11,7 @@ import math
 
 from evenhand.compile import Static, kernel
 from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, POISSON
-from evenhand.procedure.evidence.bounds import bounds_broken, bounds_kept
+from evenhand.procedure.evidence.by_family import bounds_broken, bounds_kept
 from evenhand.procedure.guardrails import region_of, state_of
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work

@@ -1,7 +1,13 @@
 """Boxes: every group's mean between its own floor and cap (`none`, `floors`, `caps`).
 
 Entering is a sum and leaving a minimum over single cells; beating the best policy has a one-dimensional dual
-within the bounds (`beat`, and `nonconvex` where the divergence is not convex).
+within the bounds (`least_cost_to_beat`).
+
+The exponential's divergence is not convex: d(mu, lam) grows only like ln(lam) beyond lam = 2 mu, so raising
+one group of the rival by a lot can cost less than raising several by a little, and lam_k(eta) jumps over the
+means in between. The range of that cell is split at the solution found, and each part again while its lower
+bound is below the best cost so far, until both bounds agree. If MAX_PARTS_SOLVED runs out first, the bounds
+stay valid but apart.
 """
 
 from __future__ import annotations
@@ -15,7 +21,6 @@ from evenhand.compile import kernel
 from evenhand.model.region import Region
 from evenhand.model.unit_families import EXPONENTIAL, edge_high, edge_low
 from evenhand.theory.beat import least_cost_to_beat
-from evenhand.theory.nonconvex import least_cost_nonconvex
 from evenhand.theory.tilted_means import RivalComparison, weighted_divergence
 
 Array = NDArray[np.float64]
@@ -77,3 +82,76 @@ def beat(
         return least_cost_nonconvex(comparison, lam_i, lam_k, work[2 * groups :])
     value, lower, _ = least_cost_to_beat(comparison, lam_i, lam_k, work[2 * groups :])
     return value, lower
+
+
+MAX_PARTS_WAITING = 96  # the largest number of waiting parts; each split adds one
+MAX_PARTS_SOLVED = 2000  # the largest number of parts solved; tens are usual
+ENOUGH = 1e-10  # relative distance of the bounds at which a part is not split again
+
+
+@kernel
+def least_cost_nonconvex(
+    comparison: RivalComparison, lam_i: Array, lam_k: Array, work: Array
+) -> tuple[float, float]:
+    """Return the least cost where the rival's divergence is not convex, and a lower bound."""
+    groups = comparison.q.size
+    now_i, now_k = work[:groups], work[groups : 2 * groups]
+    scratch, waiting = work[2 * groups : 4 * groups], work[4 * groups :]
+    # a waiting part: the bound of its parent, its lower ends, its upper ends
+    size = 1 + 2 * groups
+    _within_need(comparison, waiting[1 : 1 + groups], waiting[1 + groups : size])
+    waiting[0] = -math.inf
+    value, lower, parts, solved = math.inf, math.inf, 1, 0
+    while parts > 0:
+        parts -= 1
+        part = waiting[parts * size : (parts + 1) * size]
+        low, high = part[1 : 1 + groups], part[1 + groups :]
+        if part[0] >= value * (1.0 - ENOUGH) or solved == MAX_PARTS_SOLVED or parts + 2 > MAX_PARTS_WAITING:
+            lower = min(lower, part[0])
+            continue
+        solved += 1
+        cost, bound, jump = least_cost_to_beat(_within(comparison, low, high), now_i, now_k, scratch)
+        if cost < value:
+            value = cost
+            for g in range(groups):
+                lam_i[g], lam_k[g] = now_i[g], now_k[g]
+        part[0] = max(part[0], bound)
+        if jump < 0 or part[0] >= value * (1.0 - ENOUGH):
+            lower = min(lower, part[0])
+        else:
+            _cut(waiting, parts, size, jump, now_k[jump])
+            parts += 2
+    return value, min(lower, value)
+
+
+@kernel
+def _within(comparison: RivalComparison, low: Array, high: Array) -> RivalComparison:
+    """Return the same comparison with other bounds."""
+    code, q, i, k, v, mu, _, _, gamma, floor, line, slope, eps = comparison
+    return RivalComparison(code, q, i, k, v, mu, low, high, gamma, floor, line, slope, eps)
+
+
+@kernel
+def _within_need(comparison: RivalComparison, low: Array, high: Array) -> None:
+    """Reduce the rival's bounds to where one group alone closes the gap."""
+    gap = comparison.eps
+    for g in range(comparison.q.size):
+        low[g] = max(comparison.low[g], min(comparison.mu[g, comparison.k], comparison.high[g]))
+        gap += comparison.q[g] * (comparison.mu[g, comparison.i] - low[g])
+    for g in range(comparison.q.size):
+        need = low[g] + max(gap, 0.0) / comparison.q[g] if comparison.q[g] > 0.0 else low[g]
+        high[g] = min(comparison.high[g], need)
+
+
+@kernel
+def _cut(waiting: Array, part: int, size: int, cell: int, at: float) -> None:
+    """Replace a part by its two halves, above and below a point of one cell's range."""
+    groups = size // 2
+    here, after = part * size, (part + 1) * size
+    for n in range(size):
+        waiting[after + n] = waiting[here + n]
+    low, high = waiting[here + 1 + cell], waiting[here + 1 + groups + cell]
+    # away from the ends, so that both halves are smaller
+    at = min(max(at, low + 0.1 * (high - low)), high - 0.1 * (high - low))
+    waiting[here + 1 + groups + cell] = at
+    waiting[after + 1 + cell] = at
