@@ -136,6 +136,15 @@ def test_screening_says_who_passes_and_who_does_not(run: Callable[..., str]) -> 
     assert as_json(run, one)["allowed"] == ["A"]
 
 
+def test_a_question_with_one_possible_answer_needs_no_samples(run: Callable[..., str]) -> None:
+    everyone = run(HEAD + RELATIVE + "[procedure]\nindifference = 1.0\n" + TRUTH)
+    assert "No samples are needed: Standard is acceptable whatever the means are." in everyone
+    assert "Hardest alternatives" not in everyone
+    alone = HEAD.replace('["Standard", "A", "B"]', '["Standard"]') + 'goal = "screen"\n' + RELATIVE
+    out = run(alone + "[truth]\nmeans = [[0.5, 0.5]]\n")
+    assert "No samples are needed: the classes are the same whatever the means are." in out
+
+
 @pytest.mark.parametrize("options", [(), ("--sensitivity",), ("--figure", "a.svg")])
 def test_every_option_works_with_all_of_it(
     run: Callable[..., str], options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

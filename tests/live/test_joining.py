@@ -131,6 +131,23 @@ def test_one_policy_may_be_left_and_is_still_judged_by_the_requirement(trial: Ex
     assert (status.decided, status.answer, status.failed) == (True, None, ("c",))
 
 
+def test_one_policy_may_be_left_with_guard_rails_and_is_still_described(tmp_path: Path) -> None:
+    rail = eh.Guardrail("calls", eh.Poisson(), eh.Caps(2.0))
+    room = replace(ROOM, policies=("a", "b"), constraint=eh.Floors(0.3), guardrails=(rail,), max_policies=3)
+    with create(study=room) as trial:
+        trial.withdraw("b", reason="r", by="me")
+        status = trial.status()
+        assert status.sentence.endswith(
+            "will be about the one policy present at the end, and nothing is claimed about one that left."
+        )
+        play(trial, outcome=lambda _ask: {"outcome": 1, "calls": 0})
+        assert (trial.status().answer, trial.status().withdrawn[0].policy) == ("a", "b")
+        assert [cell.policy for cell in trial.status().guardrails[0].cells] == ["a", "a"]
+        trial.export(tmp_path / "log.jsonl")
+        assert "calls" in eh.report(trial).html()
+    assert audit(str(tmp_path / "log.jsonl")).identical
+
+
 def test_the_evidence_is_that_of_the_outcomes_of_the_policies_present(trial: Experiment) -> None:
     """The e-values depend on counts and sums alone: a fresh verdict on the same counts has the same."""
     play(trial, 20, flip)

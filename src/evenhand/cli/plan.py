@@ -127,7 +127,8 @@ def _print_binding(out: Console, found: Plan) -> None:
     from evenhand.reports.plan_sentences import binding
 
     rows = [[binding(bound), percent(bound.share)] for bound in found.binding[:8]]
-    section(out, "Hardest alternatives to rule out", table(["", "share"], rows))
+    if rows:
+        section(out, "Hardest alternatives to rule out", table(["", "share"], rows))
 
 
 def _print_sensitivity(out: Console, moved: Sensitivity) -> None:

@@ -86,10 +86,11 @@ def changes_sentence(view: View) -> str:
     parts = [
         f"{listed_policies(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names
     ]
-    present, over = view.protocol.problem.policies, view.stop is not None or view.closed
+    number, over = len(view.protocol.problem.policies), view.stop is not None or view.closed
+    present = "one policy" if number == 1 else f"{number} policies"
     return (
         f"{' and '.join(parts)} during the experiment; the answer {'is' if over else 'will be'} about the "
-        f"{len(present)} policies present at the end, and nothing is claimed about one that left."
+        f"{present} present at the end, and nothing is claimed about one that left."
     )
 
 

@@ -42,7 +42,7 @@ def checked(
     if bound is not None:
         raise BadInput(f"{kind} are absolute ({name}) or relative_to a policy, not both; join two by 'all'.")
     if margin is not None and ratio is not None:
-        raise BadInput(f"{kind} relative to a policy take a margin or a ratio, not both; join two by 'all'.")
+        raise BadInput(f"{kind} relative to a policy take a margin or a ratio, not both.")
     if ratio is None:
         return None, checked_per_group(0.0 if margin is None else margin, "margin"), None
     ratio = checked_per_group(ratio, "ratio")

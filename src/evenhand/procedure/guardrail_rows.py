@@ -57,7 +57,11 @@ def _by_stopping_rule(spec: Spec, state: State, intervals: bool) -> Judged:
 def guardrail_problem(problem: Problem, j: int) -> Problem:
     """Return the problem with the outcomes and the requirement of guard-rail j alone."""
     rail = problem.guardrails[j]
-    return Problem(problem.policies, problem.groups, rail.family, rail.constraint, goal=problem.goal)
+    # with room for others one policy is enough, as in the whole problem
+    room = problem.max_policies
+    return Problem(
+        problem.policies, problem.groups, rail.family, rail.constraint, goal=problem.goal, max_policies=room
+    )
 
 
 def metric_spec(problem: Problem, spec: Spec, j: int) -> Spec:

@@ -53,6 +53,12 @@ def acceptable(plan: Plan) -> Iterator[str]:
 def bounds(plan: Plan, delta: float) -> Iterator[str]:
     """Yield the lower bound on the number of samples and, if samples have costs, on the cost."""
     least = count(plan.samples_at_least(delta))
+    if plan.time_high == 0.0:
+        screening = plan.problem.goal == "screen"
+        answer = plan.easiest or '"none"'
+        what = "the classes are the same" if screening else f"{answer} is acceptable"
+        yield f"No samples are needed: {what} whatever the means are."
+        return
     yield (
         f"Any procedure with a risk of {delta:g} needs at least {least} samples on average "
         f"(T*, samples per unit of evidence, lies in [{plan.time_low:.7g}, {plan.time_high:.7g}])."
