@@ -5,8 +5,9 @@
 The data are a CSV file of 10 policies on 100,000 items in 4 groups. The time is processor time, of a process
 that has judged a smaller file before. "Labels until the decision" compares pairs with the order-free rule on
 the same outcomes of four models, on items of four groups in turn, at delta = 0.05 and floors of 0.85. A label
-serves all models. Two models agree on 93% or 96% of the items: an item's difficulty has this share of the
-variance of a model's latent score.
+serves all models. "Groups chosen" is the rule of `evaluate`, which chooses the group of the next item. Two
+models agree on 93% or 96% of the items: an item's difficulty has this share of the variance of a model's
+latent score.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from scipy.stats import norm
 
 import evenhand as eh
 from benchmarks.rows import Row, less
+from evenhand.evaluation.pool import open_pool
+from evenhand.evaluation.sampling import POPULATION, SharedItems
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import new_state
@@ -43,6 +46,7 @@ ACCURACIES = np.array(
     [[0.93, 0.91, 0.90, 0.92], [0.92, 0.90, 0.87, 0.90], [0.96, 0.95, 0.80, 0.94], [0.90, 0.88, 0.89, 0.86]]
 )
 AGREEMENTS = {".93": 0.8, ".96": 0.95}
+MOST_LABELS = {".93": 6_200.0, ".96": 3_600.0}  # targets with chosen groups
 CHILD = """
 import json, resource, sys, time
 from benchmarks.bench_items import question
@@ -71,6 +75,9 @@ def rows() -> Iterator[Row]:
         paired, apart = labels_until_decided(loading, True), labels_until_decided(loading, False)
         name = f"labels until the decision, agreement {agreement}, paired against the order-free rule"
         yield less(name, paired, apart, "labels", 2.5)
+        chosen = labels_with_chosen_groups(loading)
+        name = f"labels until the decision, agreement {agreement}, paired, groups chosen"
+        yield less(name, chosen, MOST_LABELS[agreement], "labels", 1.0)
 
 
 def question() -> eh.Problem:
@@ -92,17 +99,38 @@ def write(path: Path, items: int) -> None:
             )
 
 
+def labels_with_chosen_groups(loading: float, seeds: int = 30, of_each_group: int = 15_000) -> float:
+    """Return the mean number of labels of `evaluate` about the population: it chooses only the group."""
+    items, total = 4 * of_each_group, 0
+    pool = open_pool([{"group": "wxyz"[n % 4]} for n in range(items)], "group", None)
+    for seed in range(seeds):
+        outcomes = _outcomes(loading, seed, items)
+        sampling = SharedItems(_four_models(), eh.Procedure(delta=0.05), pool, seed, POPULATION, True)
+        while not sampling.finished and (asked := sampling.next()) is not None:
+            sampling.record(asked, {k: float(outcomes[k, asked.item]) for k in asked.policies})
+            total += 1
+    return total / seeds
+
+
+def _four_models() -> eh.Problem:
+    groups = dict(zip("wxyz", (0.4, 0.3, 0.2, 0.1), strict=True))
+    return eh.Problem(list("abcd"), groups, eh.Bernoulli(), eh.Floors(0.85))
+
+
+def _outcomes(loading: float, seed: int, items: int) -> Array:
+    """Return outcomes (models, items) on items of four groups in turn."""
+    rng, group = np.random.default_rng(seed), np.arange(items) % 4
+    difficulty, own = rng.standard_normal(items), rng.standard_normal((4, items))
+    level = math.sqrt(loading) * difficulty + math.sqrt(1 - loading) * own
+    return np.asarray(level < norm.ppf(ACCURACIES)[:, group], dtype=float)
+
+
 def labels_until_decided(loading: float, paired: bool, seeds: int = 12, most: int = 60_000) -> float:
     """Return the mean number of labels until four models are told apart, within 3%; every model is asked."""
-    groups = dict(zip("wxyz", (0.4, 0.3, 0.2, 0.1), strict=True))
-    problem = eh.Problem(list("abcd"), groups, eh.Bernoulli(), eh.Floors(0.85))
+    problem, total = _four_models(), 0
     spec = compile_spec(problem, eh.Procedure(delta=0.05))
-    total = 0
     for seed in range(seeds):
-        rng, group = np.random.default_rng(seed), np.arange(most) % 4
-        difficulty, own = rng.standard_normal(most), rng.standard_normal((4, most))
-        level = math.sqrt(loading) * difficulty + math.sqrt(1 - loading) * own
-        outcomes = (level < norm.ppf(ACCURACIES)[:, group]).astype(float)
+        group, outcomes = np.arange(most) % 4, _outcomes(loading, seed, most)
         labels = 400
         while labels < most and not _decides(problem, spec, group[:labels], outcomes[:, :labels], paired):
             labels = int(1.03 * labels)

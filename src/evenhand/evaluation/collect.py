@@ -36,13 +36,26 @@ class Cost:
     failed: int = 0  # calls that failed for good
     attempts: int = 0  # with those that were tried again
     reused: int = 0  # outputs from the cache
-    spent: float | None = None  # money; None without prices
+    spent: float | None = None  # money for calls; None without prices
+    labels: int = 0  # items that were graded; a label serves all policies
+    label_price: float | None = None
     seconds: float = 0.0  # since the start of this process's part
 
     @property
     def saved(self) -> float:
         """Return the share of all calls that was not needed."""
         return max(1.0 - self.calls / self.everything, 0.0)
+
+    @property
+    def label_cost(self) -> float | None:
+        """Return the money for labels; None if they have no price."""
+        return None if self.label_price is None else self.labels * self.label_price
+
+    @property
+    def total(self) -> float | None:
+        """Return the money for calls and labels; None without prices."""
+        paid = [part for part in (self.spent, self.label_cost) if part is not None]
+        return sum(paid) if paid else None
 
     @property
     def expected_calls(self) -> int | None:
@@ -79,6 +92,7 @@ class Calls:
     requested: set[tuple[int, int]] = field(default_factory=set)
     backlog: deque[Job] = field(default_factory=deque)
     gathered: dict[int, list[int]] = field(default_factory=dict)
+    labelled: set[str] = field(default_factory=set)  # names of graded items
     running: int = 0
     begun: float = field(default_factory=time.monotonic)
 
@@ -226,6 +240,9 @@ class Calls:
 
     def _count(self, record: CallRecord) -> None:
         self.cost.failed += bool(record.error)
+        if record.outcome is not None:
+            self.labelled.add(record.item)
+            self.cost.labels = len(self.labelled)
         if record.reused:
             self.cost.reused += 1
             return

@@ -22,7 +22,15 @@ from evenhand.evaluation.collect import Calls, Cost, collect
 from evenhand.evaluation.graders import Grader, Labels, described, grader_of, scorer, worst_outcomes
 from evenhand.evaluation.journal import CallJournal, OutputCache, pool_digest
 from evenhand.evaluation.pool import Pool, open_pool
-from evenhand.evaluation.sampling import POOL, POPULATION, Cells, Sampling, SharedItems, can_share_items
+from evenhand.evaluation.sampling import (
+    POOL,
+    POPULATION,
+    Cells,
+    Prices,
+    Sampling,
+    SharedItems,
+    can_share_items,
+)
 from evenhand.model.argument_checks import callable_or_none, instance_of, is_number, optional, whole_number
 from evenhand.model.families import Bernoulli, Bounded, Family
 from evenhand.model.guardrails import Guardrail
@@ -106,8 +114,7 @@ class Evaluation(Result):
             said.append("The verdict is about the items of the pool, which were drawn with replacement.")
         if self.cost.failed:
             said.append(f"{self.cost.failed:,} calls failed for good.")
-        if self.cost.spent is not None:
-            said.append(f"The calls have cost {self.cost.spent:,.6g}.")
+        said.append(_money(self.cost))
         return [*filter(None, said), cost]
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,7 +126,9 @@ class Evaluation(Result):
             "failed_calls": self.cost.failed,
             "attempts": self.cost.attempts,
             "reused": self.cost.reused,
-            "cost": self.cost.spent,
+            "cost": self.cost.total,
+            "labels": self.cost.labels,
+            "label_cost": self.cost.label_cost,
             "about": self.about,
             "interrupted": self.interrupted or None,
             "deployment": deployment(self.verdict),
@@ -150,6 +159,7 @@ def evaluate(
     journal: str | Path | None = None,
     cache: bool | str | Path = True,
     price: float | Mapping[str, float] | None = None,
+    label_price: float | None = None,
     concurrency: int = 1,
     timeout: float | None = None,
     retries: int = 2,
@@ -210,6 +220,10 @@ def evaluate(
         case no candidate is called twice on an item.
     price : float or mapping, optional
         The price of a call, of all candidates or by name.
+    label_price : float, optional
+        The price of the label of an item, which serves all candidates. With prices, and a statement about the
+        population, a candidate whose comparison is settled answers only where its calls cost little beside
+        labels.
     concurrency : int
         How many calls may run at once.
     timeout : float, optional
@@ -265,7 +279,8 @@ def evaluate(
     settings = CallSettings(concurrency, timeout, retries, backoff, batch, failures)
     return evaluate_problem(
         problem, chosen, named, opened, score, target, settings, about=about, labels=labels, journal=journal,
-        cache=None if cache is True else cache, price=price, seed=seed, progress=progress,
+        cache=None if cache is True else cache, price=price, label_price=label_price, seed=seed,
+        progress=progress,
     )  # fmt: skip
 
 
@@ -283,6 +298,7 @@ def evaluate_problem(
     journal: str | Path | None = None,
     cache: bool | str | Path | None = None,
     price: float | Mapping[str, float] | None = None,
+    label_price: float | None = None,
     seed: int = 0,
     progress: bool | Progress = False,
 ) -> Evaluation:
@@ -296,12 +312,15 @@ def evaluate_problem(
         worst_outcomes(problem)  # refuses guard-rails without one
     graded = scorer(score, target, pool, handed, bool(problem.guardrails))
     grade = grader_of(problem, pool, graded, handed, target)
-    sampling = _sampling(problem, procedure, pool, seed, about, settings.failures == "lowest")
+    prices, label = _prices(price, candidates), _label_price(label_price)
+    known = _known_prices(prices, label, candidates)
+    sampling = _sampling(problem, procedure, pool, seed, about, settings.failures == "lowest", known)
     items = sum(len(pool.members[name]) for name in problem.group_names)
-    cost, prices = Cost(everything=len(candidates) * items), _prices(price, candidates)
+    cost = Cost(everything=len(candidates) * items, label_price=label)
     with _reporting(progress) as show, _storage(journal, cache, pool, lambda: {
         "problem": problem_to_dict(problem), "procedure": procedure.to_dict(), "seed": seed, "about": about,
         "grader": described(score), "failures": settings.failures, "pool": pool_digest(pool),
+        **({"prices": known} if sampling.chooses_policies else {}),
     }) as (kept, outputs):  # fmt: skip
         workers = Workers(candidates, pool, grade, settings)
         calls = Calls(problem, pool, workers, settings, cost, prices, outputs, kept, labels=handed, show=show)
@@ -362,11 +381,17 @@ def assert_meets(result: Verdict | Evaluation, policy: str | None = None) -> Non
 
 
 def _sampling(
-    problem: Problem, procedure: Procedure, pool: Pool, seed: int, about: str, complete: bool
+    problem: Problem,
+    procedure: Procedure,
+    pool: Pool,
+    seed: int,
+    about: str,
+    complete: bool,
+    prices: Prices | None,
 ) -> Sampling:
     """Return the sampling of shared items, or that of single cells where pairs cannot be compared."""
     if can_share_items(problem, procedure):
-        return SharedItems(problem, procedure, pool, seed, about, complete)
+        return SharedItems(problem, procedure, pool, seed, about, complete, prices)
     if about == POPULATION:
         raise BadInput(
             "a statement about the population needs Bernoulli, binomial or bounded outcomes, a requirement "
@@ -395,6 +420,33 @@ def _prices(price: float | Mapping[str, float] | None, candidates: Mapping[str, 
         if not is_number(value) or value < 0:
             raise BadInput(f"the price of a call must be a number, at least 0; it is {shown(value)}.")
     return {name: float(value) for name, value in given.items()}
+
+
+def _label_price(price: float | None) -> float | None:
+    if price is not None and (not is_number(price) or price < 0):
+        raise BadInput(f"the price of a label must be a number, at least 0; it is {shown(price)}.")
+    return None if price is None else float(price)
+
+
+def _known_prices(
+    prices: Mapping[str, float], label: float | None, candidates: Mapping[str, Any]
+) -> Prices | None:
+    """Return the prices by which policies are chosen; None where nothing, or only a label, has a price."""
+    if not any(prices.values()):
+        return None
+    return Prices(tuple(prices.get(name, 0.0) for name in candidates), label or 0.0)
+
+
+def _money(cost: Cost) -> str:
+    """Return a sentence with what the calls and the labels have cost; empty without prices."""
+    if cost.total is None:
+        return ""
+    if cost.label_cost is None:
+        return f"The calls have cost {cost.total:,.6g}."
+    return (
+        f"It has cost {cost.total:,.6g}: {cost.spent or 0.0:,.6g} for calls and {cost.label_cost:,.6g} for "
+        f"{cost.labels:,} labels."
+    )
 
 
 @contextmanager
@@ -457,7 +509,7 @@ def _number(value: float | None) -> str:
 
 def _outlook(cost: Cost) -> str:
     """Return the money spent and the expected end, as far as they are known."""
-    said = "" if cost.spent is None else f", cost {cost.spent:,.6g}"
+    said = "" if cost.total is None else f", cost {cost.total:,.6g}"
     if cost.failed:
         said += f", {cost.failed:,} failed"
     if cost.expected_calls is not None and cost.seconds_left is not None:

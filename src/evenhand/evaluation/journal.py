@@ -24,7 +24,8 @@ from evenhand.files import try_lock
 FORMAT = {"evenhand": "evaluation", "version": 1}
 WORDS = {
     "problem": "problem", "procedure": "procedure", "seed": "seed", "about": "choice of pool or population",
-    "grader": "grader", "failures": "treatment of failures", "pool": "content of the items",
+    "grader": "grader", "failures": "treatment of failures",
+    "prices": "prices of calls and labels", "pool": "content of the items",
 }  # fmt: skip
 
 
@@ -115,7 +116,8 @@ class CallJournal:
         for name, words in WORDS.items():
             if header.get(name) != found.get(name):
                 raise BadInput(
-                    f"the journal {self.path.name} belongs to another evaluation: its {words} differs. Give "
+                    f"the journal {self.path.name} belongs to another evaluation: its {words} "
+                    f"differ{'' if name == 'prices' else 's'}. Give "
                     "what it was begun with, or another journal."
                 )
 

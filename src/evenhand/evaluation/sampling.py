@@ -3,7 +3,10 @@
 `SharedItems` asks every open policy on the same item and chooses only the group. The weakest alternative to
 the leader decides: for a floor its group, for a rival the group that makes their difference known best,
 argmax q^2 sd^2 / (N (N + 1)) with sd that of the differences on shared items. A policy that is certified to
-fail is not asked again. `Cells` asks one policy at a time, as the sampling rule of the procedure chooses; it
+fail is not asked again. With prices, and draws from a population, a policy whose comparison with the leader
+is settled is not asked either, unless its call costs little beside a later item for the two: see `Prices`.
+Every open comparison gets the same items, since a label shared by several costs no more than one for each.
+`Cells` asks one policy at a time, as the sampling rule of the procedure chooses; it
 serves families, requirements and stopping rules for which there is no evidence by pairs.
 
 Outcomes are recorded in the order in which items were asked, whatever the order in which they come. Random
@@ -49,12 +52,19 @@ from evenhand.verdicts.exhausted_pool import exact_verdict
 from evenhand.verdicts.item_guardrails import has_relative_guardrails
 from evenhand.verdicts.items import Answers, Items
 from evenhand.verdicts.judge import Verdict, judge_pairs, judge_state
-from evenhand.verdicts.shared_items import FAMILIES, Comparisons, apply_rule_to_items, needs_pairs
+from evenhand.verdicts.shared_items import (
+    FAMILIES,
+    Comparisons,
+    apply_rule_to_items,
+    needs_pairs,
+    settled_rivals,
+)
 
 Array = NDArray[np.float64]
 
 POOL, POPULATION = "pool", "population"
 LOOK_EVERY = 50  # the rule is applied again after a fiftieth more items
+ASKED_AGAIN = 0.05  # assumed chance that a settled comparison is needed again, as after a change of leader
 
 
 class Asked(NamedTuple):
@@ -66,10 +76,25 @@ class Asked(NamedTuple):
     policies: tuple[int, ...]
 
 
+class Prices(NamedTuple):
+    """The price of a call of every policy, and of the label of an item, which serves all policies."""
+
+    calls: tuple[float, ...]
+    label: float
+
+    def is_worth_asking(self, k: int, leader: int) -> bool:
+        """Return whether a call whose comparison is settled costs less than it may save later."""
+        later = self.label + self.calls[k] + self.calls[leader]
+        return self.calls[k] <= ASKED_AGAIN * later
+
+
 class Sampling(Protocol):
     """What the calls of an evaluation need to know: the next item, and whether to go on."""
 
     level: tuple[float, float]  # the evidence, and what is needed
+
+    @property
+    def chooses_policies(self) -> bool: ...
 
     @property
     def finished(self) -> bool: ...
@@ -95,8 +120,10 @@ class SharedItems:
     """Ask all open policies on each item; choose the group of the next one."""
 
     def __init__(
-        self, problem: Problem, procedure: Procedure, pool: Pool, seed: int, about: str, complete: bool
-    ) -> None:
+        self, problem: Problem, procedure: Procedure, pool: Pool, seed: int, about: str, complete: bool,
+        prices: Prices | None = None, look_every: int = LOOK_EVERY,
+    ) -> None:  # fmt: skip
+        self.prices, self.look_every = prices, look_every
         self.problem, self.procedure, self.pool, self.seed = problem, procedure, pool, seed
         self.spec = compile_spec(problem, procedure)
         box = self.spec.region.kind == BOX and problem.goal != "screen"
@@ -112,11 +139,17 @@ class SharedItems:
         self.rails = np.full((len(problem.guardrails), *self.outcomes.shape), math.nan)
         self.recorded = self.samples = self.next_look = 0
         self.open = list(range(len(problem.policies)))
+        self.answering = self.open
         # the outcomes of a policy on an item in unit scale, each once
         self.known: dict[tuple[int, int], tuple[float, ...]] = {}
         self.result: RuleResult | None = None
         self.weights = np.array(self.spec.shares) ** 2
         self.level = (0.0, 0.0)
+
+    @property
+    def chooses_policies(self) -> bool:
+        """Return whether prices decide who answers an item; in a pool every open policy must."""
+        return self.prices is not None and not self.without_replacement
 
     @property
     def finished(self) -> bool:
@@ -134,7 +167,7 @@ class SharedItems:
         if self.with_replacement:
             u = uniform(self.seed, draw, g, 1, OUTCOMES)
             draw = min(int(u * self.sizes[g]), int(self.sizes[g]) - 1)
-        asked = Asked(len(self.asked), int(self.order[g][draw]), g, tuple(self.open))
+        asked = Asked(len(self.asked), int(self.order[g][draw]), g, tuple(self.answering))
         self.asked.append(asked)
         return asked
 
@@ -151,7 +184,7 @@ class SharedItems:
         self.recorded = max(self.recorded, asked.draw + 1)
         if self.recorded >= self.next_look:
             self._look()
-            self.next_look = self.recorded + max(1, self.recorded // LOOK_EVERY)
+            self.next_look = self.recorded + max(1, self.recorded // self.look_every)
 
     def verdict(self) -> Verdict:
         """Return the verdict on everything recorded."""
@@ -168,7 +201,7 @@ class SharedItems:
 
     def _look(self) -> None:
         """Apply the stopping rule, leave out policies that are certified, and aim at the weakest part."""
-        items, state = self._items(), self._state()
+        items, state, compare = self._items(), self._state(), None
         if self._pairs(items):
             compare = Comparisons(self.spec, state, items, self.sizes if self.without_replacement else None)
             result = apply_rule_to_items(self.problem, self.spec, state, compare)
@@ -177,8 +210,18 @@ class SharedItems:
         self.result, self.level = result, (float(result.evidence), float(result.needed))
         settled = (MET, FAILED) if self.problem.goal == "screen" else (FAILED,)
         still = [k for k in self.open if int(result.policies[k]) not in settled]
-        self.open = still or self.open
+        self.answering = self.open = still or self.open
+        if self.chooses_policies and compare is not None:
+            self.answering = self._worth_asking(result, state, compare)
         self.weights = self._aim(result, state)
+
+    def _worth_asking(self, result: RuleResult, state: State, compare: Comparisons) -> list[int]:
+        """Return the open policies without those whose comparison with the leader is settled."""
+        leader, prices = result.leader, self.prices
+        if prices is None or leader < 0 or self.problem.goal == "screen":
+            return self.open
+        settled = settled_rivals(self.problem, self.spec, state, compare, leader)
+        return [k for k in self.open if k not in settled or prices.is_worth_asking(k, leader)]
 
     def _aim(self, result: RuleResult, state: State) -> Array:
         """Return weights of the groups; the next item is of the group with the largest weight/(N (N + 1))."""
@@ -290,6 +333,11 @@ class Cells:
         self.draws = 0
         self.known: dict[tuple[int, int], tuple[float, ...]] = {}
         self.level = (0.0, 0.0)
+
+    @property
+    def chooses_policies(self) -> bool:
+        """Return False: the sampling rule chooses cells."""
+        return False
 
     @property
     def finished(self) -> bool:

@@ -33,7 +33,7 @@ from evenhand.study.problem_tables import known_keys
 
 TEXTS = {"group": "group", "item": None, "target": None, "labels": None, "cache": None, "about": POOL}
 NUMBERS = ("concurrency", "timeout", "retries", "backoff", "batch", "failures", "max_failures")
-KEYS = ("items", "policies", "features", "grader", "price", "batched", *TEXTS, *NUMBERS)
+KEYS = ("items", "policies", "features", "grader", "price", "label_price", "batched", *TEXTS, *NUMBERS)
 FILES = ("labels", "cache")  # found from the folder of the study
 WEB = ("http://", "https://")
 
@@ -54,7 +54,8 @@ class EvaluationStudy:
         return evaluate_problem(
             self.study.problem, self.study.procedure, self._candidates(settings), pool, self._grader(),
             texts["target"], settings, about=str(texts["about"]), labels=texts["labels"], journal=journal,
-            cache=texts["cache"], price=self.table.get("price"), seed=seed, progress=progress,
+            cache=texts["cache"], price=self.table.get("price"),
+            label_price=self.table.get("label_price"), seed=seed, progress=progress,
         )  # fmt: skip
 
     def _text(self, name: str, default: str | None) -> str | None:

@@ -200,6 +200,14 @@ def apply_rule_to_items(problem: Problem, spec: Spec, state: State, compare: Com
     return weight._replace(policies=np.array(verdicts))
 
 
+def settled_rivals(problem: Problem, spec: Spec, state: State, compare: Comparisons, leader: int) -> set[int]:
+    """Return the policies that are shown to be no better than the leader, or to fail the requirement."""
+    needed = float(threshold(spec))
+    against = _conditions(problem, spec, state, compare).fails
+    rivals = (k for k in range(len(against)) if k != leader)
+    return {k for k in rivals if np.logaddexp(compare.ahead(leader, k), against[k]) >= needed}
+
+
 def _cells_by_bets(problem: Problem, spec: Spec, state: State, compare: Comparisons) -> BoundedCells | None:
     """Return the evidence of cells by bets, where it is more than that of the counts; otherwise None."""
     others = bounds_of_guardrails(problem)
