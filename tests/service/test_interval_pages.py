@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,18 @@ def test_a_page_before_the_first_counts_says_what_to_do(client: TestClient[Any])
     page = words(client, "/experiments/fresh")
     assert "First step: give the shares to your servers" in page
     assert "runs in intervals and has no tickets" in words(client, "/experiments/fresh/work")
+
+
+@pytest.mark.parametrize("page", ["", "experiments/running", "experiments/fresh", "planner", "docs"])
+def test_every_link_is_below_the_path_prefix(tmp_path: Path, journal: str, page: str) -> None:
+    copied = tmp_path / "t.db"
+    shutil.copy(journal, copied)
+    app = create_app(Settings(str(copied), prefix="/trials"))
+    with TestClient(seen_from(app), base_url="http://127.0.0.1") as client:
+        text = client.get(f"/trials/{page}").text
+    links = re.findall(r'(?:href|src|action|hx-get|data-stream)="(/[^"]*)"', text)
+    assert links
+    assert [link for link in links if not link.startswith("/trials/")] == []
 
 
 def test_alarms_are_shown_and_the_list_too(client: TestClient[Any]) -> None:

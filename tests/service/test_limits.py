@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,15 +23,18 @@ from litestar.testing import TestClient
 
 from evenhand.errors import BadInput, KeyReused, NotFound
 from evenhand.live.journal import Journal, open_journal
+from evenhand.service import app as app_module
 from evenhand.service import jobs as jobs_module
-from evenhand.service import limits
+from evenhand.service import limits, worker_processes
 from evenhand.service.app import Settings, create_app
 from evenhand.service.auth import WRONG_KEYS
+from evenhand.service.experiments import Registry
 from evenhand.service.jobs import Jobs
 from evenhand.service.keys import Key, Keys
 from evenhand.service.limits import Proxies
 from evenhand.service.request_bodies import SimulateForm
 from evenhand.service.server import configured
+from evenhand.service.worker_processes import WorkerProcess
 from tests.service.peers import seen_from
 from tests.service.service_process import ENDLESS, STUDY, Running
 
@@ -233,6 +238,7 @@ def test_an_export_leaves_no_file_when_the_client_hangs_up(
     folder = tmp_path / "files"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(worker_processes, "PER_KEY", 6)
     with served(tmp_path / "t.db") as port:
         made = request(port, "/api/v1/experiments", {}, "POST", {"id": "main", "study": STUDY, "seed": 7})
         assert made[0] == 201
@@ -361,7 +367,8 @@ def test_the_queue_takes_turns_between_keys(jobs: Jobs) -> None:
     def named(name: str) -> Callable[[Any], None]:
         return lambda _progress: (gate.wait(60), order.append(name))[1]
 
-    blocking = [jobs.start(BOSS, 1, lambda _: gate.wait(60), FORM) for _ in range(jobs_module.AT_ONCE)]
+    others = [Key(f"{number:08}", "admin", "other") for number in range(jobs_module.AT_ONCE)]
+    blocking = [jobs.start(other, 1, lambda _: gate.wait(60), FORM) for other in others]
     until(lambda: all(jobs.look(BOSS, job)["state"] == "running" for job in blocking))
     for number in range(4):
         jobs.start(ANN, 1, named(f"ann {number}"), FORM)
@@ -377,7 +384,7 @@ def test_a_key_has_so_many_unfinished_jobs_and_a_plan_is_never_starved(jobs: Job
         jobs.start(ANN, 1, endless, FORM)
     assert refused.value.status_code == 429
     assert refused.value.headers == {"Retry-After": "5"}
-    assert jobs.within(60, lambda: "planned") == "planned"
+    assert jobs.within(60, lambda: "planned", ANN) == "planned"
     assert [job["id"] for job in jobs.list(ANN)] == started[::-1]
     assert jobs.list(BEN) == []
     assert len(jobs.list(BOSS)) == len(started)
@@ -389,6 +396,90 @@ def test_a_key_has_so_many_unfinished_jobs_and_a_plan_is_never_starved(jobs: Job
         assert jobs.cancel(ANN, job)["state"] == "cancelled"
     until(lambda: jobs.counts() == {"waiting": 0, "running": 0})
     assert {job["state"] for job in jobs.list(ANN)} == {"cancelled"}
+
+
+def test_endless_simulations_of_one_key_do_not_run_all_at_once(jobs: Jobs) -> None:
+    for _ in range(jobs_module.PER_KEY):
+        jobs.start(ANN, 1, endless, FORM)
+    until(lambda: jobs.counts()["running"] == 1)
+    quick = jobs.start(BEN, 1, lambda _: {"answer": 42}, FORM)
+    until(lambda: jobs.look(BEN, quick)["state"] == "done")
+
+
+def test_a_key_has_so_many_plans_and_others_are_computed(jobs: Jobs) -> None:
+    gate = threading.Event()
+    waiting = [
+        threading.Thread(target=jobs.within, args=(60, lambda: gate.wait(60), ANN))
+        for _ in range(jobs_module.PLANS_PER_KEY)
+    ]
+    for thread in waiting:
+        thread.start()
+    until(lambda: jobs._planning[ANN.id] == len(waiting))
+    with pytest.raises(HTTPException, match="plans of this key") as refused:
+        jobs.within(60, lambda: "planned", ANN)
+    assert refused.value.status_code == 429
+    assert jobs.within(60, lambda: "planned", BEN) == "planned"
+    gate.set()
+    for thread in waiting:
+        thread.join()
+    assert jobs.within(60, lambda: "planned", ANN) == "planned"
+
+
+def test_a_process_whose_task_takes_too_long_is_ended_and_another_takes_its_place() -> None:
+    worker = WorkerProcess(0.2, 1)
+    with pytest.raises(BadInput, match="takes longer than"):
+        worker.do(time.sleep, 1e6)
+    worker._seconds = 300.0
+    assert worker.do(abs, -1) == 1
+    worker.close()
+
+
+def test_the_process_of_a_cancelled_simulation_is_ended() -> None:
+    worker = WorkerProcess(300.0, 1)
+    first = worker.do(os.getpid)
+
+    def cancelled(_: int) -> None:
+        raise jobs_module.Stopped
+
+    with pytest.raises(jobs_module.Stopped):
+        worker.run(time.sleep, 1e6, progress=cancelled, seconds=1e6)
+    until(lambda: not psutil.pid_exists(first))
+    with pytest.raises(BadInput, match="takes longer than"):
+        worker.run(time.sleep, 1e6, progress=lambda _: None, seconds=0.1)
+    assert worker.run(abs, -1, progress=lambda _: None, seconds=300.0) == 1
+    worker.close()
+
+
+def test_few_requests_wait_for_a_worker_and_fewer_of_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_processes, "PER_KEY", 1)
+    worker, gate = WorkerProcess(300.0, 2), Future[int]()
+    with worker._place("ann"):
+        with pytest.raises(HTTPException, match="too many") as refused:
+            worker.do(abs, -1, owner="ann")
+        assert refused.value.status_code == 429
+        with worker._place("ben"), pytest.raises(HTTPException, match="too many"):
+            worker.wait(gate)
+    assert worker.do(abs, -1, owner="ann") == 1
+    worker.close()
+
+
+def test_health_answers_while_every_thread_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, begun = threading.Event(), threading.Semaphore(0)
+    monkeypatch.setattr(app_module, "AT_ONCE", 2)
+    monkeypatch.setattr(Registry, "check", lambda _: (begun.release(), gate.wait(60)))
+    with served(tmp_path / "t.db") as port:
+        busy = [threading.Thread(target=request, args=(port, "/readyz", {})) for _ in range(2)]
+        for thread in busy:
+            thread.start()
+        for _ in busy:
+            begun.acquire()
+        try:
+            assert request(port, "/healthz", {})[0] == 200
+            assert not gate.is_set()
+        finally:
+            gate.set()
+        for thread in busy:
+            thread.join()
 
 
 def test_jobs_belong_to_the_journal_and_not_to_one_process(postgres_url: str) -> None:

@@ -67,7 +67,7 @@ def test_an_operator_sees_the_page_without_estimates_and_evidence(
     client: TestClient[Any], keys: dict[str, dict[str, str]]
 ) -> None:
     page = client.get("/experiments/main", headers=keys["operator"]).text
-    assert "10 outcomes told, 1 tickets out." in page
+    assert "10 outcomes told, 1 ticket out." in page
     for word in ("<svg", "Evidence over time", "leads", "undecided</td>", "/report", "/export"):
         assert word not in page
     log = client.get("/experiments/main/log", headers=keys["operator"]).text

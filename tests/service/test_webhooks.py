@@ -274,6 +274,20 @@ def test_an_origin_that_was_taken_away_is_called_no_more(
     assert "without --webhook" in process.webhooks.messages(hook.id)[0]["answer"]
 
 
+def test_a_webhook_whose_answer_was_lost_is_made_once(tmp_path: Path) -> None:
+    app = create_app(Settings(str(tmp_path / "t.db"), webhooks=("https://hooks.example.org",)))
+    with TestClient(seen_from(app), base_url="http://127.0.0.1") as client:
+
+        def made(path: str) -> Any:
+            body, headers = {"url": f"https://hooks.example.org/{path}"}, {"Idempotency-Key": "monday"}
+            return client.post("/api/v1/webhooks", json=body, headers=headers)
+
+        first = made("x")
+        assert made("x").json() == first.json()
+        assert made("y").json()["code"] == "key_reused"
+        assert len(client.get("/api/v1/webhooks").json()) == 1
+
+
 def test_webhooks_are_for_administrators_and_secrets_are_shown_once(tmp_path: Path) -> None:
     journal = str(tmp_path / "t.db")
     keys = {role: Keys(journal).create(role, role) for role in ("operator", "analyst", "admin")}

@@ -36,7 +36,7 @@ from evenhand.service.notifications import Notifications
 from evenhand.service.openapi import description
 from evenhand.service.panels import Panels
 from evenhand.service.path_prefix import below, checked_prefix
-from evenhand.service.responses import checked_body, refuse_http, refuse_ours, refuse_unexpected, with_headers
+from evenhand.service.responses import add_headers, checked_body, refuse_http, refuse_ours, refuse_unexpected
 from evenhand.service.routes import routers
 from evenhand.service.server import warm
 from evenhand.service.webhooks import Webhooks
@@ -108,7 +108,7 @@ def create_app(settings: Settings) -> Litestar:
         },
         lifespan=[lifespan],
         before_request=checked_body,
-        after_request=with_headers,
+        after_request=add_headers,
         request_max_body_size=BODY_BYTES,
         exception_handlers={
             EvenhandError: refuse_ours, HTTPException: refuse_http, Exception: refuse_unexpected,

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from typing import Any
 
@@ -104,14 +105,17 @@ class Access:
         self._hosts = {*LOOPBACK, *hosts}
         self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
         self._lock = threading.Lock()
+        # of its own: keys are read too while all threads of requests are busy
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix="keys")
 
     async def read_keys(self, connection: Connection | None = None) -> None:
         """Read keys and session again if they are stale, outside the event loop."""
+        loop = asyncio.get_running_loop()
         if self._keys.is_due:
-            await asyncio.to_thread(self._keys.read)
+            await loop.run_in_executor(self._readers, self._keys.read)
         cookie = "" if connection is None else connection.cookies.get(COOKIE, "")
         if cookie and self._sessions.is_due(cookie):
-            await asyncio.to_thread(self._sessions.read, cookie)
+            await loop.run_in_executor(self._readers, self._sessions.read, cookie)
 
     def who(self, connection: Connection) -> Key:
         """Return the key of a request; refuse it without a valid key, once any key exists."""
@@ -208,9 +212,10 @@ def _is_loopback(peer: str) -> bool:
 
 
 def _host_of(connection: Connection) -> str:
-    """Return the name in the Host header, without the port."""
+    """Return the name in the Host header, without the port; what has no form of a Host as it is."""
     host: str = connection.headers.get("host", "").lower()
-    return host if host.endswith("]") else host.rsplit(":", 1)[0]
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() and "@" not in name else host
 
 
 def _is_own_page(connection: Connection) -> bool:

@@ -2,7 +2,8 @@
 
 Jobs are stored in the journal, so that every process that serves it can show and cancel them. Each process
 runs the jobs that it was sent, the next one from the key that was served longest ago. Plans have threads of
-their own, which simulations cannot occupy.
+their own, which simulations cannot occupy. Both compute in processes that are ended when they take too long
+or are cancelled.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import secrets
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
@@ -29,12 +30,13 @@ from evenhand.live import schema
 from evenhand.live.journal import Journal
 from evenhand.service.keys import Key
 
-AT_ONCE, PLANS_AT_ONCE = 2, 2  # threads for simulations, and for plans
+AT_ONCE, PLANS_AT_ONCE = 2, 3  # simulations, and plans
 PER_KEY, WAITING = 5, 100  # unfinished simulations of one key, and of all keys in this process
 REMEMBERED = 200  # finished jobs kept in the journal
 REMEMBERED_KEYS = 10_000
-PLAN_SECONDS = 30.0
-PLANS_WAITING = 20  # plans in progress or waiting; further ones are refused
+PLAN_SECONDS, PLAN_ENDED_SECONDS = 30.0, 120.0  # that a caller waits; the code may be compiled meanwhile
+PLANS_WAITING, PLANS_PER_KEY = 12, 2  # plans in progress or waiting, and those of one key
+SIMULATION_SECONDS = 3_600.0
 REPORT_SECONDS = 1.0  # between two reports of a job's progress
 LOST_SECONDS = 60.0  # without a report, the process of a job has ended
 MOST_CELLS = 10_000  # of a plan or simulation that the service accepts
@@ -74,7 +76,7 @@ class Jobs:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._plans = ThreadPoolExecutor(PLANS_AT_ONCE, thread_name_prefix="plan")
-        self._planning = 0
+        self._planning: Counter[str] = Counter()  # plans in progress or waiting, by key
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by key, served longest ago first
         self._own: dict[str, _Job] = {}
         self._requests: OrderedDict[str, bytes] = OrderedDict()  # digest of the request of each key
@@ -93,14 +95,16 @@ class Jobs:
             while len(self._requests) > REMEMBERED_KEYS:
                 self._requests.popitem(last=False)
 
-    def within(self, seconds: float, work: Callable[[], Any]) -> Any:
+    def within(self, seconds: float, work: Callable[[], Any], owner: Key) -> Any:
         """Return the result of some work; raise if it takes too long or too much is waiting."""
         with self._wake:
-            if self._planning >= PLANS_WAITING:
+            if self._planning.total() >= PLANS_WAITING:
                 raise busy(f"{PLANS_WAITING} plans are being computed; try again.")
-            self._planning += 1
+            if self._planning[owner.id] >= PLANS_PER_KEY:
+                raise busy(f"{PLANS_PER_KEY} plans of this key are being computed; try again.")
+            self._planning[owner.id] += 1
         future: Future[Any] = self._plans.submit(work)
-        future.add_done_callback(self._planned)
+        future.add_done_callback(lambda _: self._planned(owner))
         try:
             return future.result(seconds)
         except TookTooLong:
@@ -109,9 +113,10 @@ class Jobs:
                 f"this takes longer than {seconds:g} s here; use the command line for it."
             ) from None
 
-    def _planned(self, _: Future[Any]) -> None:
+    def _planned(self, owner: Key) -> None:
         with self._wake:
-            self._planning -= 1
+            self._planning[owner.id] -= 1
+            self._planning += Counter()  # without zeros
 
     def start(self, owner: Key, total: int, work: Work, form: msgspec.Struct, key: str | None = None) -> str:
         """Queue work that reports `progress(done, total)`; return its id, the same for one key."""
@@ -203,10 +208,14 @@ class Jobs:
             self._run(job)
 
     def _next(self) -> _Job | None:
-        """Return the next job: of the key that was served longest ago. None when the service stops."""
+        """Return the next job: of the key that was served longest ago. None when the service stops.
+
+        One key does not run all jobs at once: they may be endless.
+        """
         with self._wake:
             while not self._stopping:
-                for owner in list(self._waiting):
+                running = Counter(job.owner for job in self._own.values() if job.state == "running")
+                for owner in [one for one in self._waiting if running[one] < max(AT_ONCE - 1, 1)]:
                     queue = self._waiting.pop(owner)
                     if queue:
                         job = queue.popleft()

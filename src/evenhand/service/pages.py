@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from litestar import MediaType, Request, Response, get, post
 from litestar.datastructures import Cookie
 from litestar.di import NamedDependency
+from litestar.exceptions import HTTPException
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import ServerSentEvent
 from litestar.response.sse import ServerSentEventMessage
@@ -149,8 +150,9 @@ def log(
     last = trial.head.seq
     if search:
         found = workers.quick.do(
-            worker_processes.search, registry.address, name, last, search, LOG_LINES, blind
-        )
+            worker_processes.search, registry.address, name, last, search, LOG_LINES, blind,
+            owner=key_of(request).id,
+        )  # fmt: skip
     else:  # the latest lines do not wait for a worker process
         found = list(
             worker_processes.log_lines(registry.journal, name, max(last - LOG_LINES, 0), last, blind)
@@ -176,7 +178,7 @@ async def stream(
             await access.read_keys()
             if not access.is_still_valid(key):
                 return  # revoked or expired
-            with suppress(EvenhandError):  # a drawing that failed or took too long is tried again
+            with suppress(EvenhandError, HTTPException):  # what failed or took too long is tried again
                 content = await asyncio.to_thread(panels.of, name, blind)
                 if content is not seen:
                     seen = content
@@ -195,13 +197,14 @@ async def stream(
 )
 def audit(
     name: FromPath[str],
+    request: Asked,
     registry: NamedDependency[Registry],
     workers: NamedDependency[WorkerProcesses],
     panels: NamedDependency[Panels],
 ) -> Response[str]:
     """Audit the log and return the result."""
     registry.get(name)
-    found = workers.long.do(worker_processes.audit, registry.address, name)
+    found = workers.long.do(worker_processes.audit, registry.address, name, owner=key_of(request).id)
     panels.audits[name] = Audited(time.time(), found.identical, found.events)
     return page("audit.html", found=found)
 
@@ -215,7 +218,7 @@ def report(
 ) -> Response[str]:
     """Return the report as one file."""
     note_view(request, registry.get(name), "report")
-    text = workers.long.do(worker_processes.report, registry.address, name)
+    text = workers.long.do(worker_processes.report, registry.address, name, owner=key_of(request).id)
     headers = {"Content-Disposition": f'attachment; filename="{name}.html"'}
     return Response(text, media_type=MediaType.HTML, headers=headers)
 
@@ -248,10 +251,14 @@ def save_study(data: JSONBody[SaveForm]) -> Response[str]:
     sync_to_thread=True,
     include_in_schema=False,
 )
-def plan_report(data: JSONBody[PlanReportForm], workers: NamedDependency[WorkerProcesses]) -> Response[str]:
+def plan_report(
+    data: JSONBody[PlanReportForm], request: Asked, workers: NamedDependency[WorkerProcesses]
+) -> Response[str]:
     """Return the report of a plan and its simulation, which is run again with the same seed."""
     study_of(data.study)
-    text = workers.long.do(worker_processes.plan_report, data.study, data.replications, data.seed)
+    text = workers.plan_reports.do(
+        worker_processes.plan_report, data.study, data.replications, data.seed, owner=key_of(request).id
+    )
     headers = {"Content-Disposition": 'attachment; filename="plan.html"'}
     return Response(text, media_type=MediaType.HTML, headers=headers)
 

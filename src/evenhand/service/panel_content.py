@@ -117,7 +117,8 @@ def panel_content(
 def _blind_content(view: View, status: Status, facts: dict[str, Any]) -> PanelContent:
     """Return the content without outcomes, and without the assignments of other workers."""
     seen = blinded(status)
-    words = f"{seen['samples']:,} outcomes told, {seen['pending']:,} tickets out."
+    samples, tickets = seen["samples"], seen["pending"]
+    words = f"{samples:,} outcome{'s' * (samples != 1)} told, {tickets:,} ticket{'s' * (tickets != 1)} out."
     if status.intervals is not None:
         words = (
             f"{seen['samples']:,} outcomes counted. {intervals_sentence(status.intervals, status.is_over)}"

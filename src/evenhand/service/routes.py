@@ -22,7 +22,7 @@ from evenhand.service import interval_routes, responses, worker_processes
 from evenhand.service import response_bodies as bodies
 from evenhand.service.auth import key_of, role
 from evenhand.service.experiments import Asked, Registry, blinded, caller_of, note_view, seen_by
-from evenhand.service.jobs import PLAN_SECONDS, Jobs
+from evenhand.service.jobs import PLAN_ENDED_SECONDS, PLAN_SECONDS, SIMULATION_SECONDS, Jobs, Progress
 from evenhand.service.request_bodies import (
     AmendForm,
     AskForm,
@@ -351,16 +351,16 @@ def export(
     them.
     """
     note_view(request, registry.get(name), "export")
-    handle = _written_export(registry.address, name, workers, kind)
+    handle = _written_export(registry.address, name, workers, kind, key_of(request).id)
     headers = {"Content-Disposition": f'attachment; filename="{name}.{kind}"'}
     return Stream(iter(_Parts(handle)), media_type=EXPORTS[kind], headers=headers)
 
 
-def _written_export(address: str, name: str, workers: WorkerProcesses, kind: str) -> int:
+def _written_export(address: str, name: str, workers: WorkerProcesses, kind: str, owner: str) -> int:
     """Return an open export whose file has no name any more: nothing is left if the client hangs up."""
     handle, path = tempfile.mkstemp(prefix="evenhand-export-")
     try:
-        workers.long.do(worker_processes.export, address, name, path, kind)
+        workers.long.do(worker_processes.export, address, name, path, kind, owner=owner)
     except BaseException:
         os.close(handle)
         os.unlink(path)
@@ -391,16 +391,21 @@ def plan(
     data: JSONBody[PlanForm],
     request: Asked,
     jobs: NamedDependency[Jobs],
+    workers: NamedDependency[WorkerProcesses],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Return the lower bound on the cost and the allocation for the study's true means."""
-    from evenhand.study.planned_intervals import plan_table
-    from evenhand.theory.plan import plan as plan_of
-
     jobs.refuse_other_request(key_of(request), idempotency_key, "plan", data)
-    study = study_of(data.study)
-    delta = data.delta or study.procedure.delta
-    found: dict[str, Any] = jobs.within(PLAN_SECONDS, lambda: plan_table(study, plan_of(study), delta))
+    study_of(data.study)
+
+    def work() -> dict[str, Any]:
+        with workers.own() as process:
+            return process.run(
+                worker_processes.plan_table, data.study, data.delta,
+                progress=lambda _: None, seconds=PLAN_ENDED_SECONDS,
+            )  # fmt: skip
+
+    found: dict[str, Any] = jobs.within(PLAN_SECONDS, work, key_of(request))
     return found
 
 
@@ -409,25 +414,23 @@ def simulate(
     data: JSONBody[SimulateForm],
     request: Asked,
     jobs: NamedDependency[Jobs],
+    workers: NamedDependency[WorkerProcesses],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Queue a simulation; get its progress and result at /api/v1/simulate/{id}.
 
-    A key may have 5 unfinished simulations; the queue takes turns between keys.
+    A key may have 5 unfinished simulations, one of which runs; the queue takes turns between keys.
     """
-    from evenhand.simulation.simulate import simulate as simulated
-
     jobs.refuse_other_request(key_of(request), idempotency_key, "simulate", data)
-    study = study_of(data.study)
-    truth = study.truth
-    if truth is None:
+    if study_of(data.study).truth is None:
         raise BadInput("a simulation needs a truth: put the means you expect into the study.")
 
-    def work(progress: Any) -> Any:
-        runs = simulated(
-            study.problem, truth, study.procedure, data.replications, data.seed, workers=1, progress=progress
-        )
-        return runs.to_dict()
+    def work(progress: Progress) -> dict[str, Any]:
+        with workers.own() as process:
+            return process.run(
+                worker_processes.simulation, data.study, data.replications, data.seed,
+                progress=lambda done: progress(done, data.replications), seconds=SIMULATION_SECONDS,
+            )  # fmt: skip
 
     return {"id": jobs.start(key_of(request), data.replications, work, data, idempotency_key)}
 

@@ -11,7 +11,7 @@ from evenhand.service import response_bodies as bodies
 from evenhand.service.auth import key_of, role
 from evenhand.service.experiments import Asked, Registry
 from evenhand.service.request_bodies import Nothing, WebhookForm
-from evenhand.service.route_parts import Id, api_get, api_post
+from evenhand.service.route_parts import Id, IdempotencyKey, api_get, api_post
 from evenhand.service.webhooks import Webhooks
 
 TAG = "webhooks"
@@ -29,6 +29,7 @@ def create_webhook(
     request: Asked,
     registry: NamedDependency[Registry],
     webhooks: NamedDependency[Webhooks],
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Send a signed message to an address when an experiment ends, and when an alarm begins or ends.
 
@@ -38,7 +39,9 @@ def create_webhook(
     if data.experiment is not None:
         registry.get(data.experiment)
     events = tuple(dict.fromkeys(data.events))
-    made, secret = webhooks.create(data.url, data.experiment, events, key_of(request).name)
+    key = key_of(request)
+    sent = None if idempotency_key is None else f"{key.id} {idempotency_key}"
+    made, secret = webhooks.create(data.url, data.experiment, events, key.name, sent)
     return made.shown() | {"secret": secret}
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import sqlalchemy as sa
 from litestar.exceptions import HTTPException
 
-from evenhand.errors import BadInput, NotFound
+from evenhand.errors import BadInput, KeyReused, NotFound
 from evenhand.live import schema
 from evenhand.live.clock import utc
 from evenhand.live.journal import Journal
@@ -85,20 +85,24 @@ class Webhooks:
         self.origins = checked_origins(origins)
 
     def create(
-        self, url: str, experiment: str | None, events: tuple[str, ...], by: str
+        self, url: str, experiment: str | None, events: tuple[str, ...], by: str, request: str | None = None
     ) -> tuple[Webhook, str]:
-        """Store a webhook; return it and its secret, which is shown once."""
+        """Store a webhook; return it and its secret. The same `request` gets the same webhook again."""
         self.refuse_other_origins(url)
-        made = Webhook(
-            secrets.token_hex(8), url, secrets.token_bytes(32), experiment, events, time.time(), by
+        identity = (
+            secrets.token_hex(8) if request is None else hashlib.sha256(request.encode()).hexdigest()[:16]
         )
+        made = Webhook(identity, url, secrets.token_bytes(32), experiment, events, time.time(), by)
         with self._journal.writing() as connection:
+            earlier = connection.execute(sa.select(_hooks).where(_hooks.c.id == identity)).mappings().first()
+            if earlier is not None:
+                return _same(_read(earlier), made), _shown_secret(_read(earlier))
             count = connection.execute(sa.select(sa.func.count()).select_from(_hooks)).scalar_one()
             if int(count) >= MOST:
                 raise HTTPException(f"a journal has at most {MOST} webhooks; delete one.", status_code=429)
             row = vars(made) | {"events": " ".join(made.events)}
             connection.execute(sa.insert(_hooks), row)
-        return made, SECRET_FORM + base64.b64encode(made.secret).decode()
+        return made, _shown_secret(made)
 
     def refuse_other_origins(self, url: str) -> None:
         """Raise unless the service may call this address."""
@@ -115,7 +119,7 @@ class Webhooks:
         """Return all webhooks, oldest first."""
         with self._journal.reading() as connection:
             rows = connection.execute(sa.select(_hooks).order_by(_hooks.c.made)).mappings().all()
-        return [Webhook(**{**row, "events": tuple(row["events"].split())}) for row in rows]
+        return [_read(row) for row in rows]
 
     def get(self, identity: str) -> Webhook:
         found = next((hook for hook in self.all() if hook.id == identity), None)
@@ -145,6 +149,22 @@ class Webhooks:
         with self._journal.writing() as connection:
             made = queue(connection, hook.id, "test", {"webhook": hook.id})
         return {"id": made, "event": "test"}
+
+
+def _read(row: Any) -> Webhook:
+    return Webhook(**{**row, "events": tuple(row["events"].split())})
+
+
+def _shown_secret(hook: Webhook) -> str:
+    return SECRET_FORM + base64.b64encode(hook.secret).decode()
+
+
+def _same(earlier: Webhook, asked: Webhook) -> Webhook:
+    """Return the webhook that an earlier request made, if the later one asks for the same."""
+    about = ("url", "experiment", "events")
+    if any(getattr(earlier, part) != getattr(asked, part) for part in about):
+        raise KeyReused("the key was used for another webhook; take a new key for a new request.")
+    return earlier
 
 
 def _shown_message(row: Any) -> dict[str, Any]:

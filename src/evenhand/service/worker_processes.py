@@ -1,8 +1,10 @@
-"""Worker processes for slow tasks: dashboard, searches, forecasts, reports, audits.
+"""Worker processes for slow tasks: dashboard, searches, forecasts, reports, audits, plans, simulations.
 
 The server process keeps its CPU time and interpreter lock for ask and tell. One worker is for quick tasks,
-the other for tasks of up to a minute. Both only read the journal. Tasks import what they need, so that the
-server process need not.
+one for tasks of minutes, one for reports of plans; plans and simulations have one each while they run.
+None writes to the journal. A process whose task takes too long is ended, so that no request occupies it for
+ever. Few requests may wait, because each holds a thread that ask and tell need too. Tasks import what they
+need, so that the server process need not.
 """
 
 from __future__ import annotations
@@ -12,10 +14,14 @@ import multiprocessing.connection
 import os
 import signal
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from ctypes import c_longlong
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenhand.errors import BadInput, StorageFailed
@@ -29,14 +35,21 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-DRAW_SECONDS, LONG_SECONDS = 60.0, 600.0
+DRAW_SECONDS, LONG_SECONDS, PLAN_REPORT_SECONDS = 60.0, 600.0, 120.0
+QUICK_WAITING, LONG_WAITING, REPORTS_WAITING = 24, 8, 4  # requests that may wait for each worker,
+PER_KEY = 3  # and of them those of one key
+POLL_SECONDS = 0.05
+_spawn = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
 
 
 class WorkerProcess:
     """One process, started on first use and restarted if it dies."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, most: int) -> None:
         self._seconds = seconds
+        self._most = most
+        self._waiting: Counter[str] = Counter()  # requests that wait, by the id of their key
+        self._done = _spawn.Value(c_longlong, 0)  # the progress of the task
         self._pool: ProcessPoolExecutor | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -47,37 +60,79 @@ class WorkerProcess:
             if self._closed:
                 raise StorageFailed("the service is stopping.")
             if self._pool is None:
-                # a fork would copy locks that other threads hold
-                spawn = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin)
+                self._pool = ProcessPoolExecutor(
+                    1, mp_context=_spawn, initializer=_begin, initargs=(self._done,)
+                )
             try:
                 return self._pool.submit(work, *arguments)
             except BrokenProcessPool:
                 self._pool = None
                 raise StorageFailed("a worker process of the service ended; try again.") from None
 
-    def do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Run a task and return its result."""
-        return self.wait(self.start(work, *arguments))
+    def do(self, work: Callable[..., T], *arguments: Any, owner: str = "") -> T:
+        """Run a task for a key and return its result; refuse it if too many wait."""
+        with self._place(owner):
+            return self._result(self.start(work, *arguments))
 
     def wait(self, future: Future[T]) -> T:
-        """Wait for a task and return its result."""
+        """Wait for a task and return its result; refuse to if too many wait."""
+        with self._place(""):
+            return self._result(future)
+
+    def run(
+        self, work: Callable[..., T], *arguments: Any, progress: Callable[[int], None], seconds: float
+    ) -> T:
+        """Return the result of a task that calls `note_progress`; end it when `progress` raises."""
+        self._done.value = 0
+        future, deadline = self.start(work, *arguments), time.monotonic() + seconds
         try:
-            return future.result(self._seconds)
-        except TookTooLong:
-            future.cancel()
-            raise BadInput(
-                f"this takes longer than {self._seconds:g} s here; use the command line for it."
-            ) from None
-        except BrokenProcessPool:
-            with self._lock:
-                self._pool = None
-            raise StorageFailed("a worker process of the service ended; try again.") from None
+            while not future.done():
+                progress(self._done.value)
+                if time.monotonic() > deadline:
+                    raise _too_long(seconds)
+                with suppress(TookTooLong, BrokenProcessPool):
+                    future.exception(POLL_SECONDS)
+        except BaseException:
+            self._end_process()
+            raise
+        return self._result(future)
 
     def close(self) -> None:
         """Stop the process; queued tasks are cancelled."""
+        self._closed = True
+        self._end_process()
+
+    @contextmanager
+    def _place(self, owner: str) -> Iterator[None]:
+        """Count a request that waits; refuse it if too many do."""
         with self._lock:
-            self._closed = True
+            if self._waiting.total() >= self._most or (owner and self._waiting[owner] >= PER_KEY):
+                from evenhand.service.jobs import busy
+
+                raise busy("too many pages and files are being made; try again in a few seconds.")
+            self._waiting[owner] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting[owner] -= 1
+                self._waiting += Counter()  # without zeros
+
+    def _result(self, future: Future[T]) -> T:
+        try:
+            return future.result(self._seconds)
+        except TookTooLong:
+            if not future.cancel() and not future.done():
+                self._end_process()
+            raise _too_long(self._seconds) from None
+        except BrokenProcessPool:
+            with self._lock:
+                if self._pool is not None and self._pool._broken:  # another caller may have begun a new one
+                    self._pool = None
+            raise StorageFailed("a worker process of the service ended; try again.") from None
+
+    def _end_process(self) -> None:
+        with self._lock:
             pool, self._pool = self._pool, None
         if pool is None:
             return
@@ -87,20 +142,44 @@ class WorkerProcess:
             process.terminate()
 
 
+def _too_long(seconds: float) -> BadInput:
+    return BadInput(f"this takes longer than {seconds:g} s here; use the command line for it.")
+
+
 class WorkerProcesses:
-    """The two worker processes."""
+    """The worker processes of a service."""
 
     def __init__(self) -> None:
-        self.quick = WorkerProcess(DRAW_SECONDS)
-        self.long = WorkerProcess(LONG_SECONDS)
+        self.quick = WorkerProcess(DRAW_SECONDS, QUICK_WAITING)
+        self.long = WorkerProcess(LONG_SECONDS, LONG_WAITING)
+        self.plan_reports = WorkerProcess(PLAN_REPORT_SECONDS, REPORTS_WAITING)
+        self._own: list[WorkerProcess] = []  # of plans and simulations
+        self._idle: list[WorkerProcess] = []  # those that nobody uses, the latest used last
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def own(self) -> Iterator[WorkerProcess]:
+        """Yield a process that no other caller uses meanwhile; it is kept for the next caller."""
+        with self._lock:
+            if not self._idle:
+                self._idle.append(WorkerProcess(LONG_SECONDS, 1))
+                self._own.append(self._idle[-1])
+            process = self._idle.pop()
+        try:
+            yield process
+        finally:
+            with self._lock:
+                self._idle.append(process)
 
     def close(self) -> None:
-        self.quick.close()
-        self.long.close()
+        for process in (self.quick, self.long, self.plan_reports, *self._own):
+            process.close()
 
 
-def _begin() -> None:
+def _begin(done: Any) -> None:
     """Lower the priority, ignore Ctrl-C and end with the server process."""
+    global _progress
+    _progress = done
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(os, "nice"):
@@ -114,6 +193,15 @@ def _exit_with_parent(sentinel: int) -> None:
     """Exit when the server process has ended."""
     multiprocessing.connection.wait([sentinel])
     os._exit(0)
+
+
+_progress: Any = None  # in a worker process: the number that the server process reads
+
+
+def note_progress(done: int, _: int) -> None:
+    """Let the server process see how far the task is."""
+    if _progress is not None:
+        _progress.value = done
 
 
 PAGE = 5_000  # events searched per query
@@ -224,6 +312,28 @@ def plan_report(table: dict[str, Any], replications: int, seed: int) -> str:
         raise BadInput("a report of a plan needs a truth: put the means you expect into the study.")
     runs = simulate(study.problem, study.truth, study.procedure, replications, seed, workers=1)
     return reported(study, plan(study), runs, title=study.title).html()
+
+
+def plan_table(table: dict[str, Any], delta: float | None) -> dict[str, Any]:
+    """Return the plan of a study as a table."""
+    from evenhand.study import Study
+    from evenhand.study.planned_intervals import plan_table as as_table
+    from evenhand.theory.plan import plan
+
+    study = Study.from_dict(table)
+    return as_table(study, plan(study), delta or study.procedure.delta)
+
+
+def simulation(table: dict[str, Any], replications: int, seed: int) -> dict[str, Any]:
+    """Return the result of a simulation as a table."""
+    from evenhand.simulation.simulate import simulate
+    from evenhand.study import Study
+
+    study = Study.from_dict(table)
+    assert study.truth is not None
+    return simulate(
+        study.problem, study.truth, study.procedure, replications, seed, workers=1, progress=note_progress
+    ).to_dict()
 
 
 def warm_drawing() -> None:
