@@ -6,7 +6,8 @@
 
 Prints a JSON line for each row, and at last the whole run as one line in the format of
 benchmarks/history/runs.jsonl. With --keep that line is appended to the history. The program is compiled
-before anything is timed; times include the copies to the CPU.
+before anything is timed. Rows of the kernel alone are timed on the GPU; the others include the copies to the
+CPU and all else that `simulate` does.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ import numpy as np
 
 import evenhand as eh
 from benchmarks.rows import Row, less, more
+from evenhand.simulation.buffers import new_rows
 from evenhand.simulation.runs import Runs
+from evenhand.simulation.shards import Shard, prepare
 
 ROOT = Path(__file__).parents[1]
 SIZES = (1_000_000, 4_000_000, 16_000_000)
@@ -68,8 +71,28 @@ def rows(cpu: str | None) -> Iterator[Row]:
         rate = size / (time.perf_counter() - begun)
         least = 1.0 if size == SIZES[-1] else None
         yield more(f"the scaling instance on a GPU, {size:,} runs", rate, TARGET, "runs/s", least)
+        rate = size / kernel_seconds(size)
+        yield more(f"the scaling instance on a GPU, kernel alone, {size:,} runs", rate, TARGET, "runs/s")
     yield equality(Runs.load(cpu) if cpu else runs_on("cpu", COMPARED))
     yield scan_row()
+
+
+def kernel_seconds(replications: int) -> float:
+    """Return the time that the GPU takes for one launch, without copies."""
+    import cupy
+
+    from evenhand.simulation import cuda
+
+    shard = Shard(prepare(scaling_study(), SEED, device="cuda"), 0, replications)
+    rows = new_rows(replications, 0, shard.job.spec.phi.shape)
+    program = cuda._program_of(shard.job)
+    begun, ended = cupy.cuda.Event(), cupy.cuda.Event()
+    begun.record()
+    found = cuda._launch(cupy, program, shard, rows)
+    ended.record()
+    ended.synchronize()
+    assert int(found[0].min()) > 0, "every run has samples"
+    return float(cupy.cuda.get_elapsed_time(begun, ended)) / 1000.0
 
 
 def equality(cpu: Runs) -> Row:
@@ -82,7 +105,7 @@ def equality(cpu: Runs) -> Row:
 
 def scan_row() -> Row:
     """Measure a scan of 81 points; the program for drawn means is compiled before."""
-    study = eh.load(ROOT / "examples/scaling.toml")
+    study = scaling_study()
     for replications in (10, SCAN_RUNS):
         begun = time.perf_counter()
         eh.scan(
@@ -95,8 +118,12 @@ def scan_row() -> Row:
 
 def runs_on(device: str, replications: int) -> Runs:
     """Simulate the scaling instance with the certified rule at a risk of 5%."""
-    study = eh.load(ROOT / "examples/scaling.toml")
-    return eh.simulate(study, replications=replications, seed=SEED, device=device)
+    return eh.simulate(scaling_study(), replications=replications, seed=SEED, device=device)
+
+
+def scaling_study() -> eh.Study:
+    """Return the scaling instance with the certified rule at a risk of 5%."""
+    return eh.load(ROOT / "examples/scaling.toml")
 
 
 def run_of(found: list[Row]) -> dict[str, Any]:

@@ -3,7 +3,9 @@
     python -m benchmarks.gpu_studies [REPLICATIONS]
 
 The studies are those of tests/compile/studies.py: every pair of a family, requirement, sampling rule,
-stopping rule and mode occurs. Prints the studies whose decisions differ, and a last line with the counts.
+stopping rule and mode occurs; and lag, dropout and batches, requirements beside a control, screening,
+guard-rails, costs, indifference and linear bets. Prints the studies whose decisions differ, and a last line
+with the counts.
 """
 
 from __future__ import annotations
@@ -22,10 +24,8 @@ REPLICATIONS = 200
 
 def main() -> None:
     """Compare all studies, several at once, and print the result."""
-    from tests.compile import studies
-
     replications = int(sys.argv[1]) if len(sys.argv) > 1 else REPLICATIONS
-    names = list(studies.covering())
+    names = list(_studies())
     processes = min(len(names), max((os.cpu_count() or 2) - 2, 1))
     equal, runs, refused = 0, 0, 0
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
@@ -44,10 +44,8 @@ def main() -> None:
 
 def compared(job: tuple[str, int]) -> tuple[str, int | None, str]:
     """Return the name of a study and how many runs are equal, or None and why it was refused."""
-    from tests.compile import studies
-
     name, replications = job
-    study = studies.covering()[name]
+    study = _studies()[name]
     try:
         gpu = eh.simulate(study, replications=replications, seed=SEED, workers=1, device="cuda")
     except eh.BadInput as refusal:
@@ -55,6 +53,12 @@ def compared(job: tuple[str, int]) -> tuple[str, int | None, str]:
     cpu = eh.simulate(study, replications=replications, seed=SEED, workers=1)
     same = np.all([getattr(gpu.rows, field) == getattr(cpu.rows, field) for field in EQUAL], axis=0)
     return name, int(np.count_nonzero(same)), ""
+
+
+def _studies() -> dict[str, eh.Study]:
+    from tests.compile import studies
+
+    return studies.quick() | studies.covering()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pickle
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,8 +42,10 @@ def run_on_gpu(shard: Shard) -> Rows:
     loaded = _program_of(job)
     rows = new_rows(shard.count, len(job.checkpoints), job.spec.phi.shape)
     try:
-        with cupy.cuda.Stream(non_blocking=True):  # the GPU runs other shards while this one is copied
-            _fill(rows, _launch(cupy, loaded, shard, rows))
+        with _stream(cupy) as stream:  # the GPU runs other shards while this one is copied
+            found = _launch(cupy, loaded, shard, rows)
+            stream.synchronize()  # a copy that waits for a kernel may keep other threads from a launch
+            _fill(rows, found)
     except cupy.cuda.memory.OutOfMemoryError as problem:
         raise _no_memory(loaded.simulation) from problem
     except cupy.cuda.driver.CUDADriverError as problem:
@@ -51,10 +55,28 @@ def run_on_gpu(shard: Shard) -> Rows:
     return rows
 
 
+_idle_streams: list[Any] = []
+
+
+@contextmanager
+def _stream(cupy: Any) -> Iterator[Any]:
+    """Make a stream current that no other thread uses; CuPy keeps memory for each stream."""
+    try:
+        stream = _idle_streams.pop()
+    except IndexError:
+        stream = cupy.cuda.Stream(non_blocking=True)
+    try:
+        with stream:
+            yield stream
+    finally:
+        _idle_streams.append(stream)
+
+
 def _fill(rows: Rows, found: list[Any]) -> None:
     """Copy rows from the device."""
     for own, array in zip(rows, found, strict=True):
-        own[...] = array.get().reshape(own.shape)
+        if own.size:
+            array.get(out=np.ravel(own).view(_stored(own)))
 
 
 def _launch(cupy: Any, loaded: LoadedKernel, shard: Shard, rows: Rows) -> list[Any]:
