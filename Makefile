@@ -22,6 +22,7 @@ $(READY): pyproject.toml constraints.txt tools/setup.sh tools/pip_settings.py | 
 
 demo: setup  ## plan, simulate, run and report the stroke trial
 	$(BIN)/evenhand demo
+	@echo "The command evenhand is in $(BIN); after 'source $(BIN)/activate' it is found by its name."
 
 test: setup  ## all tests that are not slow
 	$(PYTEST) -m "not slow"

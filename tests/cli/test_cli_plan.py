@@ -159,3 +159,26 @@ def test_a_reader_that_leaves_early_is_not_an_error_message() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout == "{"
     assert done.stderr == ""
+
+
+def test_without_a_command_the_help_is_printed_and_nothing_else(run: Run) -> None:
+    code, out, err = run()
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: evenhand")
+    assert err.strip() == run("--help")[1].strip()
+
+
+def test_the_help_has_every_command_once_with_its_whole_first_sentence(run: Run) -> None:
+    context = click.Context(group)
+    printed = " ".join(run("--help")[1].split())
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        sentence = " ".join(command.get_short_help_str(limit=1000).split())
+        # a line may be broken at a hyphen
+        assert printed.replace("- ", "-").count(f" {name} {sentence}".replace("- ", "-")) == 1
+
+
+def test_the_plan_says_that_a_procedure_needs_more_than_the_bound(run: Run) -> None:
+    _, out, _ = run("plan", STROKE)
+    assert "The bound is for any procedure; yours needs more." in out

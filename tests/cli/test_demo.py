@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,16 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("demo")
     page = run_demo(Console(file=printed, width=110), EASY, folder, patients=240, replications=10)
     return printed.getvalue(), page
+
+
+def test_the_demo_shows_the_cost_of_the_procedure_after_the_lower_bound(demo: tuple[str, Path]) -> None:
+    said, _ = demo
+    bound = re.search(r"needs at least ([\d,]+)\s+samples on average", said)
+    cost = re.search(r"evenhand's rule needs ([\d,]+) samples on average", said)
+    assert bound is not None
+    assert cost is not None
+    assert bound.start() < cost.start()
+    assert int(bound[1].replace(",", "")) < int(cost[1].replace(",", ""))
 
 
 def test_the_demo_ends_with_a_certified_answer_and_a_page(demo: tuple[str, Path]) -> None:

@@ -106,6 +106,8 @@ def run_demo(
     """
     _show_means(show, study)
     planned = _plan(show, study)
+    _step(show, "3. Simulations")
+    _simulate_to_the_end(show, study, replications=min(replications, 100))
     compared = _simulate(show, study, patients, replications)
     missing = [name for name in ("live", "report") if not installed_extras()[name]["installed"]]
     if missing:
@@ -167,11 +169,32 @@ def _plan(show: Console, study: Study) -> Plan:
     print_sentence(
         show, f"If the means are unknown, any procedure with a risk of {100 * risk:g}% needs at least {least}"
     )
-    print_sentence(show, "samples on average. The optimal allocation of these samples is:")
+    print_sentence(
+        show, "samples on average. This is a lower bound; simulations show below what evenhand's rule needs."
+    )
     problem = study.problem
     shown = heat_map(problem.policies, problem.group_names, planned.allocation, planned.answer)
     section(show, "Where samples should go", shown)
     return planned
+
+
+def _simulate_to_the_end(show: Console, study: Study, replications: int) -> None:
+    """Print how many samples evenhand's rule needs until it has a certified answer."""
+    from evenhand.simulation.simulate import simulate
+
+    with progress("simulations to the end", replications) as update:
+        runs = simulate(
+            study, replications=replications, seed=SEED, progress=lambda done, total: update(done)
+        )
+    print_sentence(
+        show,
+        f"To a certified answer evenhand's rule needs {runs.samples.mean():,.0f} samples on average. Half",
+    )
+    print_sentence(
+        show,
+        f"of {replications} runs have decided by {runs.quantile(0.5):,} samples, 90% by "
+        f"{runs.quantile(0.9):,}; {runs.correct.mean():.0%} of them are right.",
+    )
 
 
 def _simulate(show: Console, study: Study, patients: int, replications: int) -> Comparison:
@@ -180,7 +203,6 @@ def _simulate(show: Console, study: Study, patients: int, replications: int) -> 
     from evenhand.simulation.runs import rate
     from evenhand.simulation.simulate import compare
 
-    _step(show, "3. Simulations")
     base = replace(study.procedure, stopping=Budget(patients), batch=1, max_samples=patients)
     studies = {
         OURS: replace(study, procedure=replace(base, sampling="ts-ids")),

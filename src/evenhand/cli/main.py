@@ -28,19 +28,30 @@ from evenhand.errors import (
 
 FAILED, BAD_INPUT, NOT_INTACT = 1, 2, 4
 
-# command -> module, in the order of the help page; the module defines the click command NAME_command
-MODULES = {
-    "plan": "plan", "simulate": "simulate", "compare": "compare", "calibrate": "simulate", "sweep": "compare",
-    "scan": "scan", "judge": "judge", "evaluate": "evaluate",
-    "new": "experiment", "ask": "ask_tell", "tell": "ask_tell", "drop": "ask_tell", "amend": "ask_tell",
-    "import": "ask_tell", "shares": "intervals", "tell-counts": "intervals", "close-interval": "intervals",
-    "sync": "intervals", "status": "experiment", "pause": "experiment", "resume": "experiment",
-    "export": "experiment", "transfer": "experiment",
-    "add-policy": "experiment", "withdraw": "experiment",
-    "finish": "experiment", "close": "experiment", "audit": "experiment",
-    "report": "report", "serve": "serve", "keys": "serve", "paper": "paper", "demo": "demo",
-    "doctor": "tools", "warmup": "tools",
+# section of the help page -> command -> module, in the order of the page; a module defines NAME_command
+SECTIONS = {
+    "Plan and simulate": {
+        "plan": "plan", "simulate": "simulate", "compare": "compare", "calibrate": "simulate",
+        "sweep": "compare", "scan": "scan",
+    },
+    "Judge data and evaluate models": {"judge": "judge", "evaluate": "evaluate"},
+    "Run an experiment": {
+        "new": "experiment", "ask": "ask_tell", "tell": "ask_tell", "drop": "ask_tell", "amend": "ask_tell",
+        "import": "ask_tell", "status": "experiment", "pause": "experiment", "resume": "experiment",
+        "add-policy": "experiment", "withdraw": "experiment", "finish": "experiment", "close": "experiment",
+    },
+    "Run an experiment in intervals": {
+        "shares": "intervals", "tell-counts": "intervals", "close-interval": "intervals", "sync": "intervals",
+    },
+    "Report, audit and serve": {
+        "report": "report", "audit": "experiment", "export": "experiment", "transfer": "experiment",
+        "serve": "serve", "keys": "serve",
+    },
+    "Demonstrations and this installation": {
+        "demo": "demo", "paper": "paper", "doctor": "tools", "warmup": "tools",
+    },
 }  # fmt: skip
+MODULES = {name: module for section in SECTIONS.values() for name, module in section.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,6 +109,21 @@ class Commands(click.Group):
         module = importlib.import_module(f"evenhand.cli.{MODULES[name]}")
         found: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
         return found
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args:  # click would print the help as an error message
+            click.echo(context.get_help(), err=True)
+            context.exit(BAD_INPUT)
+        return super().parse_args(context, args)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section, each with its whole first sentence; click would cut it."""
+        for title, names in SECTIONS.items():
+            commands = {name: self.get_command(context, name) for name in names}
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, found.get_short_help_str(limit=200)) for name, found in commands.items() if found]
+                )
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]

@@ -88,6 +88,7 @@ def _print(
     out.print()
     if target is not None:
         print_sentence(out, f"Written: {target}")
+    print_sentence(out, "The bound is for any procedure; yours needs more. A simulation says how many:")
     print_sentence(out, f"Next: evenhand simulate {study} --replications 1000 --seed 1")
 
 
