@@ -186,6 +186,9 @@ def test_guardrails_are_counted_too() -> None:
 
 
 FAMILIES: dict[str, tuple[Any, float, Any]] = {  # family, floor, sum of n outcomes with a mean
+    "gaussian-unknown": (eh.GaussianUnknown(), 0.5, lambda n, mean: n * mean + 0.1),
+    "exponential": (eh.Exponential(), 0.5, lambda n, mean: n * mean + 0.1),
+    "gamma": (eh.Gamma(2.0), 0.5, lambda n, mean: n * mean + 0.1),
     "binomial": (eh.Binomial(trials=5), 2.5, lambda n, mean: round(5 * n * mean)),
     "poisson": (eh.Poisson(), 0.5, lambda n, mean: round(n * mean)),
     "gaussian": (eh.Gaussian(0.5), 0.5, lambda n, mean: n * mean + 0.1),
@@ -194,21 +197,70 @@ FAMILIES: dict[str, tuple[Any, float, Any]] = {  # family, floor, sum of n outco
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_whose_evidence_does_not_depend_on_the_order_is_counted(
-    name: str, tmp_path: Path
-) -> None:
+def test_every_family_is_counted(name: str, tmp_path: Path) -> None:
     family, floor, total = FAMILIES[name]
     asked = eh.Problem(list(POLICIES), {"x": 0.6, "y": 0.4}, family, eh.Floors(floor), mode="proportional")
     trial = create(study=asked)
     means = {"a": 0.9, "b": 0.7, "c": 0.3}
     while not trial.is_over:
-        told = {k: {g: (500, total(500, mean)) for g in GROUPS} for k, mean in means.items()}
+        told = [
+            {"policy": k, "group": g, "n": 500, "sum": total(500, mean)}
+            | ({"squares": 500 * (mean**2 + 0.04)} if name == "gaussian-unknown" else {})
+            for k, mean in means.items()
+            for g in GROUPS
+        ]
         trial.tell_counts(trial.shares().version, told, close=True)
     status = trial.status()
     assert (status.answer, status.failed) == ("a", ("c",))
     assert status.cells[0].mean == pytest.approx(total(500, 0.9) / 500)
     trial.export(tmp_path / "t.jsonl")
     assert audit(str(tmp_path / "t.jsonl")).identical
+
+
+def test_guardrails_of_unknown_scale_are_counted(tmp_path: Path) -> None:
+    """Of a and b, which differ in the outcome, a costs too much; c misses its floor."""
+    rails = [
+        eh.Guardrail("cost", eh.GaussianUnknown(), eh.Caps(5.0)),
+        eh.Guardrail("wait", eh.Exponential(), eh.Caps(3.0)),
+    ]
+    trial = create(study=problem(guardrails=rails), volume=4_000)
+    while not trial.is_over:
+        shares = trial.shares()
+        rows = []
+        for k, groups in counts(shares, 4_000).items():
+            for g, (n, s) in groups.items():
+                mean, known = (6.0 if k == "a" else 4.0), n - 2
+                rows.append(
+                    {"policy": k, "group": g, "n": n, "sum": s, "wait": 2.0 * n, "cost": known * mean}
+                )
+                rows[-1] |= {"cost n": known, "cost squares": known * (mean**2 + 1.0)}
+        trial.tell_counts(shares.version, rows, close=True)
+    assert trial.status().answer == "b"
+    trial.export(tmp_path / "t.jsonl")
+    assert audit(str(tmp_path / "t.jsonl")).identical
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"n": 3, "sum": 1.5}, "gaussian-unknown outcomes need squares"),
+        ({"n": 3, "sum": 1.5, "squares": 0.5}, "cannot have the sum of squares 0.5"),
+        ({"n": 2, "sum": 2e6, "squares": 2e12 + 50}, "variance is lost in the rounding"),
+        ({"n": 3, "sum": 1.5, "squares": 1, "cost": 1.0}, "'cost': gaussian-unknown outcomes need squares"),
+        ({"n": 3, "sum": 1.5, "squares": 1, "wait": 3.0, "wait squares": 3.0}, "those of 'wait' are not"),
+    ],
+)
+def test_sums_of_squares_that_cannot_be_are_refused(row: dict[str, Any], words: str) -> None:
+    rails = [eh.Guardrail("cost", eh.GaussianUnknown(), eh.Caps(5.0))]
+    rails += [eh.Guardrail("wait", eh.Exponential(), eh.Caps(3.0))]
+    asked = eh.Problem(
+        ["a", "b"], {"x": 0.5, "y": 0.5}, eh.GaussianUnknown(), mode="proportional", guardrails=rails
+    )
+    trial = create(study=asked)
+    head = trial.head
+    with pytest.raises(BadInput, match=words):
+        trial.tell_counts(1, [{"policy": "a", "group": "x"} | row])
+    assert trial.head == head
 
 
 # ---- policies that join and leave ----
@@ -426,9 +478,6 @@ def test_bad_settings_are_refused(table: Any, words: str) -> None:
     [
         (eh.Bernoulli(), "active", "write mode = 'proportional'"),
         (eh.Bernoulli(), "agnostic", "write mode = 'proportional'"),
-        (eh.GaussianUnknown(), "proportional", "gaussian-unknown outcomes depends on their order"),
-        (eh.Exponential(), "proportional", "exponential outcomes depends on their order"),
-        (eh.Gamma(2.0), "proportional", "gamma outcomes depends on their order"),
     ],
 )
 def test_questions_that_counts_cannot_answer_are_refused(family: Any, mode: str, words: str) -> None:

@@ -6,6 +6,8 @@ virtual picks from the counts so far, units at random by these shares, and the s
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from scipy.special import betaincinv
 
@@ -32,6 +34,28 @@ def runs_of(name: str, size: int, evidence: str, runs: int = RUNS, **settings: s
         interval=eh.Intervals(size, **settings),
     )  # fmt: skip
     return eh.simulate(Study(PROBLEM, procedure, Truth(means=INSTANCES[name])), replications=runs, seed=5)
+
+
+UNKNOWN_SCALE: dict[str, tuple[Any, dict[str, Any]]] = {
+    "gaussian-unknown": (eh.GaussianUnknown(), {"sd": 0.3}),
+    "exponential": (eh.Exponential(), {}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [100, 1_000])
+@pytest.mark.parametrize("family", UNKNOWN_SCALE)
+@pytest.mark.parametrize("name", INSTANCES)
+def test_wrong_answers_stay_below_delta_where_no_scale_is_known(name: str, family: str, size: int) -> None:
+    """The first interval of a cell is its opening; nothing is staked on it."""
+    kind, law = UNKNOWN_SCALE[family]
+    asked = eh.Problem(["a", "b", "c"], {"x": 0.6, "y": 0.4}, kind, eh.Floors(0.6), mode="proportional")
+    procedure = eh.Procedure(delta=DELTA, max_samples=12 * size, interval=eh.Intervals(size))
+    study = Study(asked, procedure, Truth(means=INSTANCES[name], **law))
+    runs = eh.simulate(study, replications=RUNS, seed=5)
+    found = highest_error(runs)
+    print(f"{name}, {size:,} units, {family}: {runs.wrong.sum()} of {RUNS:,} wrong, at most {found:.4f}")
+    assert found <= DELTA
 
 
 def highest_error(runs: Runs) -> float:

@@ -23,6 +23,7 @@ from evenhand.live.audit import audit
 from evenhand.live.clock import seconds_of
 from evenhand.live.experiment import Experiment
 from evenhand.live.journal import open_journal
+from evenhand.procedure.estimates import variance
 from evenhand.verdicts.interval_table import IntervalTable, OutcomeSource
 from evenhand.verdicts.sync import Synced, sync_all, sync_experiment
 from evenhand.verdicts.tables import DuckTable
@@ -289,6 +290,65 @@ def test_linear_bets_on_bounded_outcomes_are_summed_where_the_data_are(
         # evidence that does not know the variance needs more
         assert trial.status().samples < 5_000
     assert audit(str(tmp_path / "t.db")).identical
+
+
+@pytest.mark.parametrize("kind", ["parquet", "postgresql"])
+def test_squares_and_guardrails_of_any_number_are_summed_where_the_data_are(
+    kind: str, tmp_path: Path, clock: SetClock, request: pytest.FixtureRequest
+) -> None:
+    """A costs too much and c misses its floor, so b is the answer; waits are exponential."""
+    url = request.getfixturevalue("postgres_url") if kind == "postgresql" else ""
+    store = Store(kind, tmp_path / "data", url)
+    rails = [
+        eh.Guardrail("cost", eh.GaussianUnknown(), eh.Caps(5.0)),
+        eh.Guardrail("wait", eh.Exponential(), eh.Caps(3.0)),
+    ]
+    study = eh.Problem(
+        ["a", "b", "c"], {"x": 0.6, "y": 0.4}, eh.GaussianUnknown(), eh.Floors(1.0), mode="proportional",
+        guardrails=rails,
+    )  # fmt: skip
+    mean = {"a": 1.8, "b": 1.5, "c": 0.5}
+    rng = np.random.default_rng(2)
+    every = []
+    with create(str(tmp_path / "t.db"), length="1h", study=study, clock=clock) as trial:
+        while not trial.is_over:
+            rows = units(trial.shares())
+            level, count = np.array([mean[k] for k in rows["policy"]]), len(rows)
+            cost = rng.normal(np.where(rows["policy"] == "a", 6.0, 4.0), 1.0)
+            rows = rows.with_columns(
+                outcome=rng.normal(level, 0.5), cost=cost, wait=rng.exponential(1.0, count)
+            ).with_columns(cost=pl.when(pl.int_range(count) % 5 > 0).then("cost"))
+            store.add(rows)
+            every.append(rows)
+            clock.wall += HOUR
+            sync_experiment(trial, store.source)
+        assert trial.status().answer == "b"
+        state = trial.present().state
+    told = pl.concat(every)
+    mine = told.filter((pl.col("policy") == "a") & (pl.col("group") == "x"))
+    assert state.n[0, 0] == len(mine)
+    assert state.rail_n[0, 0, 0] == mine["cost"].count()
+    assert variance(state, 0, 0) == pytest.approx(float(np.var(mine["outcome"].to_numpy(), ddof=1)))
+    assert audit(str(tmp_path / "t.db")).identical
+
+
+def test_rows_that_are_added_during_a_count_are_not_counted_unchecked(
+    tmp_path: Path, clock: SetClock, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A unit is added again after the check that every unit occurs once."""
+    store = Store("postgresql", tmp_path / "data", postgres_url)
+    check = IntervalTable._check_units
+
+    def then_added(self: IntervalTable, *arguments: Any) -> None:
+        check(self, *arguments)
+        store.add(rows.head(1))
+
+    monkeypatch.setattr(IntervalTable, "_check_units", then_added)
+    with create(str(tmp_path / "t.db"), length="1h", clock=clock) as trial:
+        rows = units(trial.shares())
+        store.add(rows)
+        clock.wall += HOUR
+        assert sync_experiment(trial, store.source).outcomes == len(rows)
 
 
 # ---- bad input: one sentence, nothing written ----

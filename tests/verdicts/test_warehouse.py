@@ -125,6 +125,48 @@ def test_guard_rails_are_counted_with_their_missing_values(
     assert 0 < found.state.rail_n.sum() < found.state.n.sum()
 
 
+RAILS = {
+    "complaints": (eh.Poisson(), [0.0, 2.0, None]),
+    "minutes": (eh.Bounded(0, 60), [0.5, 20.25, 60.0, None]),
+    "revenue": (eh.Gaussian(3.0), [-4.0, 0.5, 12.75, None]),
+}
+
+
+def with_rails(family: str) -> tuple[eh.Problem, pl.DataFrame]:
+    """Return a problem with guard-rails of whole numbers and of any number, and data with missing values."""
+    kind, values = FAMILIES[family]
+    rails = [eh.Guardrail(name, kind, eh.Caps(50.0)) for name, (kind, _) in RAILS.items()]
+    rng = np.random.default_rng(1)
+    columns = [
+        pl.Series(name, rng.choice(given, 500).tolist(), dtype=pl.Float64)
+        for name, (_, given) in RAILS.items()
+    ]
+    holes = pl.when(pl.int_range(500) % 7 > 0).then("outcome").alias("outcome")
+    problem = eh.Problem(["aspirin", "neither"], GROUPS, kind, guardrails=rails)
+    return problem, frame(values).with_columns(*columns).with_columns(holes)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_guard_rails_of_every_family_are_counted_beside_every_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[bool], family: str
+) -> None:
+    problem, data = with_rails(family)
+    path = write(data, tmp_path / "data.parquet")
+    found = read(problem, path, "drop")
+    assert counted == [True]
+    same(found, by_rows(monkeypatch, problem, path, "drop"), 1e-12)
+    assert found.missing == 72
+    assert (found.state.rail_n.sum(axis=(1, 2)) < found.state.n.sum()).all()
+
+
+def test_a_guard_rail_outside_its_range_is_refused_where_it_is_counted(tmp_path: Path, database: Any) -> None:
+    url, filled = database
+    problem, data = with_rails("bounded")
+    filled(data.with_columns(minutes=pl.lit(61.0)))
+    with pytest.raises(BadInput, match="outcomes of guard-rail 'minutes' must be"):
+        read(problem, url, "drop", table="outcomes")
+
+
 def test_a_verdict_is_the_same_with_and_without_duckdb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[bool]
 ) -> None:
@@ -265,6 +307,11 @@ def test_a_table_of_a_database_gives_the_counts_of_a_file(database: Any) -> None
         problem = eh.Problem(["aspirin", "neither"], GROUPS, kind)
         filled(frame(values), family)
         same(read(problem, url, table=family), read(problem, frame(values)), 1e-12)
+        problem, data = with_rails(family)
+        filled(data, f"{family} with guard-rails")
+        same(
+            read(problem, url, "drop", table=f"{family} with guard-rails"), read(problem, data, "drop"), 1e-12
+        )
     filled(frame([False, True]), "truth values")
     same(read(PROBLEM, url, table="truth values"), read(PROBLEM, frame([False, True])))
 
@@ -355,7 +402,7 @@ def test_the_query_is_one_group_by_in_every_dialect(dialect: Any) -> None:
         "SELECT", *(f"{key}," for key in keys), "count(*)", "AS", "count_1", "FROM",
         f"{quote[0]}outcomes{quote[1]}", "GROUP", "BY", *(f"{key}," for key in keys[:2]), keys[2],
     ]  # fmt: skip
-    assert list(table.summed(["policy"], "outcome", 0.0, 1.0)) == []
+    assert list(table.summed(["policy"], [tables.Measure("outcome", 0.0, 1.0)])) == []
     assert table.sql.count("GROUP BY") == 1
     assert all(f"{name}(" in table.sql for name in ("count", "sum", "min", "max"))
 

@@ -224,9 +224,10 @@ class CellCounts(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tr
     group: str
     n: int
     sum: float
-    squares: float | None = None  # sum of squares; with linear bets, unless outcomes are 0 or 1
+    squares: float | None = None  # sum of squares; for gaussian-unknown outcomes and for linear bets
     metrics: dict[str, tuple[int, float]] | None = None  # number and sum of each guard-rail's outcomes
     logs: tuple[float, ...] | None = None  # sums of ln(1 + a (x - c)) for the bets of the interval
+    metric_squares: dict[str, float] | None = None  # sums of squares of gaussian-unknown guard-rails
 
 
 class SharesPublished(Event, frozen=True, kw_only=True, tag="shares_published"):

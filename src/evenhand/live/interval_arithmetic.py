@@ -23,6 +23,8 @@ from evenhand.live.stop_event import finite_or_none
 from evenhand.procedure.assignment import Shares
 from evenhand.procedure.decide import check
 from evenhand.procedure.evidence.interval_bets import add_interval
+from evenhand.procedure.interval_sums import add_guardrail_sums, add_sums
+from evenhand.procedure.outcome_order import FAMILIES
 from evenhand.procedure.sample_ratio import SampleRatios
 from evenhand.procedure.state import (
     ANSWER,
@@ -90,13 +92,21 @@ def _add(protocol: Protocol, state: State, interval: OpenInterval | ClosedInterv
         column = columns[cell.policy]
         if column is None:
             continue
-        at = protocol.groups[cell.group], column
+        group = protocol.groups[cell.group]
+        at = group, column
+        unit = (cell.sum - cell.n * family.low) / family.width
+        if family.name in FAMILIES:
+            add_sums(protocol.spec, state, column, group, float(cell.n), unit, cell.squares or 0.0)
         state.n[at] += cell.n
-        state.s[at] += (cell.sum - cell.n * family.low) / family.width
+        state.s[at] += unit
         for j, rail in enumerate(rails):
             n, summed = (cell.metrics or {})[rail.name]
+            unit = (summed - n * rail.family.low) / rail.family.width
+            if rail.family.name in FAMILIES:
+                squares = (cell.metric_squares or {}).get(rail.name, 0.0)
+                add_guardrail_sums(protocol.spec, state, j, column, group, float(n), unit, squares)
             state.rail_n[j][at] += n
-            state.rail_s[j][at] += (summed - n * rail.family.low) / rail.family.width
+            state.rail_s[j][at] += unit
         state.clock[TOLD] += cell.n
     state.clock[EMPTY] = int((state.n == 0.0).sum())
 

@@ -3,8 +3,9 @@
     {"a": {"young": (120, 87), "old": (80, 51)}, ...}          n and sum, by policy and group
     [{"policy": "a", "group": "young", "n": 120, "sum": 87}]   rows; or `successes`, or `mean`
 
-A row may have `squares`, the sum of squares, and for a guard-rail NAME the keys `NAME` (its sum) and `NAME n`
-(the number of its outcomes, if some are missing). Cells that are not named have no outcomes.
+A row may have `squares`, the sum of squares, and for a guard-rail NAME the keys `NAME` (its sum), `NAME n`
+(the number of its outcomes, if some are missing) and `NAME squares`. Outcomes of an unknown variance need
+sums of squares. Cells that are not named have no outcomes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ SUMS = ("sum", "successes", "mean")
 KEYS = ("policy", "group", "n", *SUMS, "squares", "logs")
 DISCRETE = ("bernoulli", "binomial", "poisson")
 ROUNDING = 1e-9  # relative error of sums that a database adds up
+UNKNOWN = "gaussian-unknown"  # the family whose counts need sums of squares
+# a variance below the first part of the mean square is lost in rounding; below the second all are equal
+LOST, EQUAL = 1e-6, 1e-12
 
 Cells = tuple[CellCounts, ...]
 
@@ -82,12 +86,18 @@ def plain(cell: CellCounts) -> dict[str, Any]:
     row |= {name: value for name, value in more.items() if value is not None}
     for rail, (n, total) in (cell.metrics or {}).items():
         row |= {rail: total, size_key(rail): n}
+    row |= {squares_key(rail): value for rail, value in (cell.metric_squares or {}).items()}
     return row
 
 
 def size_key(rail: str) -> str:
     """Return the key with the number of outcomes of a guard-rail."""
     return f"{rail} n"
+
+
+def squares_key(rail: str) -> str:
+    """Return the key with the sum of squares of a guard-rail."""
+    return f"{rail} squares"
 
 
 def total(cells: Iterable[CellCounts]) -> int:
@@ -148,7 +158,7 @@ def _numbers(numbers: Any) -> dict[str, Any]:
 
 def _cell(row: Mapping[str, Any], problem: Problem, policies: Sequence[str]) -> CellCounts:
     rails = [rail.name for rail in problem.guardrails]
-    known = (*KEYS, *rails, *map(size_key, rails))
+    known = (*KEYS, *rails, *map(size_key, rails), *map(squares_key, rails))
     odd = next((key for key in row if key not in known), None)
     if odd is not None:
         raise BadInput(f"unknown key {shown(odd)}{nearest(str(odd), known)}")
@@ -166,8 +176,14 @@ def _cell(row: Mapping[str, Any], problem: Problem, policies: Sequence[str]) -> 
         raise BadInput(f"a cell needs exactly one of {', '.join(SUMS)}; it has {', '.join(given) or 'none'}.")
     total = _sum(row[given[0]] if given else 0, given[0] if given else "sum", n, problem.family)
     squares = _squares(row.get("squares"), n, total, problem.family)
-    metrics = {rail.name: _rail(row, rail.name, rail.family, n) for rail in problem.guardrails} or None
-    return CellCounts(policy, group, n, total, squares, metrics, _logs(row.get("logs")))
+    metrics = {rail.name: _rail(row, rail.name, rail.family, n) for rail in problem.guardrails}
+    rail_squares = {
+        rail.name: _rail_squares(row, rail.name, rail.family, *metrics[rail.name])
+        for rail in problem.guardrails
+    }
+    kept = {name: value for name, value in rail_squares.items() if value is not None}
+    logs = _logs(row.get("logs"))
+    return CellCounts(policy, group, n, total, squares, metrics or None, logs, kept or None)
 
 
 def _count(value: Any, what: str) -> int:
@@ -200,6 +216,8 @@ def _sum(value: Any, what: str, n: int, family: Family) -> float:
 def _squares(value: Any, n: int, total: float, family: Family) -> float | None:
     """Return the sum of squares; refuse one that outcomes with this number and sum cannot have."""
     if value is None:
+        if family.name == UNKNOWN and n:
+            raise BadInput(f"{family.name} outcomes need squares, the sum of their squares.")
         return None
     if not is_number(value) or not 0 <= value <= LARGEST:
         raise BadInput(f"squares must be a number, at least 0; it is {shown(value)}.")
@@ -211,6 +229,11 @@ def _squares(value: Any, n: int, total: float, family: Family) -> float | None:
     slack = ROUNDING * max(abs(x) for x in (1.0, float(value), least, most) if math.isfinite(x))
     if not least - slack <= value <= most + slack:
         raise BadInput(f"{n:,} outcomes with sum {total:.12g} cannot have the sum of squares {value}.")
+    if family.name == UNKNOWN and EQUAL * value < value - least < LOST * value:
+        raise BadInput(
+            "the variance is lost in the rounding of the sum of squares, as all outcomes are far from 0; "
+            "subtract the same number from all of them and from the bounds."
+        )
     return float(value)
 
 
@@ -222,6 +245,19 @@ def _rail(row: Mapping[str, Any], name: str, family: Family, n: int) -> tuple[in
         if found > n:
             raise BadInput(f"{size_key(name)} must be at most n, {n:,}; it is {found:,}.")
         return found, _sum(0 if value is None else value, "sum", found, family)
+    except BadInput as error:
+        raise BadInput(f"guard-rail {name!r}: {error}") from None
+
+
+def _rail_squares(row: Mapping[str, Any], name: str, family: Family, n: int, total: float) -> float | None:
+    """Return the sum of squares of a guard-rail, where its family needs it."""
+    value = row.get(squares_key(name))
+    if family.name != UNKNOWN:
+        if value is not None:
+            raise BadInput(f"{squares_key(name)!r} is for {UNKNOWN} outcomes; those of {name!r} are not.")
+        return None
+    try:
+        return _squares(value, n, total, family) if n else None
     except BadInput as error:
         raise BadInput(f"guard-rail {name!r}: {error}") from None
 

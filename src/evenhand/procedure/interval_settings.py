@@ -1,7 +1,7 @@
 """`Intervals`: how an experiment in intervals is run: volume, floor, salt, length and delay.
 
 Servers assign units by published shares, and outcomes come as counts at the end of an interval. Groups arrive
-by themselves, so the mode must be proportional, and the evidence must not depend on the order of outcomes.
+by themselves, so the mode must be proportional.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ FLOOR = 0.02  # least share of a policy in a group
 MOST_UNITS = 1e15  # of one group in an interval
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}  # of time, in seconds
 DURATION = re.compile(r"([0-9]{1,9})\s*([smhdw])")
-# evidence from counts must not depend on the order of the outcomes
-FAMILIES = ("bernoulli", "binomial", "poisson", "gaussian", "bounded")
 
 
 @dataclass(frozen=True)
@@ -158,13 +156,6 @@ def check_intervals(problem: Problem, procedure: Procedure) -> None:
         raise BadInput(
             "in an experiment in intervals groups arrive by themselves: write mode = 'proportional'; it is "
             f"{problem.mode!r}."
-        )
-    families = (problem.family, *(rail.family for rail in problem.guardrails))
-    ordered = next((family.name for family in families if family.name not in FAMILIES), None)
-    if ordered is not None:
-        raise BadInput(
-            f"the evidence of {ordered} outcomes depends on their order, and counts have none; an experiment "
-            f"in intervals takes the families {', '.join(FAMILIES)}."
         )
     intervals.volumes(problem)
     most = max(problem.max_policies or 0, len(problem.policies))

@@ -43,7 +43,8 @@ SAMPLES, OUTCOMES = range(2)  # entries of Work.changes
 # entries of State.level
 EVIDENCE, NEEDED, WEAKEST, NOT_COMPUTED_TIMES = range(4)
 # rows of State.bets, L rows of each: a cell's first outcome; the number of outcomes until one differed from
-# it, and by how much; the sum and the sum of squares of all distances to it
+# it, and by how much; the sum and the sum of squares of all distances to it. In intervals `interval_sums`
+# writes rows of the same meaning for an opening of many outcomes.
 FIRST, LENGTH, LEAP, SHIFTED, SQUARES = range(5)
 
 

@@ -18,6 +18,7 @@ from evenhand.errors import BadInput
 from evenhand.model.region import PerCell, PerGroup
 from evenhand.procedure.decide import check
 from evenhand.procedure.evidence.pair_bets import add_ones_to_pairs, squares_row
+from evenhand.procedure.interval_sums import add_guardrail_sums, add_sums
 from evenhand.procedure.randomness import ARRIVALS, uniform
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import (
@@ -78,6 +79,7 @@ class OpenCounts(NamedTuple):
     ss: Annotated[Array, Axes("intervals", "L", "K")]
     rail_n: Annotated[Array, Axes("intervals", "M", "L", "K")]
     rail_s: Annotated[Array, Axes("intervals", "M", "L", "K")]
+    rail_ss: Annotated[Array, Axes("intervals", "M", "L", "K")]
     picked: PerCell
     each: PerGroup
     estimate: PerCell  # before an interval, for linear bets
@@ -115,9 +117,9 @@ def new_open_counts(spec: Spec, plan: IntervalPlan) -> OpenCounts:
     """Return empty sums of the intervals that may be open at once."""
     slots, shape = plan.lag + 2, spec.phi.shape
     shares, n, s, ss = (np.zeros((slots, *shape)) for _ in range(4))
-    rail_n, rail_s = (np.zeros((slots, *spec.guardrails.phi.shape)) for _ in range(2))
+    rail_n, rail_s, rail_ss = (np.zeros((slots, *spec.guardrails.phi.shape)) for _ in range(3))
     scratch = np.zeros(shape), np.zeros(shape[0]), np.zeros(shape)
-    return OpenCounts(shares, n, s, ss, rail_n, rail_s, *scratch)
+    return OpenCounts(shares, n, s, ss, rail_n, rail_s, rail_ss, *scratch)
 
 
 def new_virtual_buffers(spec: Spec) -> VirtualBuffers:
@@ -186,8 +188,10 @@ def _serve(
         if spec.guardrails.present:
             for j in range(spec.guardrails.code.shape[0]):
                 seen = rail_outcome(source, j, k, g, draw, seed, replication)
+                unit = (seen - source.rail_low[j]) / source.rail_width[j]
                 opened.rail_n[slot, j, g, k] += 1.0
-                opened.rail_s[slot, j, g, k] += (seen - source.rail_low[j]) / source.rail_width[j]
+                opened.rail_s[slot, j, g, k] += unit
+                opened.rail_ss[slot, j, g, k] += unit * unit
 
 
 @kernel
@@ -213,6 +217,7 @@ def _close(spec: Spec, buffers: RunBuffers, opened: OpenCounts, slot: int, truth
             n = opened.n[slot, g, k]
             if n == 0.0:
                 continue
+            add_sums(spec, state, k, g, n, opened.s[slot, g, k], opened.ss[slot, g, k])
             if state.n[g, k] == 0.0:
                 state.clock[EMPTY] -= 1
             state.n[g, k] += n
@@ -220,8 +225,10 @@ def _close(spec: Spec, buffers: RunBuffers, opened: OpenCounts, slot: int, truth
             state.ss[g, k] += opened.ss[slot, g, k]
             state.clock[TOLD] += int(n)
             for j in range(opened.rail_n.shape[1]):
-                state.rail_n[j, g, k] += opened.rail_n[slot, j, g, k]
-                state.rail_s[j, g, k] += opened.rail_s[slot, j, g, k]
+                rail_n, rail_s = opened.rail_n[slot, j, g, k], opened.rail_s[slot, j, g, k]
+                add_guardrail_sums(spec, state, j, k, g, rail_n, rail_s, opened.rail_ss[slot, j, g, k])
+                state.rail_n[j, g, k] += rail_n
+                state.rail_s[j, g, k] += rail_s
             mark_outcomes_changed(work, k)
     if state.clock[EMPTY] == 0 or state.clock[TOLD] >= spec.cap:
         check(spec, state, work)
@@ -268,6 +275,7 @@ def _publish(
             opened.picked[g, k] = 1.0
             for j in range(opened.rail_n.shape[1]):
                 opened.rail_n[slot, j, g, k], opened.rail_s[slot, j, g, k] = 0.0, 0.0
+                opened.rail_ss[slot, j, g, k] = 0.0
     if buffers.state.clock[EMPTY] == 0:
         _make_ready(spec, buffers, virtual)
         state = virtual.state
@@ -310,6 +318,10 @@ def _make_ready(spec: Spec, buffers: RunBuffers, virtual: VirtualBuffers) -> Non
                 for k in range(counts.n.shape[1]):
                     state.rail_n[j, g, k] = counts.rail_n[j, g, k]
                     state.rail_s[j, g, k] = counts.rail_s[j, g, k]
+        for j in range(counts.rail_bets.shape[0]):
+            for r in range(counts.rail_bets.shape[1]):
+                for k in range(counts.n.shape[1]):
+                    state.rail_bets[j, r, k] = counts.rail_bets[j, r, k]
     state.clock[TOLD], state.clock[EMPTY] = counts.clock[TOLD], counts.clock[EMPTY]
     state.clock[STARTED], state.clock[SHORT] = spec.initial_total, short
 

@@ -140,18 +140,25 @@ class Tally:
         for j, rail in enumerate(self.problem.guardrails):
             values = self._numbers(columns[rail.name], where)
             seen = ~np.isnan(values)
-            wrong = seen & ~(rail.family.admits(np.where(seen, values, 0.0)) & (np.abs(values) <= LARGEST))
-            if wrong.any():
-                i = int(np.argmax(wrong))
-                raise BadInput(
-                    f"{where[i]}: outcomes of guard-rail {rail.name!r} must be {rail.family.outcomes}; this "
-                    f"one is {columns[rail.name][i]}."
-                )
+            self._check_rail(rail, where, values, columns[rail.name])
             found[:, j] = rail.family.to_unit(values[keep])
             if rail.family.name in FAMILIES:
                 mine = keep & seen
                 note_order(self.rail_orders[j], k[mine], g[mine], np.ascontiguousarray(values[mine]))
         return found
+
+    def _check_rail(
+        self, rail: Guardrail, where: Sequence[str], values: Array, given: Sequence[Any] | None = None
+    ) -> None:
+        """Refuse outcomes that a guard-rail cannot have; NaN is a missing one."""
+        seen = ~np.isnan(values)
+        wrong = seen & ~(rail.family.admits(np.where(seen, values, 0.0)) & (np.abs(values) <= LARGEST))
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise BadInput(
+                f"{where[i]}: outcomes of guard-rail {rail.name!r} must be {rail.family.outcomes}; this "
+                f"one is {(values if given is None else given)[i]}."
+            )
 
     def add_counts(
         self, where: str, policy: Any, group: Any, n: Any, mean: Any, successes: Any, row: Mapping[str, Any]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from evenhand.errors import BadInput, Conflict, nearest
 from evenhand.live.interval_bets import IntervalBets
-from evenhand.live.interval_counts import size_key
+from evenhand.live.interval_counts import UNKNOWN, size_key, squares_key
 from evenhand.model.problem import JOINED, Problem
 from evenhand.verdicts.counts import Tally, ValuesMissing
 from evenhand.verdicts.read_data import MissingColumn, chosen_columns, column_names, scan_of_files
@@ -116,8 +116,15 @@ class IntervalTable:
     ) -> list[dict[str, Any]]:
         """Return the counts of an interval as rows for `tell_counts`; refuse what cannot be counted.
 
-        `bets`: with linear bets on outcomes other than 0 and 1, the bets whose sums are needed too.
+        `bets`: with linear bets on outcomes other than 0 and 1, the bets whose sums are needed too. All
+        queries see the same rows, so rows that are added meanwhile are either checked and counted or neither.
         """
+        with self.table.snapshot():
+            return self._counts(problem, interval, bets)
+
+    def _counts(
+        self, problem: Problem, interval: Interval, bets: IntervalBets | None
+    ) -> list[dict[str, Any]]:
         tally = Tally(problem)
         own = {*OWN, "item"}
         given = {name: title for name, title in self._columns.items() if name not in own}
@@ -131,7 +138,7 @@ class IntervalTable:
             f"assign by version {interval.number} of the shares."
         )
         try:
-            tally.finish(count_table(tally, self.table, chosen, empty))
+            tally.finish(count_table(tally, self.table, chosen, empty, in_intervals=True))
         except ValuesMissing as error:
             advice = "Give every unit of a final interval an outcome, or leave such rows out by a view."
             raise BadInput(f"{error.fault} {advice}") from None
@@ -272,10 +279,13 @@ def _as_rows(problem: Problem, tally: Tally) -> list[dict[str, Any]]:
                 continue
             row: dict[str, Any] = {"policy": policy, "group": group, "n": n}
             row["sum"] = _sum(n, float(state.s[g, k]), family)
+            row |= {"squares": float(state.ss[g, k])} if family.name == UNKNOWN else {}
             for j, rail in enumerate(problem.guardrails):
                 size = int(state.rail_n[j, g, k])
                 row |= {rail.name: _sum(size, float(state.rail_s[j, g, k]), rail.family)}
                 row |= {size_key(rail.name): size}
+                if rail.family.name == UNKNOWN and size:
+                    row |= {squares_key(rail.name): float(state.rail_ss[j, g, k])}
             rows.append(row)
     return rows
 

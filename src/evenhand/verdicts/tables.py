@@ -23,6 +23,15 @@ CHUNK = 16_384  # rows of a result held in memory at once
 NUMBER, TIME, ZONED_TIME, TEXT = "number", "time", "time with zone", "text"  # kinds of columns
 
 
+class Measure(NamedTuple):
+    """A column of outcomes that are added up, and the origin and the width of their unit scale."""
+
+    column: str
+    low: float
+    width: float
+    squared: bool = False  # whether their squares are added up too
+
+
 class Column(NamedTuple):
     """A column of a table."""
 
@@ -54,14 +63,26 @@ class Table:
         keys = [column(name) for name in columns]
         yield from self.run(sa.select(*keys, sa.func.count()).group_by(*keys))
 
-    def summed(self, keys: list[str], outcome: str, low: float, width: float) -> Iterator[list[Any]]:
-        """Yield chunks of (keys, rows, outcomes, their sum in unit scale, smallest, largest)."""
+    def summed(
+        self, keys: Sequence[str], measures: Sequence[Measure], needed: str | None = None
+    ) -> Iterator[list[Any]]:
+        """Yield chunks of (keys, rows, and for each measure: outcomes, sum, least, most, sum of squares).
+
+        Sums are in unit scale; that of squares is there if it was asked for. Only rows with a value in the
+        column `needed` are added up.
+        """
         import sqlalchemy as sa
 
         names = [column(name) for name in keys]
-        x = self.number(outcome)
-        unit = x if (low, width) == (0.0, 1.0) else (x - sa.literal(low)) / sa.literal(width)
-        sums = (sa.func.count(), sa.func.count(x), self.sum(unit), sa.func.min(x), sa.func.max(x))
+        sums: list[Any] = [sa.func.count()]
+        for measure in measures:
+            x = self.number(measure.column)
+            if needed is not None and measure.column != needed:
+                x = sa.case((column(needed).is_not(None), x))
+            low, width = measure.low, measure.width
+            unit = x if (low, width) == (0.0, 1.0) else (x - sa.literal(low)) / sa.literal(width)
+            sums += [sa.func.count(x), self.sum(unit), sa.func.min(x), sa.func.max(x)]
+            sums += [self.sum(unit * unit)] * measure.squared
         yield from self.run(sa.select(*names, *sums).group_by(*names))
 
     def first_with(self, columns: Sequence[str]) -> sa.Select[Any]:
@@ -100,6 +121,11 @@ class Table:
             return seconds
         at = datetime.fromtimestamp(seconds, UTC)
         return at if self.kind(name) == ZONED_TIME else at.replace(tzinfo=None)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let all queries of the block see the same rows, where the engine can; it begins with the first."""
+        yield
 
     def run(self, query: sa.Select[Any]) -> Iterator[list[Any]]:
         """Yield the result of a query in chunks."""
@@ -178,6 +204,18 @@ class DatabaseTable(Table):
     def __init__(self, connection: sa.Connection, table: Any, columns: Sequence[Column] = ()) -> None:
         self.connection, self.table, self.columns = connection, table, columns
         self.name = connection.dialect.identifier_preparer.format_table(table)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        import sqlalchemy as sa
+
+        if self.connection.dialect.name != "postgresql":
+            yield
+            return
+        self.connection.commit()
+        self.connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+        yield
+        self.connection.commit()
 
     def run(self, query: sa.Select[Any]) -> Iterator[list[Any]]:
         result = self.connection.execute(self._restricted(query).select_from(self.table))

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from evenhand.procedure.outcome_order import FAMILIES
 from evenhand.verdicts.counts import LARGEST, Tally
 from evenhand.verdicts.tables import (
     DuckTable,
+    Measure,
     Table,
     duck_table,
     first_line,
@@ -30,12 +31,18 @@ from evenhand.verdicts.tables import (
     open_database,
 )
 
+if TYPE_CHECKING:
+    from evenhand.model.families import Family
+    from evenhand.model.guardrails import Guardrail
+    from evenhand.model.problem import Problem
+
 Ints = NDArray[np.int64]
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9]*(\+[A-Za-z0-9_]+)?://")
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "r2", "az", "azure", "abfss", "http", "https")
 LARGE = 1_000_000  # bytes; smaller files are read row by row, which takes less time than starting DuckDB
 DISCRETE = ("bernoulli", "binomial", "poisson")
+UNKNOWN = "gaussian-unknown"  # the family whose evidence needs sums of squares
 EMPTY = "the table holds no row; check its name, or wait until there are outcomes."
 
 
@@ -58,13 +65,7 @@ def order_is_needed(tally: Tally) -> str | None:
 def can_count(tally: Tally, place: Iterable[str]) -> bool:
     """Return whether groups of rows hold all that the evidence from these columns needs."""
     names = set(place)
-    rails_are_discrete = all(rail.family.name in DISCRETE for rail in tally.problem.guardrails)
-    return (
-        "outcome" in names
-        and "item" not in names
-        and order_is_needed(tally) is None
-        and (not tally.rails or (_is_discrete(tally) and rails_are_discrete))
-    )
+    return "outcome" in names and "item" not in names and order_is_needed(tally) is None
 
 
 def count_files(
@@ -130,15 +131,20 @@ def _count_table(tally: Tally, table: Table, columns_of: Any) -> bool:
     return count_table(tally, table, columns_of(table.titles), EMPTY)
 
 
-def count_table(tally: Tally, table: Table, chosen: Mapping[str, str], empty: str) -> bool:
-    """Count the rows of a table; return whether they are counts per cell. `empty`: the refusal of no row."""
+def count_table(
+    tally: Tally, table: Table, chosen: Mapping[str, str], empty: str, in_intervals: bool = False
+) -> bool:
+    """Count the rows of a table; return whether they are counts per cell.
+
+    `empty`: the refusal of no row. In intervals the order of the rows of one does not matter.
+    """
     if "outcome" not in chosen:
         _add_counts(tally, table, chosen)
         if tally.rows == 0:
             raise BadInput(empty)
         return True
     family = order_is_needed(tally)
-    if family is not None:
+    if family is not None and not in_intervals:
         raise BadInput(
             f"the evidence of {family} outcomes depends on their order, and a table has none; export the "
             "rows in the order in which they were observed to a CSV or Parquet file."
@@ -147,11 +153,6 @@ def count_table(tally: Tally, table: Table, chosen: Mapping[str, str], empty: st
         raise BadInput(
             "outcomes on items are compared item by item in the order of the rows, and a table has no order; "
             "export them to a CSV or Parquet file, or judge a view without the item column."
-        )
-    if not can_count(tally, chosen):
-        raise BadInput(
-            "with guard-rails a table is counted where all outcomes are Bernoulli, binomial or Poisson; "
-            "export the rows to a CSV or Parquet file."
         )
     counted = GroupedTally(tally)
     try:
@@ -179,6 +180,16 @@ class _LeaveToReader(Exception):
     """The sums of the groups do not say whether every outcome is valid."""
 
 
+class CellSums(NamedTuple):
+    """A metric of each group of rows: its outcomes, their sum in unit scale, the least and the largest."""
+
+    present: Sequence[int]
+    total: Sequence[Any]
+    least: Sequence[Any]
+    most: Sequence[Any]
+    squares: Sequence[Any] | None = None  # their sum in unit scale, where it is needed
+
+
 class GroupedTally(Tally):
     """Adds groups of equal rows, or sums per cell, and gives the counts to a `Tally` at the end."""
 
@@ -188,67 +199,117 @@ class GroupedTally(Tally):
 
     def add_all(self, chosen: Mapping[str, str], table: Table) -> None:
         """Add all rows of a table, grouped by the table's engine."""
-        from evenhand.verdicts.read_data import joined
-
-        if _is_discrete(self):
-            for rows in table.grouped(list(chosen.values())):
+        measures = {
+            name: Measure(chosen[name], family.low, family.width, family.name == UNKNOWN)
+            for name, family in _families(self.problem).items()
+            if family.name not in DISCRETE
+        }
+        keys = {name: title for name, title in chosen.items() if name not in measures}
+        if not measures:
+            for rows in table.grouped(list(keys.values())):
                 *values, sizes = zip(*rows, strict=True)
-                columns = joined(dict(zip(chosen, values, strict=True)), self.rails)
-                self.add_groups(columns, np.array(sizes, dtype=np.int64))
+                self.add_groups(_joined(keys, values, self.rails), np.array(sizes, dtype=np.int64))
             return
-        keys = {name: column for name, column in chosen.items() if name != "outcome"}
-        family = self.problem.family
-        for rows in table.summed(list(keys.values()), chosen["outcome"], family.low, family.width):
-            *values, sizes, present, sums, least, most = zip(*rows, strict=True)
-            columns = joined(dict(zip(keys, values, strict=True)), self.rails)
-            self.add_sums(columns, sizes, present, sums, least, most)
+        needed = chosen["outcome"] if "outcome" in measures else None
+        for rows in table.summed(list(keys.values()), list(measures.values()), needed):
+            columns = list(zip(*rows, strict=True))
+            values, sizes, found = columns[: len(keys)], columns[len(keys)], columns[len(keys) + 1 :]
+            sums = {}
+            for name, measure in measures.items():
+                sums[name] = CellSums(*found[: 4 + measure.squared])
+                found = found[4 + measure.squared :]
+            self.add_sums(_joined(keys, values, self.rails), sizes, sums)
 
     def add_groups(self, columns: Mapping[str, Sequence[Any]], sizes: Ints) -> None:
         """Add groups of rows with equal values; `sizes` has the number of rows of each."""
-        outcomes = columns["outcome"]
         where = _Groups(columns, sizes)
         k, g = self._cells(columns, where)
-        x = self._numbers(outcomes, where)
-        absent = (k < 0) | (g < 0) | np.isnan(x)
-        outside = ~absent & ~(self.problem.family.admits(x) & (np.abs(x) <= LARGEST))
+        keep, x = self._valid(columns, where, k, g, sizes)
         self.rows += int(sizes.sum())
-        for rows, which in ((self.absent, absent), (self.outside, outside)):
-            rows.note(where, which, outcomes)
-            rows.count += int(sizes[which].sum() - which.sum())
-        keep = ~absent & ~outside
         cell, times = (g[keep], k[keep]), sizes[keep].astype(float)
         np.add.at(self.state.n, cell, times)
         np.add.at(self.state.s, cell, times * self.problem.family.to_unit(x[keep]))
         rails = self._rails(where, columns, keep, k, g)
         for j in range(len(self.rails)):
-            seen = ~np.isnan(rails[:, j])
-            cell_seen = (cell[0][seen], cell[1][seen])
-            np.add.at(self.state.rail_n[j], cell_seen, times[seen])
-            np.add.at(self.state.rail_s[j], cell_seen, times[seen] * rails[seen, j])
+            self._add_rail(j, cell, times, rails[:, j])
 
     def add_sums(
-        self, columns: Mapping[str, Sequence[Any]], sizes: Sequence[int], present: Sequence[int],
-        sums: Sequence[Any], least: Sequence[Any], most: Sequence[Any],
-    ) -> None:  # fmt: skip
-        """Add rows, present outcomes, their sum in unit scale, the smallest and the largest of each cell."""
+        self, columns: Mapping[str, Sequence[Any]], sizes: Sequence[int], sums: Mapping[str, CellSums]
+    ) -> None:
+        """Add groups of rows, with the sums of the metrics that are no part of the group."""
         where = _Groups(columns, np.array(sizes))
         k, g = self._cells(columns, where)
+        times = np.array(sizes, dtype=np.int64)
+        self.rows += int(times.sum())
+        if "outcome" in sums:
+            present = self._add_outcomes(where, k, g, times, sums["outcome"])
+        else:
+            keep, x = self._valid(columns, where, k, g, times)
+            present = np.where(keep, times, 0)
+            np.add.at(self.state.n, (g[keep], k[keep]), times[keep])
+            np.add.at(self.state.s, (g[keep], k[keep]), times[keep] * self.problem.family.to_unit(x[keep]))
+        kept = np.flatnonzero(present)
+        cell = g[kept], k[kept]
+        for j, rail in enumerate(self.problem.guardrails):
+            if rail.name in sums:
+                self._add_rail_sums(j, rail, where, kept, cell, sums[rail.name])
+                continue
+            values = self._numbers(columns[rail.name], where)
+            self._check_rail(rail, where, values, columns[rail.name])
+            unit = np.where(np.isnan(values), np.nan, rail.family.to_unit(values))
+            self._add_rail(j, cell, present[kept].astype(float), unit[kept])
+
+    def _valid(
+        self, columns: Mapping[str, Sequence[Any]], where: Sequence[str], k: Ints, g: Ints, sizes: Ints
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Return which groups have valid outcomes, and the outcomes; note the others."""
+        outcomes = columns["outcome"]
+        x = self._numbers(outcomes, where)
+        absent = (k < 0) | (g < 0) | np.isnan(x)
+        outside = ~absent & ~(self.problem.family.admits(x) & (np.abs(x) <= LARGEST))
+        for rows, which in ((self.absent, absent), (self.outside, outside)):
+            rows.note(where, which, outcomes)
+            rows.count += int(sizes[which].sum() - which.sum())
+        return ~absent & ~outside, x
+
+    def _add_outcomes(self, where: Sequence[str], k: Ints, g: Ints, sizes: Ints, sums: CellSums) -> Ints:
+        """Add the sums of outcomes; return how many outcomes of each group count."""
+        present = np.zeros(len(where), dtype=np.int64)
         for i in range(len(where)):
-            self.rows += int(sizes[i])
             named = k[i] >= 0 and g[i] >= 0
-            missing = int(sizes[i] - present[i]) if named else int(sizes[i])
+            missing = int(sizes[i] - sums.present[i]) if named else int(sizes[i])
             if missing:
                 self.absent.note([where[i]], np.array([True]), [""])
                 self.absent.count += missing - 1
-            if not named or not present[i]:
+            if not named or not sums.present[i]:
                 continue
-            ends = np.array([least[i], most[i]], dtype=float)
-            if not math.isfinite(float(sums[i])) or not np.isfinite(ends).all():
-                raise _LeaveToReader(f"{where[i]}: an outcome is not a finite number.")
+            ends = _ends(where[i], sums, i)
             wrong = ~(self.problem.family.admits(ends) & (np.abs(ends) <= LARGEST))
             self.outside.note([where[i]] * 2, wrong, ends.tolist())
-            self.state.n[g[i], k[i]] += float(present[i])
-            self.state.s[g[i], k[i]] += float(sums[i])
+            present[i] = sums.present[i]
+            self.state.n[g[i], k[i]] += float(sums.present[i])
+            self.state.s[g[i], k[i]] += float(sums.total[i])
+            self.state.ss[g[i], k[i]] += 0.0 if sums.squares is None else float(sums.squares[i])
+        return present
+
+    def _add_rail(self, j: int, cell: tuple[Ints, Ints], times: Any, unit: Any) -> None:
+        """Add the outcomes of a guard-rail in unit scale, each so many times; NaN where one is missing."""
+        seen = ~np.isnan(unit)
+        at = cell[0][seen], cell[1][seen]
+        np.add.at(self.state.rail_n[j], at, times[seen])
+        np.add.at(self.state.rail_s[j], at, times[seen] * unit[seen])
+
+    def _add_rail_sums(
+        self, j: int, rail: Guardrail, where: Sequence[str], kept: Ints, cell: tuple[Ints, Ints],
+        sums: CellSums,
+    ) -> None:  # fmt: skip
+        for place, i in enumerate(kept.tolist()):
+            if sums.present[i]:
+                self._check_rail(rail, [where[i]] * 2, _ends(where[i], sums, i))
+                at = cell[0][place], cell[1][place]
+                self.state.rail_n[j][at] += float(sums.present[i])
+                self.state.rail_s[j][at] += float(sums.total[i])
+                self.state.rail_ss[j][at] += 0.0 if sums.squares is None else float(sums.squares[i])
 
     def check(self) -> None:
         """Refuse what `finish` refuses, before anything is given to the tally of the reader."""
@@ -256,7 +317,7 @@ class GroupedTally(Tally):
 
     def give(self) -> None:
         """Add everything that was counted to the tally of the reader."""
-        for name in ("n", "s", "rail_n", "rail_s"):
+        for name in ("n", "s", "ss", "rail_n", "rail_s", "rail_ss"):
             getattr(self.target.state, name)[:] += getattr(self.state, name)
         self.target.rows += self.rows
         for mine, theirs in ((self.absent, self.target.absent), (self.outside, self.target.outside)):
@@ -287,5 +348,23 @@ class _Groups(Sequence[str]):
         return f"{rows} of {self.columns['policy'][i]!r} in {self.columns['group'][i]!r}"
 
 
-def _is_discrete(tally: Tally) -> bool:
-    return tally.problem.family.name in DISCRETE
+def _families(problem: Problem) -> dict[str, Family]:
+    """Return the families of the outcome and of the guard-rails, by the names of their columns."""
+    return {"outcome": problem.family} | {rail.name: rail.family for rail in problem.guardrails}
+
+
+def _joined(
+    keys: Iterable[str], values: Sequence[Sequence[Any]], rails: Sequence[str]
+) -> Mapping[str, Sequence[Any]]:
+    """Return the columns of a result by name, with one column for the group."""
+    from evenhand.verdicts.read_data import joined
+
+    return joined(dict(zip(keys, values, strict=True)), rails)
+
+
+def _ends(where: str, sums: CellSums, i: int) -> NDArray[np.float64]:
+    """Return the least and the largest outcome of a group; refuse what is not finite."""
+    ends = np.array([sums.least[i], sums.most[i]], dtype=float)
+    if not math.isfinite(float(sums.total[i])) or not np.isfinite(ends).all():
+        raise _LeaveToReader(f"{where}: an outcome is not a finite number.")
+    return ends

@@ -9,6 +9,7 @@ mixture's likelihood to that of a null lam is a martingale under lam. Summed ove
     bernoulli     Beta(1/2, 1/2)                                           n          from the Beta integral
     poisson       Gamma(1/2, rate), averaged over RATES                    n          from the Gamma integral
     exponential   Jeffreys' posterior given the cell's first outcome       n - 1      from the Gamma integral
+                  (in intervals, given the first n0 outcomes: n - n0)
     unknown sd    as gaussian, at the largest plausible sd (`gaussian_unknown`)
 
 Counts are in unit samples. The exponential's outcomes have no natural scale: its first outcome only sets the
@@ -28,7 +29,7 @@ from evenhand.model.unit_families import BERNOULLI, EXPONENTIAL, GAUSSIAN, diver
 from evenhand.procedure.evidence.gaussian_unknown import LOG_ON_MEANS, plausible
 from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING, add, known
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import FIRST, State, Work
+from evenhand.procedure.state import FIRST, LENGTH, State, Work
 from evenhand.theory import inner
 from evenhand.theory.regions.halfspace import reach
 
@@ -167,7 +168,9 @@ def _cell(spec: Spec, state: State, g: int, k: int) -> tuple[float, float, float
         mean = state.s[g, k] / n if n > 0.0 else 0.0
         return n * n / ((n + N0) * phi), mean, 0.5 * math.log1p(n / N0)
     if spec.code == EXPONENTIAL:
-        return _exponential(n, state.s[g, k], 1.0 / phi, state.bets[FIRST * state.n.shape[0] + g, k])
+        groups = state.n.shape[0]
+        opening = max(-state.bets[LENGTH * groups + g, k], 1.0)  # more than 1 where intervals are counted
+        return _exponential(n, state.s[g, k], 1.0 / phi, opening, state.bets[FIRST * groups + g, k])
     units, total = n / phi, state.s[g, k] / phi
     if n == 0.0:
         return 0.0, 0.5, 0.0
@@ -208,14 +211,17 @@ def half_excess(s: float) -> float:
 
 
 @kernel
-def _exponential(n: float, s: float, shape: float, first: float) -> tuple[float, float, float]:
-    """Return v, mean and regret after the first outcome; no evidence where it was not recorded."""
-    if n < 2.0 or first <= 0.0:
+def _exponential(
+    n: float, s: float, shape: float, opening: float, first: float
+) -> tuple[float, float, float]:
+    """Return v, mean and regret after an opening with this sum; no evidence where it was not recorded."""
+    if n < opening + 1.0 or first <= 0.0:
         return 0.0, 1.0, -NOTHING
-    units, rest = shape * (n - 1.0), s - first
+    units, rest = shape * (n - opening), s - first
+    start = shape * opening
     best = units * (math.log(units / rest) - 1.0)
-    bet = shape * math.log(first) - math.lgamma(shape) + math.lgamma(shape * n) - shape * n * math.log(s)
-    return units, rest / (n - 1.0), best - bet
+    bet = start * math.log(first) - math.lgamma(start) + math.lgamma(shape * n) - shape * n * math.log(s)
+    return units, rest / (n - opening), best - bet
 
 
 @kernel
