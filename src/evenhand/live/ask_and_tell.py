@@ -18,6 +18,7 @@ from evenhand.errors import (
     IntegrityFailed,
     NotFound,
     StorageFailed,
+    shown,
 )
 from evenhand.live import events as ev
 from evenhand.live.events import Metrics, Sample, decode, sample_of
@@ -49,7 +50,7 @@ def checked_count(n: object) -> int:
     """Return the number of tickets as an int; refuse values outside the limits."""
     most = LIMITS["asks_at_once"]
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
-        raise BadInput(f"ask for 1 to {most} tickets at once; {n!r} were asked for.")
+        raise BadInput(f"ask for 1 to {most} tickets at once; {shown(n)} were asked for.")
     return n
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from evenhand.errors import BadInput, EvenhandError, StorageFailed
+from evenhand.errors import BadInput, EvenhandError, StorageFailed, shown
 from evenhand.files import whole_file
 from evenhand.live import ask_and_tell, control, importing
 from evenhand.live.ask_and_tell import Outcome, Request
@@ -30,7 +30,16 @@ from evenhand.live.events import LogEntry, Metrics
 from evenhand.live.export import write_export
 from evenhand.live.group_commit import Writer
 from evenhand.live.hash_chain import Head
-from evenhand.live.input_checks import checked_sample, checked_text, optional_text
+from evenhand.live.input_checks import (
+    IMPORTED_ROW,
+    TOLD_ROW,
+    checked_path,
+    checked_sample,
+    checked_text,
+    iterated,
+    optional_text,
+    places_of,
+)
 from evenhand.live.interval_methods import IntervalMethods
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.load_log import only_experiment
@@ -40,6 +49,7 @@ from evenhand.live.requests import Caller, request_key
 from evenhand.live.status import Status
 from evenhand.live.tickets import Ask, Outcomes, Receipt, ticket_number
 from evenhand.live.transaction import Session
+from evenhand.model.argument_checks import callable_or_none, whole_number
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
 from evenhand.result import Result
@@ -108,7 +118,7 @@ class Experiment(IntervalMethods, Result):
     @classmethod
     def create(
         cls,
-        address: str | Journal,
+        address: str | Path | Journal,
         problem: Problem | Study,
         procedure: Procedure | None = None,
         *,
@@ -139,7 +149,7 @@ class Experiment(IntervalMethods, Result):
     @classmethod
     def open(
         cls,
-        address: str | Journal,
+        address: str | Path | Journal,
         name: str | None = None,
         *,
         write: bool = True,
@@ -217,8 +227,8 @@ class Experiment(IntervalMethods, Result):
         The error names the first that cannot be recorded: by `places`, one text for each outcome, or as "row
         1" and so on. Outcomes recorded earlier may be repeated; a different one is refused.
         """
-        rows = list(outcomes)
-        names = [f"row {n}" for n in range(1, len(rows) + 1)] if places is None else list(places)
+        rows = list(iterated(outcomes, "outcomes", TOLD_ROW))
+        names = places_of(rows, places)
         told = [self._placed(place, row) for place, row in zip(names, rows, strict=True)]
         details = {"outcomes": [[*one[:3], *_metrics(one.metrics).values()] for one in told]}
         return self._submit("tell_all", partial(ask_and_tell.tell_all, outcomes=told), key, details)
@@ -256,6 +266,7 @@ class Experiment(IntervalMethods, Result):
         2, ... in error messages.
         """
         source = checked_text(source, "source")
+        rows = iterated(rows, "rows", IMPORTED_ROW)
         checked = importing.checked_rows(rows, self._current_protocol().problem, place_of)
         details = {"rows": len(checked), "content": "" if key is None else checked.digest}
         work = partial(importing.import_rows, rows=checked, source=source)
@@ -308,6 +319,7 @@ class Experiment(IntervalMethods, Result):
         `forecast` computes the number of further samples: `evenhand.verdicts.forecast.experiment_forecast`.
         Without it `more` is None until the experiment has decided.
         """
+        forecast = callable_or_none(forecast, "forecast")
         return status_of(self.present(), self._clock.now(), forecast)
 
     def present(self) -> View:
@@ -334,13 +346,14 @@ class Experiment(IntervalMethods, Result):
 
     def events(self, after: int = 0) -> Iterator[LogEntry]:
         """Yield the events after this number, up to the end of the log when reading began."""
-        rows = self._journal.read(self.protocol.experiment, after)
+        rows = self._journal.read(self.protocol.experiment, whole_number(after, "after", 0))
         return (LogEntry.of(row.record) for row in rows)
 
     def export(self, path: str | Path) -> Head:
         """Write the whole log into one file that can be audited alone; return its head."""
+        path = checked_path(path)
         try:
-            with whole_file(Path(path)) as file:
+            with whole_file(path) as file:
                 return write_export(self._journal, self.protocol.experiment, file)
         except OSError as problem:
             raise BadInput(f"the export cannot be written to {path}: {problem.strerror}.") from None
@@ -349,9 +362,10 @@ class Experiment(IntervalMethods, Result):
         """Write the outcomes that count, with their latest corrections, into a .csv or .parquet file."""
         from evenhand.live.export import format_of, write_outcomes
 
-        kind = format_of(Path(path))
+        path = checked_path(path)
+        kind = format_of(path)
         try:
-            with whole_file(Path(path)) as file:
+            with whole_file(path) as file:
                 write_outcomes(self._journal, self.protocol.experiment, file, kind)
         except OSError as problem:
             raise BadInput(f"the outcomes cannot be written to {path}: {problem.strerror}.") from None
@@ -397,7 +411,7 @@ class Experiment(IntervalMethods, Result):
         except EvenhandError as problem:
             raise type(problem)(f"{place}: {problem}") from None
         except (TypeError, ValueError):
-            raise BadInput(f"{place} must be (ticket, outcome, group); it is {row!r}.") from None
+            raise BadInput(f"{place} must be (ticket, outcome, group); it is {shown(row)}.") from None
 
     def _steer(
         self, operation: str, work: Callable[..., None], reason: str, by: str | None, key: str | None
@@ -430,15 +444,22 @@ class Experiment(IntervalMethods, Result):
 
 
 @contextmanager
-def _journal_of(address: str | Journal, **options: Any) -> Iterator[Journal]:
+def _journal_of(address: str | Path | Journal, **options: Any) -> Iterator[Journal]:
     """Yield the journal of an address; close one that was opened here if the block raises."""
-    journal = open_journal(address, **options) if isinstance(address, str) else address
+    journal = address if isinstance(address, Journal) else open_journal(_text_of(address), **options)
     try:
         yield journal
     except BaseException:
         if journal is not address:
             journal.close()
         raise
+
+
+def _text_of(address: object) -> str:
+    """Return the address of a journal; refuse what is none."""
+    if not isinstance(address, (str, Path)):
+        raise BadInput(f"the address of a journal must be text or a Path; it is {shown(address)}.")
+    return str(address)
 
 
 def _metrics(metrics: Metrics) -> Details:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import BadInput, Closed
+from evenhand.errors import BadInput, Closed, shown
 from evenhand.live import events as ev
 from evenhand.live.events import Metrics, encode
 from evenhand.live.input_checks import (
@@ -141,7 +141,7 @@ def _add(rows: Rows, row: Any, place_of: Callable[[int], str]) -> None:
         raise BadInput(f"{place_of(len(rows) + 1)}: {error}") from None
     except (TypeError, ValueError):
         place = place_of(len(rows) + 1)
-        raise BadInput(f"{place} must be (policy, group, outcome); it is {row!r}.") from None
+        raise BadInput(f"{place} must be (policy, group, outcome); it is {shown(row)}.") from None
 
 
 def _refuse_bad_outcomes(rows: Rows, begun: int, place_of: Callable[[int], str]) -> None:

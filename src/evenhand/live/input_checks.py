@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput, Closed, nearest
+from evenhand.errors import BadInput, Closed, nearest, shown
 from evenhand.live.events import Metrics, Sample
 from evenhand.live.protocol import LIMITS, Protocol
 from evenhand.live.tickets import ticket_code
@@ -21,6 +23,33 @@ from evenhand.procedure.state import TOLD
 
 if TYPE_CHECKING:
     from evenhand.live.projection import Fold
+
+TOLD_ROW, IMPORTED_ROW = "(ticket, outcome, group)", "(policy, group, outcome)"
+
+
+def checked_path(path: Any) -> Path:
+    """Return the path of a file; refuse what is none."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise BadInput(f"the path of a file must be text or a Path; it is {shown(path)}.")
+    return Path(path)
+
+
+def iterated(rows: Any, name: str, content: str) -> Iterator[Any]:
+    """Return an iterator over rows; refuse what has none. `content` says what a row holds."""
+    try:
+        return iter(rows)
+    except TypeError:
+        raise BadInput(f"{name} must be a list of {content}; it is {shown(rows)}.") from None
+
+
+def places_of(rows: Sequence[Any], places: Any) -> list[str]:
+    """Return the name of every row for error messages: the given ones, or "row 1" and so on."""
+    if places is None:
+        return [f"row {n}" for n in range(1, len(rows) + 1)]
+    names = list(iterated(places, "places", "texts"))
+    if len(names) != len(rows):
+        raise BadInput(f"places must have one text for each outcome, {len(rows)}; it has {len(names)}.")
+    return names
 
 
 def code(fold: Fold, ticket: int) -> str:
@@ -93,7 +122,7 @@ def told_group(problem: Problem, asked: int, group: str | None) -> str | None:
 def checked_text(value: Any, what: str, most: int = LIMITS["text_characters"]) -> str:
     """Return the text; refuse what is empty, too long or cannot be stored."""
     if not isinstance(value, str) or not value.strip():
-        raise BadInput(f"{what} must be some text; it is {value!r}.")
+        raise BadInput(f"{what} must be some text; it is {shown(value)}.")
     if len(value) > most:
         raise BadInput(f"{what} may have {most} characters; it has {len(value)}.")
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from evenhand.errors import BadInput, Closed, Conflict, NotFound
+from evenhand.errors import BadInput, Closed, Conflict, NotFound, shown
 from evenhand.live import events as ev
 from evenhand.live.clock import checked_time, seconds_of, utc
 from evenhand.live.events import decode
@@ -273,5 +273,7 @@ def _refused_time(value: object) -> str:
 def checked_interval(value: object) -> int:
     """Return the number of an interval; refuse what is none."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
-        raise BadInput(f"an interval is a whole number from 1, the version of its shares; it is {value!r}.")
+        raise BadInput(
+            f"an interval is a whole number from 1, the version of its shares; it is {shown(value)}."
+        )
     return value

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, nearest, shown
 from evenhand.live.build import checked_build, present_build
 from evenhand.live.clock import checked_time
 from evenhand.live.events import FORMAT, Created
@@ -218,11 +218,10 @@ def _check_protocol(
     """Refuse what a live experiment cannot run; `recorded` allows what earlier releases did."""
     if not isinstance(experiment, str) or not _NAME.fullmatch(experiment):
         raise BadInput(
-            "an experiment's name must be 1 to 64 letters, digits, '-' or '_'; it is "
-            f"{str(experiment)[:80]!r}."
+            f"an experiment's name must be 1 to 64 letters, digits, '-' or '_'; it is {shown(experiment)}."
         )
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise BadInput(f"seed must be a whole number from 0 to 2^63 - 1; it is {seed!r}.")
+        raise BadInput(f"seed must be a whole number from 0 to 2^63 - 1; it is {shown(seed)}.")
     if lease is not None:
         check_lease(lease)
     _check_size(study.problem)
@@ -263,7 +262,7 @@ def _check_changes(study: Study) -> None:
 def check_lease(lease: float) -> None:
     """Raise if the lease is not a usable number of seconds."""
     if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not 0 < lease < 1e10:
-        raise BadInput(f"lease must be a positive number of seconds; it is {lease!r}.")
+        raise BadInput(f"lease must be a positive number of seconds; it is {shown(lease)}.")
 
 
 def _check_limits(limits: dict[str, int]) -> None:

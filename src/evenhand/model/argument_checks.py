@@ -99,12 +99,20 @@ def checked_table(value: ArrayLike, what: str) -> Array:
             f"{what} must be plain numbers, not a {type(value).__name__}; its labels mean nothing here."
         )
     try:
-        table = np.asarray(value, dtype=float)
+        table = float_array(value)
     except (TypeError, ValueError, OverflowError):
         raise BadInput(f"{what} must be a number or a table of numbers; it is {shown(value)}.") from None
     if table.size == 0 or not np.all(np.isfinite(table)):
         raise BadInput(f"{what} must hold finite numbers only; it is {shown(value)}.")
     return table
+
+
+def float_array(value: Any) -> Array:
+    """Return numbers as an array of floats; raise TypeError for complex ones, which NumPy would cut."""
+    found = np.asarray(value)
+    if found.dtype.kind == "c":
+        raise TypeError("complex numbers")
+    return np.asarray(found, dtype=float)
 
 
 def per_cell(value: Any, what: str, scale: Scale) -> Array:

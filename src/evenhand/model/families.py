@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.compile import uncompiled
 from evenhand.errors import BadInput, shown
 from evenhand.model import unit_families
-from evenhand.model.argument_checks import is_number, is_whole
+from evenhand.model.argument_checks import float_array, is_number, is_whole
 from evenhand.model.labels import bounds_in_order, by_name, checked_bounds_by_name
 from evenhand.model.region import ROUNDING
 
@@ -394,7 +394,7 @@ FAMILIES: dict[str, type[Family]] = {
 
 def _numbers(value: ArrayLike, what: str) -> Array:
     try:
-        return np.asarray(value, dtype=float)
+        return float_array(value)
     except (TypeError, ValueError, OverflowError):
         raise BadInput(f"{what} must be a number or a table of numbers; it is {shown(value)}.") from None
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, nearest, shown
-from evenhand.model.argument_checks import checked_table, is_number
+from evenhand.model.argument_checks import checked_table, float_array, is_number
 from evenhand.model.frozen_dict import FrozenDict
 
 Array = NDArray[np.float64]
@@ -154,7 +154,7 @@ def cost_table(costs: Any, policies: Sequence[str], groups: Sequence[str]) -> Ar
         return _named_costs(costs, policies, groups)
     shape = (len(policies), len(groups))
     try:
-        table = np.asarray(costs, dtype=float)
+        table = float_array(costs)
     except (TypeError, ValueError, OverflowError):
         table = np.zeros(0)
     if table.ndim == 1 and table.size in shape and shape[0] == shape[1]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput, nearest, shown
-from evenhand.model.argument_checks import is_number
+from evenhand.model.argument_checks import float_array, is_number
 from evenhand.model.families import Family
 from evenhand.model.guardrails import Guardrail
 from evenhand.model.labels import cells_in_order, checked_per_group, per_group
@@ -26,7 +26,7 @@ def checked_means(
     """Return means, by name or by position, as a K x L array inside the family's domain."""
     means = cells_in_order(means, policies, groups, "means")
     try:
-        table = np.asarray(means, dtype=float)
+        table = float_array(means)
     except (TypeError, ValueError, OverflowError):
         raise BadInput(
             f"means must be a table of numbers, a row per policy; they are {shown(means)}."

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model import region as regions
-from evenhand.model.argument_checks import Scale, is_number, is_whole
+from evenhand.model.argument_checks import Scale, float_array, is_number, is_whole
 from evenhand.model.families import Family
 from evenhand.model.frozen_dict import FrozenDict
 from evenhand.model.guardrails import Guardrail, checked_guardrails
@@ -323,7 +323,7 @@ class Problem:
         """Return means by name or by position as a K x L array; they may lie outside the domain."""
         given = cells_in_order(means, self.policies, self.group_names, "means")
         try:
-            table = np.asarray(given, dtype=float)
+            table = float_array(given)
         except (TypeError, ValueError, OverflowError):
             table = np.zeros(0)
         return table if table.shape == self.shape else self.check_means(means)  # which says what is wrong

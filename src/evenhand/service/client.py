@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from evenhand.errors import BadInput, EvenhandError, NameTaken, NotFound, StorageFailed
+from evenhand.errors import BadInput, EvenhandError, NameTaken, NotFound, StorageFailed, shown
 from evenhand.files import whole_file
 from evenhand.live.events import LogEntry
 from evenhand.live.hash_chain import Head
+from evenhand.live.input_checks import IMPORTED_ROW, TOLD_ROW, checked_path, iterated, places_of
 from evenhand.live.status import Status
 from evenhand.live.tickets import Ask, Outcomes, Receipt
+from evenhand.model.argument_checks import whole_number
 from evenhand.result import Result
 from evenhand.service.connection import Connection
 from evenhand.service.interval_client import RemoteIntervals
@@ -188,10 +190,10 @@ class RemoteExperiment(RemoteIntervals, Result):
         places: Sequence[str] | None = None,
     ) -> list[Receipt]:
         """Record many outcomes, as (ticket, outcome, group): all of them or none."""
-        rows = list(outcomes)
-        place_of = "row {}".format if places is None else (lambda n: places[n - 1])
-        body = {"outcomes": [_placed(place_of(n), row) for n, row in enumerate(rows, start=1)]}
-        found = _named(place_of, lambda: self._post("tell-all", body, key))
+        rows = list(iterated(outcomes, "outcomes", TOLD_ROW))
+        names = places_of(rows, places)
+        body = {"outcomes": [_placed(place, row) for place, row in zip(names, rows, strict=True)]}
+        found = _named(lambda n: names[n - 1], lambda: self._post("tell-all", body, key))
         return [Receipt(**receipt) for receipt in found]
 
     def drop(self, ticket: Ask | str, reason: str, *, by: str | None = None, key: str | None = None) -> None:
@@ -203,7 +205,7 @@ class RemoteExperiment(RemoteIntervals, Result):
     ) -> Receipt:
         """Correct an outcome; the old one stays in the log with the reason and the name in `by`."""
         if not isinstance(by, str) or not by.strip():
-            raise BadInput(f"by must be some text; it is {by!r}.")
+            raise BadInput(f"by must be some text; it is {shown(by)}.")
         body = {"ticket": _code(ticket), "outcome": _sample(outcome), "reason": reason, "by": by}
         return Receipt(**self._post("amend", body, key))
 
@@ -216,7 +218,8 @@ class RemoteExperiment(RemoteIntervals, Result):
         place_of: Callable[[int], str] = "row {}".format,
     ) -> int:
         """Import outcomes collected before, as (policy, group, outcome): all of them or none."""
-        sent = [_imported(place_of, n, row) for n, row in enumerate(rows, start=1)]
+        given = iterated(rows, "rows", IMPORTED_ROW)
+        sent = [_imported(place_of, n, row) for n, row in enumerate(given, start=1)]
         body = {"rows": sent, "source": source}
         return int(_named(place_of, lambda: self._post("import", body, key))["imported"])
 
@@ -270,6 +273,9 @@ class RemoteExperiment(RemoteIntervals, Result):
 
     def events(self, after: int = 0) -> Iterator[LogEntry]:
         """Yield the events after this number, page by page, up to the end of the log."""
+        return self._pages_of_events(whole_number(after, "after", 0))
+
+    def _pages_of_events(self, after: int) -> Iterator[LogEntry]:
         while True:
             page = self._connection.get(f"{self._path()}/events?after={after}")
             yield from map(LogEntry.from_dict, page)
@@ -281,20 +287,22 @@ class RemoteExperiment(RemoteIntervals, Result):
         """Write the whole log into one file that can be audited alone; return its head."""
         from evenhand.live.export import end_of_export
 
+        path = checked_path(path)
         try:
-            with whole_file(Path(path)) as file:
+            with whole_file(path) as file:
                 self._connection.download(f"{self._path()}/export", file)
         except OSError as problem:
             raise BadInput(f"the export cannot be written to {path}: {problem.strerror}.") from None
-        return end_of_export(Path(path))
+        return end_of_export(path)
 
     def export_outcomes(self, path: str | Path) -> None:
         """Write the outcomes that count, with their latest corrections, into a .csv or .parquet file."""
         from evenhand.live.export import format_of
 
-        kind = format_of(Path(path))
+        path = checked_path(path)
+        kind = format_of(path)
         try:
-            with whole_file(Path(path)) as file:
+            with whole_file(path) as file:
                 self._connection.download(f"{self._path()}/export?format={kind}", file)
         except OSError as problem:
             raise BadInput(f"the outcomes cannot be written to {path}: {problem.strerror}.") from None
@@ -345,7 +353,7 @@ def _number(outcome: object) -> float | bool:
     except OverflowError:
         value = float("inf")
     if not np.isfinite(value):
-        raise BadInput(f"an outcome must be a finite number; it is {outcome!r}.")
+        raise BadInput(f"an outcome must be a finite number; it is {shown(outcome)}.")
     return value
 
 
@@ -368,7 +376,7 @@ def _placed(place: str, row: Any) -> dict[str, Any]:
     except EvenhandError as problem:
         raise type(problem)(f"{place}: {problem}") from None
     except (TypeError, ValueError):
-        raise BadInput(f"{place} must be (ticket, outcome, group); it is {row!r}.") from None
+        raise BadInput(f"{place} must be (ticket, outcome, group); it is {shown(row)}.") from None
 
 
 def _imported(place_of: Callable[[int], str], number: int, row: Any) -> list[Any]:
@@ -378,7 +386,7 @@ def _imported(place_of: Callable[[int], str], number: int, row: Any) -> list[Any
     except BadInput as problem:
         raise BadInput(f"{place_of(number)}: {problem}") from None
     except (TypeError, ValueError):
-        raise BadInput(f"{place_of(number)} must be (policy, group, outcome); it is {row!r}.") from None
+        raise BadInput(f"{place_of(number)} must be (policy, group, outcome); it is {shown(row)}.") from None
 
 
 def _named(place_of: Callable[[int], str], send: Callable[[], T]) -> T:

@@ -127,7 +127,7 @@ def study_of(given: Problem | Study, procedure: Procedure | None = None, title: 
     study = given if isinstance(given, Study) else Study(problem_of(given))
     if procedure is not None:
         study = replace(study, procedure=procedure)
-    return replace(study, title=title) if title else study
+    return study if isinstance(title, str) and not title else replace(study, title=title)
 
 
 def load(path: str | Path) -> Study:

@@ -225,6 +225,12 @@ BAD: dict[str, Any] = {
     "no key": (lambda t: t.ask(key=""), eh.BadInput),
     "rows that are none": (lambda t: t.import_data([("a", "x")]), eh.BadInput),
     "outcomes that are none": (lambda t: t.tell_all([("a", 1)]), eh.BadInput),
+    "no rows": (lambda t: t.import_data(3), eh.BadInput),
+    "no outcomes": (lambda t: t.tell_all(None), eh.BadInput),
+    "places that do not fit": (lambda t: t.tell_all([(one(t.ask()), 1, None)], places=[]), eh.BadInput),
+    "no path": (lambda t: t.export(3), eh.BadInput),
+    "no path of a table": (lambda t: t.export_outcomes(None), eh.BadInput),
+    "no number of an event": (lambda t: t.events("1"), eh.BadInput),
 }
 
 
