@@ -175,6 +175,11 @@ def without(table: str, name: str) -> Change:
     return change
 
 
+def in_answer(change: Callable[[list[Any], Log], object]) -> Change:
+    """Change the first ticket of a recorded answer."""
+    return lambda event, log, _luck: (change(event["answer"][0], log), None)[1]
+
+
 def of(name: str, kinds: str, change: Change, where: Where = everywhere, digits: bool = False) -> Forgery:
     return Forgery(name, tuple(kinds.split()), change, where, digits)
 
@@ -186,7 +191,7 @@ def has(field: str) -> Where:
 OUTCOMES = "told imported amended late refused"
 EVERY = (
     "asked told late dropped expired amended imported refused paused resumed closed viewed stopped snapshot "
-    "build_changed"
+    "build_changed answered"
 )
 ENDS = "told late refused amended dropped expired"
 NEVER_ASKED = 987654
@@ -279,6 +284,19 @@ FORGERIES: tuple[Forgery, ...] = (
     of("key: a negative part", "asked", put(part=-1), has("key")),
     of("key: of an earlier request", "asked viewed told", lambda e, log, _luck: e.update(
         key=log.events[1]["key"], part=0)),
+    of("key: a part without the one before", "asked", add("part", 5), lambda e: e.get("part", 0) > 0),
+    of("key: a digest of the request in a later part", "asked", put(request="0" * 32),
+       lambda e: e.get("part", 0) > 0),
+    # recorded answers
+    of("answer: of a ticket that does not exist", "answered", in_answer(lambda row, _log: row.__setitem__(
+        0, "t987654-aaaa"))),
+    of("answer: another policy", "answered", in_answer(lambda row, _log: row.__setitem__(
+        1, "a" if row[1] != "a" else "b"))),
+    of("answer: another group", "answered", in_answer(lambda row, _log: row.__setitem__(
+        2, "x" if row[2] != "x" else "y"))),
+    of("answer: of no known form", "answered", put(answer=["nonsense"])),
+    of("answer: a list in place of a name", "answered", in_answer(lambda row, _log: row.__setitem__(
+        1, [row[1]]))),
     # steering
     of("pause: of what is paused", "resumed", becomes("paused", "reason")),
     of("resume: of what runs", "paused", becomes("resumed", "reason")),
@@ -305,6 +323,10 @@ FORGERIES: tuple[Forgery, ...] = (
     of("snapshot: more draws", "snapshot", tally_table("drawn")),
     *(of(f"snapshot: another {name}", "snapshot", tally_table(name), digits=True)
       for name in ("expected", "spread")),
+    of("snapshot: a whole number as a fraction", "snapshot", in_snapshot(
+        lambda f, _luck: f.update(tickets=float(f["tickets"])))),
+    of("snapshot: a whole number of a table as a fraction", "snapshot", in_snapshot(
+        lambda f, _luck: f["state"]["clock"].__setitem__(0, float(f["state"]["clock"][0])))),
     of("snapshot: more tickets", "snapshot", in_snapshot(
         lambda f, _luck: f.update(tickets=f["tickets"] + 1))),
     of("snapshot: another latest time", "snapshot", in_snapshot(lambda f, _luck: f.update(latest="2030"))),

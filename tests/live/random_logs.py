@@ -90,7 +90,7 @@ class Actions:
             self.bring(self.luck.choice([1, 2, 3, 5]))
             self.pause()
         every = [self.ask, self.tell, self.tell, self.drop, self.expire, self.amend, self.again, self.look,
-                 self.set_back]  # fmt: skip
+                 self.set_back, self.ask_again]  # fmt: skip
         while self.trial.head.seq < events and self.trial.status().state == "running":
             self.luck.choice([self.ask, self.tell, self.tell, self.tell, *every])()
 
@@ -126,6 +126,16 @@ class Actions:
         )  # fmt: skip
         self.out += [(ask, ask.group or self.luck.choice("xy")) for ask in asks]
         self.luck.shuffle(self.out)
+
+    def ask_again(self) -> None:
+        """Open tickets of a worker under another key: the answer is written, because no event holds it."""
+        self.keys += 1
+        group = self.luck.choice("xy") if self.problem.mode == "proportional" else None
+        worker, key = f"twice {self.keys}", f"k{self.keys}"
+        asks = self.trial.ask(2, group=group, worker=worker, key=key)
+        again = self.trial.ask(2, group=group, worker=worker, key=f"{key} again")
+        assert again == asks
+        self.out += [(ask, ask.group or self.luck.choice("xy")) for ask in asks]
 
     def tell(self) -> None:
         if self.out:

@@ -9,6 +9,7 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.hash_chain import canonical, extend, genesis
 from evenhand.live.protocol import Protocol
+from evenhand.live.tickets import ticket_code
 from tests.live.example_experiments import create, play, records
 from tests.live.forgeries import FORGERIES, forgeries, write_chain
 from tests.live.random_logs import FAMILIES, Log, honest_log
@@ -83,19 +85,29 @@ def test_a_forged_chance_is_named_even_where_the_versions_are_edited_too(tmp_pat
     events = copy.deepcopy(log.events)
     for versions in (events[0]["versions"], *(events[i]["fold"]["build"] for i in log.of_kind("snapshot"))):
         versions["numpy"] = "0.0.1"
+    with_codes_of_the_protocol(events)
     found = audit(str(write_chain(tmp_path / "f.jsonl", events)))
     assert found.identical
     assert not found.same_build
     place = log.of_kind("asked")[7]
-    events[place]["p"] *= 1.01
+    events[place]["p"] *= 0.99
     found = audit(str(write_chain(tmp_path / "f.jsonl", events)))
     assert found.first_different_event == place + 1
     assert "has the chance" in str(found.first_difference)
 
 
+def with_codes_of_the_protocol(events: list[dict[str, Any]]) -> None:
+    """Write the tickets of recorded answers as the changed first event gives them."""
+    protocol = extend(genesis("main"), [canonical(events[0])])[0].hash
+    for event in events:
+        for row in event.get("answer") or ():
+            row[0] = ticket_code(protocol, int(row[0][1:].partition("-")[0]))
+
+
 def test_events_taken_out_put_in_or_swapped_do_not_follow(tmp_path: Path) -> None:
     log = some_log(tmp_path, random.Random(6), 0)
-    place = log.of_kind("asked")[9]
+    asks = log.of_kind("asked")
+    place = next(place for place in asks[5:] if place + 1 in asks)
     for events, named in (
         (log.events[:place] + log.events[place + 1 :], place + 1),
         (log.events[: place + 1] + log.events[place:], place + 2),

@@ -140,13 +140,24 @@ class _Auditor:
             event, record.seq, fold.cell_of(event)
         ):
             raise Difference(record.seq, "is filed under another ticket, cell or key than its own.")
-        if event.key is not None and not self._keys.add(event.key, event.part):
-            raise Difference(record.seq, f"answers the request {event.key!r} a second time.")
+        self._check_request(record.seq, event)
         if isinstance(event, Amended):
             history.correct(record.seq, event)
         place = fold.step(record, event, lambda cell, _seq: history.of(cell))
         history.take(record.seq, event, place)
         self._builds += isinstance(event, BuildChanged)
+
+    def _check_request(self, seq: int, event: AnyEvent) -> None:
+        """Refuse a part of a request that was there before, or without the parts before it."""
+        key, part = event.key, event.part
+        if key is None:
+            return
+        if not self._keys.add(key, part):
+            raise Difference(seq, f"answers the request {key!r} a second time.")
+        if part > 0 and not self._keys.holds(key, part - 1):
+            raise Difference(seq, f"is part {part} of the request {key!r}, and part {part - 1} is not there.")
+        if part > 0 and event.request is not None:
+            raise Difference(seq, f"has a digest of the request {key!r}, which only its first part has.")
 
     def check_end(self, end: LogEnd | None) -> None:
         """Check that the log is complete, contains the noted head and lacks no required event."""

@@ -126,13 +126,23 @@ class KeySet:
 
         Among a million keys two have the same digest with probability 3e-8.
         """
-        text = f"{part} {key}".encode()
-        digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
-        place = int(np.searchsorted(self._sorted, np.uint64(digest)))
-        if digest in self._waiting or (place < len(self._sorted) and self._sorted[place] == digest):
+        digest = _digest(key, part)
+        if self._holds(digest):
             return False
         self._waiting.add(digest)
         if len(self._waiting) == _WAITING:
             self._sorted = np.sort(np.append(self._sorted, np.array(list(self._waiting), dtype=np.uint64)))
             self._waiting.clear()
         return True
+
+    def holds(self, key: str, part: int) -> bool:
+        """Return whether a key and part were added."""
+        return self._holds(_digest(key, part))
+
+    def _holds(self, digest: int) -> bool:
+        place = int(np.searchsorted(self._sorted, np.uint64(digest)))
+        return digest in self._waiting or (place < len(self._sorted) and self._sorted[place] == digest)
+
+
+def _digest(key: str, part: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{part} {key}".encode(), digest_size=8).digest(), "big")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.live import events as ev
-from evenhand.live.hash_chain import Difference, Head
+from evenhand.live.hash_chain import Difference, Head, canonical
 from evenhand.live.interval_counts import Cells
 from evenhand.live.intervals import ClosedInterval, IntervalLog, OpenInterval
 from evenhand.live.projection import Fold, LogState
@@ -158,7 +158,7 @@ def adopt_snapshot(seq: int, fold: Fold, data: dict[str, Any]) -> None:
         if part in ("state", "tally", "ratios"):
             since = fold.replay.confirmed + 1
             _compare_tables(seq, since, part, data[part], expected, fold.replay.same_build)
-        elif data[part] != expected:
+        elif canonical(data[part]) != canonical(expected):  # 1.0 is not spelled as 1 is
             raise Difference(seq, f"is a snapshot whose {part!r} differs from what the events give.")
     if data != mine:
         fold.replay.note_other_digits()
@@ -171,7 +171,8 @@ def _compare_tables(
     if not isinstance(found, dict) or found.keys() != expected.keys():
         raise Difference(seq, f"is a snapshot whose {part!r} must hold {', '.join(expected)}; it does not.")
     for name, table in expected.items():
-        if found[name] != table and (same_build or name in _EXACT or not _is_close(name, found[name], table)):
+        same = canonical(found[name]) == canonical(table)
+        if not same and (same_build or name in _EXACT or not _is_close(name, found[name], table)):
             raise Difference(seq, f"is a snapshot whose {name!r} differs from what the events give.", since)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.live import events as ev
+from evenhand.live.answer_checks import check_answer
 from evenhand.live.events import Metrics, Sample, decode, sample_of
 from evenhand.live.hash_chain import Difference, Record
 from evenhand.live.input_checks import unit_metrics
@@ -109,6 +110,8 @@ class TicketHistory:
             self._refuse(seq, event)
         elif isinstance(event, ev.PolicyWithdrawn):
             self._withdraw(self._state.protocol.policies[event.policy])
+        elif isinstance(event, ev.Answered):
+            check_answer(seq, event.answer, self._state.protocol, self._cell_of)
         elif place is None or isinstance(event, ev.Amended):
             return
         elif isinstance(event, ev.Told):
@@ -121,6 +124,10 @@ class TicketHistory:
             self._status[event.ticket] = _DROPPED
         elif isinstance(event, ev.Expired):
             self._status[event.ticket] = _EXPIRED
+
+    def _cell_of(self, ticket: int) -> Place | None:
+        """Return policy and group of a ticket, the group as far as it is known; None if there is no such."""
+        return (self._policy[ticket], self._group[ticket]) if 0 < ticket < len(self._policy) else None
 
     def _withdraw(self, number: int) -> None:
         """End the open tickets of a policy."""
