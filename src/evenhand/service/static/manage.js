@@ -72,13 +72,27 @@ const Manage = (() => {
     return words;
   };
 
+  // The policies that can be withdrawn, in the list of the page.
+  const members = () => place.querySelector("#manage-withdraw [name=policy]");
+
+  async function adding(form) {
+    const words = await plain("add-policy", ["policy", "reason"], "The policy was added.")(form);
+    members().add(new Option(form.elements.policy.value.trim()));
+    return words;
+  }
+
+  async function withdrawing(form) {
+    const words = await plain("withdraw", ["policy", "reason"], "The policy was withdrawn.")(form);
+    members().selectedOptions[0].remove();
+    return words;
+  }
+
   const acts = {
     import: importing, amend,
     pause: plain("pause", ["reason"], "The experiment is paused."),
     resume: plain("resume", ["reason"], "The experiment goes on."),
     finish: plain("finish", ["reason"], "The experiment is finished."),
-    "add-policy": plain("add-policy", ["policy", "reason"], "The policy was added."),
-    withdraw: plain("withdraw", ["policy", "reason"], "The policy was withdrawn."),
+    "add-policy": adding, withdraw: withdrawing,
   };
 
   // A message beside the first field that lacks something; returns whether there is one.

@@ -19,25 +19,33 @@ const Planner = (() => {
     return value;
   }
 
-  function requirement(form, policies) {
-    const kind = form.requirement.value;
-    if (kind === "none") return { kind };
-    const value = number(form.bound.value, "The bound", "bound");
-    if (kind === "relative") {
-      const control = form.control.value.trim();
-      if (!policies.includes(control)) throw new FieldError("control", `The control must be one of the policies; it is “${control}”.`);
-      return { kind: "floors", relative_to: control, margin: value };
+  // The kind, and whether the bound is a margin or a ratio, of requirements relative to a control.
+  const RELATIVE = { relative: ["floors", "margin"], "relative-ratio": ["floors", "ratio"], "relative-caps": ["caps", "margin"] };
+
+  function requirement(kind, bound, named, policies) {
+    if (kind.value === "none") return { kind: "none" };
+    const value = number(bound.value, "The bound", bound);
+    const relative = RELATIVE[kind.value];
+    if (relative) {
+      const control = named.value.trim();
+      if (!policies.includes(control)) throw new FieldError(named, `The control must be one of the policies; it is “${control}”.`);
+      return { kind: relative[0], relative_to: control, [relative[1]]: value };
     }
-    return { kind, [kind === "floors" || kind === "ratio" ? "at_least" : "at_most"]: value };
+    return { kind: kind.value, [kind.value === "floors" || kind.value === "ratio" ? "at_least" : "at_most"]: value };
   }
 
-  // The table of expected means: names of groups, and a row for each policy.
-  function expected(form) {
-    const lines = form.table.value.trim().split(/\n/).map((line) => line.split(/[,;\t]/).map((field) => field.trim()));
+  function family(kind, sd) {
+    if (kind.value !== "gaussian") return { name: kind.value };
+    return { name: "gaussian", sd: number(sd.value, "The standard deviation", sd, (found) => found > 0, "above 0") };
+  }
+
+  // A table of expected means: names of groups, and a row for each policy.
+  function expected(field) {
+    const lines = field.value.trim().split(/\n/).map((line) => line.split(/[,;\t]/).map((part) => part.trim()));
     const groups = lines[0].slice(1), rows = lines.slice(1);
-    if (groups.length < 1 || rows.length < 1) throw new FieldError("table", "The table needs a line with the names of the groups, and a line for each policy.");
-    for (const row of rows) if (row.length !== groups.length + 1) throw new FieldError("table", `“${row[0]}” has ${row.length - 1} means for ${groups.length} groups.`);
-    const means = rows.map((row) => row.slice(1).map((mean) => number(mean, `A mean of “${row[0]}”`, "table")));
+    if (groups.length < 1 || rows.length < 1) throw new FieldError(field, "The table needs a line with the names of the groups, and a line for each policy.");
+    for (const row of rows) if (row.length !== groups.length + 1) throw new FieldError(field, `“${row[0]}” has ${row.length - 1} means for ${groups.length} groups.`);
+    const means = rows.map((row) => row.slice(1).map((mean) => number(mean, `A mean of “${row[0]}”`, field)));
     return { groups, policies: rows.map((row) => row[0]), means };
   }
 
@@ -54,28 +62,36 @@ const Planner = (() => {
 
   // The whole protocol and the expected means: the same for a plan, a simulation, a study file and a start.
   function study(form) {
-    const { groups, policies, means } = expected(form);
-    const family = { name: form.family.value };
-    if (family.name === "gaussian") family.sd = number(form.sd.value, "The standard deviation", "sd", (sd) => sd > 0, "above 0");
-    const problem = { policies, groups: shares(form, groups), family, constraint: requirement(form, policies) };
+    const { groups, policies, means } = expected(form.table), truth = { means };
+    const constraint = requirement(form.requirement, form.bound, form.control, policies);
+    const problem = { policies, groups: shares(form, groups), family: family(form.family, form.sd), constraint };
     const procedure = {
       delta: number(form.delta.value, "The risk", "delta", (risk) => risk > 0 && risk < 0.5, "above 0 and below 0.5"),
       max_samples: number(form.most.value, "The latest end", "most", (most) => Number.isInteger(most) && most > 0, "a whole number above 0"),
     };
     if (form.goal.value === "screen") problem.goal = "screen";
-    else if (number(form.indifference.value, "“Good enough”", "indifference", (width) => width >= 0, "0 or more") !== 0) procedure.indifference = Number(form.indifference.value);
+    else for (const [name, what] of [["indifference", "“Good enough”"], ["tolerance", "“An answer may miss its bounds by”"]]) {
+      const width = number(form[name].value, what, name, (found) => found >= 0, "0 or more");
+      if (width !== 0) procedure[name] = width;
+    }
+    if (form.room.value.trim() !== "") problem.max_policies = number(form.room.value, "The room for policies", "room", (room) => Number.isInteger(room) && room >= policies.length, `a whole number, at least ${policies.length}`);
+    const rails = Guardrails.study(policies, groups, { FieldError, expected, family, requirement });
+    if (rails.problem.length) { problem.guardrails = rails.problem; truth.guardrails = rails.truth; }
     const costs = numbers(form, "costs", "A cost");
     if (costs.length && costs.length !== policies.length) throw new FieldError("costs", `There are ${policies.length} policies and ${costs.length} costs; give one for each, or none.`);
     if (costs.length) problem.costs = Object.fromEntries(policies.map((policy, at) => [policy, costs[at]]));
-    return { title: form.elements.title?.value.trim() || "Planned in the browser", problem, procedure, truth: { means } };
+    return { title: form.elements.title?.value.trim() || "Planned in the browser", problem, procedure, truth };
   }
 
   const protocol = ({ problem, procedure }) => JSON.stringify({ problem, procedure });
 
   // The field that an error of the service is about.
-  const ABOUT = [[/shares?|group/i, "shares"], [/delta|risk/i, "delta"], [/at_least|at_most|floor|cap|margin|ratio|gap|requirement/i, "bound"], [/mean|truth|polic|name/i, "table"], [/max_samples|initial/i, "most"], [/indifference/i, "indifference"], [/cost/i, "costs"], [/\bsd\b|deviation/i, "sd"], [/replications/i, "replications"], [/\bid\b|experiment '/i, "id"], [/title/i, "title"]];
+  const ABOUT = [[/max_policies/i, "room"], [/tolerance/i, "tolerance"], [/shares?|group/i, "shares"], [/delta|risk/i, "delta"], [/at_least|at_most|floor|cap|margin|ratio|gap|requirement/i, "bound"], [/mean|truth|polic|name/i, "table"], [/max_samples|initial/i, "most"], [/indifference/i, "indifference"], [/cost/i, "costs"], [/\bsd\b|deviation/i, "sd"], [/replications/i, "replications"], [/\bid\b|experiment '/i, "id"], [/title/i, "title"]];
 
   function fieldOf(form, problem) {
+    if (problem.field instanceof Element) return problem.field;
+    const rail = problem.field ? undefined : Guardrails.about(problem.message);
+    if (rail) return rail;
     const name = problem.field ?? ABOUT.find(([words]) => words.test(problem.message))?.[1];
     return name ? form.elements[name] : undefined;
   }
@@ -96,7 +112,8 @@ const Planner = (() => {
       fault.scrollIntoView({ block: "nearest" });
       return;
     }
-    const id = `error-${field.name}`;
+    field.closest("details")?.setAttribute("open", "");
+    const id = `error-${field.name.replace(" ", "-")}`;
     field.after(Page.element("small", problem.message, { class: "field-error", id, role: "alert" }));
     field.setAttribute("aria-invalid", "true");
     field.setAttribute("aria-describedby", id);
@@ -212,8 +229,8 @@ const Planner = (() => {
   }
 
   function rule({ problem }) {
-    const { kind, relative_to: control, ...bounds } = problem.constraint;
-    return [kind, ...Object.entries(bounds).map(([name, value]) => `${name.replace("_", " ")} ${value}`), ...(control ? [`relative to ${control}`] : [])].join(", ");
+    const words = ({ kind, relative_to: control, ...bounds }) => [kind, ...Object.entries(bounds).map(([name, value]) => `${name.replace("_", " ")} ${value}`), ...(control ? [`relative to ${control}`] : [])].join(", ");
+    return [words(problem.constraint), ...(problem.guardrails ?? []).map(({ name, constraint }) => `${name}: ${words(constraint)}`)].join("; ");
   }
 
   // The design that was kept and the latest, side by side.
@@ -264,7 +281,9 @@ const Planner = (() => {
   // Puts the plan into the address: it stays in the browser until somebody sends the link.
   async function share(form) {
     study(form);
-    const fields = Object.fromEntries([...form.elements].filter((field) => field.name && field.name !== "id").map((field) => [field.name, field.value]));
+    const kept = [...form.elements].filter((field) => field.name && field.name !== "id" && !field.name.startsWith("rail "));
+    const fields = Object.fromEntries(kept.map((field) => [field.name, field.value]));
+    fields.rails = Guardrails.values();
     history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(fields))}`);
     try { await navigator.clipboard.writeText(location.href); document.getElementById("planner-said").textContent = "The link is copied, and stands in the address bar."; }
     catch { document.getElementById("planner-said").textContent = "The link to this plan stands in the address bar."; }
@@ -274,7 +293,8 @@ const Planner = (() => {
     if (location.hash.length < 2) return;
     try {
       for (const [name, value] of Object.entries(JSON.parse(decodeURIComponent(location.hash.slice(1))))) {
-        if (form.elements[name] && typeof value === "string") form.elements[name].value = value;
+        if (name === "rails" && Array.isArray(value)) for (const rail of value) Guardrails.add(rail);
+        else if (form.elements[name] && typeof value === "string") form.elements[name].value = value;
       }
     } catch { document.getElementById("planner-error").textContent = "The link to the plan cannot be read: copy it whole."; }
   }
@@ -289,8 +309,9 @@ const Planner = (() => {
 
   function choices(form) {
     for (const [name, value] of [["family", "gaussian"], ["requirement", "relative"], ["goal", "best"]]) {
-      form.querySelector(`[data-for=${value}]`).hidden = form[name].value !== value;
+      for (const field of form.querySelectorAll(`[data-for=${value}]`)) field.hidden = !form[name].value.startsWith(value);
     }
+    Guardrails.choices();
   }
 
   function begin() {
@@ -308,6 +329,7 @@ const Planner = (() => {
       const button = document.getElementById(id);
       button?.addEventListener("click", guarded(work, button));
     }
+    Guardrails.begin(form);
     readLink(form);
     choices(form);
     form.addEventListener("change", () => { choices(form); note(form); });
