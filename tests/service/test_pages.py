@@ -65,6 +65,16 @@ def test_an_experiment_opens_with_words_and_has_its_four_pictures(
     assert page.index('class="lead"') < page.index("<svg")
 
 
+def test_a_page_says_who_leads_how_sure_when_it_ends_whether_all_is_well_and_what_is_next(
+    client: TestClient[Any], keys: dict[str, dict[str, str]]
+) -> None:
+    page = client.get("/experiments/main", headers=keys["analyst"]).text
+    places = [page.index(f'id="{one}"') for one in ("sentence", "evidence-words", "forecast", "well", "next")]
+    assert places == sorted(places)
+    assert "ask for tickets and enter their outcomes" in page[places[-1] :]
+    assert "Nothing needs attention" in client.get("/experiments/main", headers=keys["operator"]).text
+
+
 def test_an_operator_sees_the_page_without_estimates_and_evidence(
     client: TestClient[Any], keys: dict[str, dict[str, str]]
 ) -> None:
