@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from litestar.testing import TestClient
 import evenhand as eh
 from evenhand import service
 from evenhand.reports.figures.canvas import TOKENS
+from evenhand.service import panels
 from evenhand.service.app import Settings, create_app
 from evenhand.service.experiment_facts import protocol_facts
 from evenhand.service.keys import Keys
@@ -61,6 +63,16 @@ def test_an_experiment_opens_with_words_and_has_its_four_pictures(
     assert "10 samples" in page
     assert "1 open" in page
     assert page.index('class="lead"') < page.index("<svg")
+
+
+def test_a_page_says_who_leads_how_sure_when_it_ends_whether_all_is_well_and_what_is_next(
+    client: TestClient[Any], keys: dict[str, dict[str, str]]
+) -> None:
+    page = client.get("/experiments/main", headers=keys["analyst"]).text
+    places = [page.index(f'id="{one}"') for one in ("sentence", "evidence-words", "forecast", "well", "next")]
+    assert places == sorted(places)
+    assert "ask for tickets and enter their outcomes" in page[places[-1] :]
+    assert "Nothing needs attention" in client.get("/experiments/main", headers=keys["operator"]).text
 
 
 def test_an_operator_sees_the_page_without_estimates_and_evidence(
@@ -284,6 +296,26 @@ def test_a_study_of_ten_thousand_cells_has_a_page_of_bounded_size(tmp_path: Path
         assert "The table has 500 of 10,000 cells" in found.text
         assert "100 groups, 1% each" in found.text
         assert client.get("/").status_code == 200
+
+
+def test_a_page_that_takes_long_answers_before_it_is_computed_and_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panels, "FIRST_SECONDS", 0.0)
+    app = create_app(Settings(str(tmp_path / "t.db")))
+    with TestClient(seen_from(app), base_url="http://127.0.0.1") as client:
+        body = {"id": "main", "study": STUDY, "seed": 7}
+        assert client.post("/api/v1/experiments", json=body).status_code == 201
+        first = client.get("/experiments/main")
+        assert first.status_code == 200
+        assert "appears here by itself" in first.text
+        assert STUDY["title"] in first.text
+        deadline = time.monotonic() + 300
+        while "data-waiting" in client.get("/experiments/main/panel").text:
+            assert time.monotonic() < deadline
+        page = client.get("/experiments/main").text
+        assert "Every group against its bound" in page
+        assert "appears here by itself" not in page
 
 
 def test_linear_conditions_and_shares_are_in_the_words_of_the_study() -> None:

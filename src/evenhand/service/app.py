@@ -36,11 +36,18 @@ from evenhand.service.notifications import Notifications
 from evenhand.service.openapi import description
 from evenhand.service.panels import Panels
 from evenhand.service.path_prefix import below, checked_prefix
-from evenhand.service.responses import add_headers, checked_body, refuse_http, refuse_ours, refuse_unexpected
+from evenhand.service.responses import (
+    add_headers,
+    checked_body,
+    refuse_http,
+    refuse_ours,
+    refuse_unexpected,
+    refuse_waiting,
+)
 from evenhand.service.routes import routers
 from evenhand.service.server import warm
 from evenhand.service.webhooks import Webhooks
-from evenhand.service.worker_processes import WorkerProcesses
+from evenhand.service.worker_processes import TooManyWait, WorkerProcesses
 
 BODY_BYTES = 1_000_000
 WARM_AFTER = 0.5  # seconds: the first requests are answered before
@@ -111,7 +118,8 @@ def create_app(settings: Settings) -> Litestar:
         after_request=add_headers,
         request_max_body_size=BODY_BYTES,
         exception_handlers={
-            EvenhandError: refuse_ours, HTTPException: refuse_http, Exception: refuse_unexpected,
+            EvenhandError: refuse_ours, HTTPException: refuse_http, TooManyWait: refuse_waiting,
+            Exception: refuse_unexpected,
         },
         middleware=[limits, _measure],
         openapi_config=description(path),

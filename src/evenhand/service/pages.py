@@ -17,7 +17,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from litestar import MediaType, Request, Response, get, post
 from litestar.datastructures import Cookie
 from litestar.di import NamedDependency
-from litestar.exceptions import HTTPException
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import ServerSentEvent
 from litestar.response.sse import ServerSentEventMessage
@@ -178,9 +177,9 @@ async def stream(
             await access.read_keys()
             if not access.is_still_valid(key):
                 return  # revoked or expired
-            with suppress(EvenhandError, HTTPException):  # what failed or took too long is tried again
+            with suppress(EvenhandError):  # a drawing that failed or took too long is tried again
                 content = await asyncio.to_thread(panels.of, name, blind)
-                if content is not seen:
+                if content is not seen and not content.waiting:
                     seen = content
                     yield ServerSentEventMessage(event="drawn", data=str(content.head))
             await asyncio.sleep(LOOK_SECONDS)

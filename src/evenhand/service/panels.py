@@ -10,16 +10,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from evenhand.errors import StorageFailed
+from evenhand.live.compute_status import state_word
+from evenhand.live.projection import View
+from evenhand.procedure.state import TOLD
 from evenhand.service import worker_processes
 from evenhand.service.experiments import Registry
 from evenhand.service.forecasts import Forecasts
-from evenhand.service.worker_processes import WorkerProcesses
+from evenhand.service.worker_processes import DRAW_SECONDS, WorkerProcesses
 from evenhand.verdicts.forecast_statement import Forecast
 
 
@@ -71,6 +76,7 @@ class PanelContent:
     ending: tuple[str, ...] = ()  # who ended or paused it, when and why
     next_steps: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # of policies, groups and guard-rails
+    waiting: bool = False  # the first content is still being computed
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ class LogLine:
     says: str
 
 
+FIRST_SECONDS = 1.5  # that a request waits for the first content
 REDRAW_SECONDS = 1.0  # maximum age of the content when the log has grown
 REMEMBERED = 200
 log = logging.getLogger("evenhand.service")
@@ -122,22 +129,28 @@ class Panels:
         self.audits: dict[str, Audited] = {}
 
     def of(self, name: str, blind: bool) -> PanelContent:
-        """Return the latest content; start an update if the log has grown, wait for the first."""
+        """Return the latest content; start an update if the log has grown.
+
+        The first content is waited for briefly; until it is there, the content is enrolment only.
+        """
         panel = self._panel(name, blind)
         with panel.lock:
             self._collect(panel)
             is_old = time.monotonic() - panel.begun >= REDRAW_SECONDS
             if panel.future is None and (panel.content is None or is_old):
                 self._begin(panel, name, blind)
-            first = panel.future if panel.content is None else None
-            if first is None:
-                assert panel.content is not None
+            if panel.content is not None:
                 return panel.content
-        return self._workers.quick.wait(first)
+            first = panel.future
+        assert first is not None
+        found = self._workers.quick.wait_briefly(first, FIRST_SECONDS)
+        return _unfinished(self._registry.get(name).present()) if found is None else found
 
     def text(self, name: str, blind: bool, write: Callable[[PanelContent], str]) -> str:
         """Return the latest content as HTML, rendered at most once per `REDRAW_SECONDS`."""
         content, panel = self.of(name, blind), self._panel(name, blind)
+        if content.waiting:
+            return write(content)
         shows, is_old = (content, self.audits.get(name)), time.monotonic() - panel.written >= REDRAW_SECONDS
         if is_old or panel.shows is None or any(a is not b for a, b in zip(panel.shows, shows, strict=True)):
             panel.text, panel.shows, panel.written = write(content), shows, time.monotonic()
@@ -168,13 +181,31 @@ class Panels:
             worker_processes.panel_content_task, self._registry.address, view, time.time(), forecast, blind
         )
 
-    @staticmethod
-    def _collect(panel: _Panel) -> None:
-        if panel.future is not None and panel.future.done():
-            future, panel.future = panel.future, None
-            if (problem := future.exception()) is None:
-                panel.content = future.result()
-            else:
-                log.error("a drawing failed", exc_info=problem)
-                if panel.content is None:
-                    raise problem
+    def _collect(self, panel: _Panel) -> None:
+        if panel.future is None:
+            return
+        if not panel.future.done() and time.monotonic() - panel.begun > DRAW_SECONDS:
+            self._workers.quick.give_up(panel.future)
+        if not panel.future.done():
+            return
+        future, panel.future = panel.future, None
+        problem = CancelledError() if future.cancelled() else future.exception()
+        if problem is None:
+            panel.content = future.result()
+            return
+        log.error("a drawing failed", exc_info=problem)
+        if isinstance(problem, (BrokenProcessPool, CancelledError)):
+            raise StorageFailed("a drawing took too long, or its process ended; try again.")
+        if panel.content is None:
+            raise problem
+
+
+def _unfinished(view: View) -> PanelContent:
+    """Return the content before any was computed: what every user may see at once."""
+    status: dict[str, Any] = {
+        "title": view.protocol.study.title, "state": state_word(view), "samples": int(view.state.clock[TOLD]),
+        "pending": view.pending, "late": view.counts["late"],
+    }  # fmt: skip
+    return PanelContent(
+        view.head.seq, status, "The page is being computed and appears here by itself.", waiting=True
+    )

@@ -37,6 +37,7 @@ from evenhand.service.experiments import BadId
 from evenhand.service.pages import page
 from evenhand.service.path_prefix import prefix
 from evenhand.service.response_bodies import CODES
+from evenhand.service.worker_processes import TooManyWait
 
 registry = CollectorRegistry()
 requests = Counter("evenhand_requests", "Requests answered", ["method", "route", "status"], registry=registry)
@@ -202,6 +203,11 @@ def refuse_http(request: Asked, problem: HTTPException) -> Response[Any]:
         return _sentence(request, f"the request does not fit its form: {details or problem.detail}", code)
     says = ROUTE_MISSING.get(problem.detail, problem.detail or "refused")
     return _sentence(request, says, problem.status_code, problem.headers)
+
+
+def refuse_waiting(request: Asked, problem: TooManyWait) -> Response[Any]:
+    """Return the response to a request that may succeed later."""
+    return _sentence(request, str(problem), 429)
 
 
 def refuse_unexpected(request: Asked, problem: Exception) -> Response[Any]:

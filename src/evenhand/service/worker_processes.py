@@ -42,6 +42,10 @@ POLL_SECONDS = 0.05
 _spawn = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
 
 
+class TooManyWait(Exception):
+    """Too many requests wait for a worker; answered with 429."""
+
+
 class WorkerProcess:
     """One process, started on first use and restarted if it dies."""
 
@@ -72,12 +76,25 @@ class WorkerProcess:
     def do(self, work: Callable[..., T], *arguments: Any, owner: str = "") -> T:
         """Run a task for a key and return its result; refuse it if too many wait."""
         with self._place(owner):
-            return self._result(self.start(work, *arguments))
+            future = self.start(work, *arguments)
+            try:
+                return self._result(future, self._seconds)
+            except TookTooLong:
+                self.give_up(future)
+                raise _too_long(self._seconds) from None
 
-    def wait(self, future: Future[T]) -> T:
-        """Wait for a task and return its result; refuse to if too many wait."""
-        with self._place(""):
-            return self._result(future)
+    def wait_briefly(self, future: Future[T], seconds: float) -> T | None:
+        """Wait for a task and return its result; None if it takes longer, or if too many wait."""
+        try:
+            with self._place(""):
+                return self._result(future, seconds)
+        except (TookTooLong, TooManyWait):
+            return None
+
+    def give_up(self, future: Future[Any]) -> None:
+        """End a task that takes too long."""
+        if not future.cancel() and not future.done():
+            self._end_process()
 
     def run(
         self, work: Callable[..., T], *arguments: Any, progress: Callable[[int], None], seconds: float
@@ -95,7 +112,7 @@ class WorkerProcess:
         except BaseException:
             self._end_process()
             raise
-        return self._result(future)
+        return self._result(future, POLL_SECONDS)
 
     def close(self) -> None:
         """Stop the process; queued tasks are cancelled."""
@@ -107,9 +124,7 @@ class WorkerProcess:
         """Count a request that waits; refuse it if too many do."""
         with self._lock:
             if self._waiting.total() >= self._most or (owner and self._waiting[owner] >= PER_KEY):
-                from evenhand.service.jobs import busy
-
-                raise busy("too many pages and files are being made; try again in a few seconds.")
+                raise TooManyWait("too many pages and files are being made; try again in a few seconds.")
             self._waiting[owner] += 1
         try:
             yield
@@ -118,13 +133,9 @@ class WorkerProcess:
                 self._waiting[owner] -= 1
                 self._waiting += Counter()  # without zeros
 
-    def _result(self, future: Future[T]) -> T:
+    def _result(self, future: Future[T], seconds: float) -> T:
         try:
-            return future.result(self._seconds)
-        except TookTooLong:
-            if not future.cancel() and not future.done():
-                self._end_process()
-            raise _too_long(self._seconds) from None
+            return future.result(seconds)
         except BrokenProcessPool:
             with self._lock:
                 if self._pool is not None and self._pool._broken:  # another caller may have begun a new one

@@ -280,15 +280,15 @@ def wrapped(words: str, room: float, size: float, bold: bool = False) -> list[st
             continue
         lines += [line] if line else []
         while text_width(word, size, bold) > room and len(word) > 1:
-            fits = next(n for n in range(len(word) - 1, 0, -1) if n == 1 or _fits(word[:n], room, size, bold))
+            fits, most = 1, len(word) - 1
+            while fits < most:
+                middle = (fits + most + 1) // 2
+                wide = text_width(word[:middle], size, bold) > room
+                fits, most = (fits, middle - 1) if wide else (middle, most)
             lines.append(word[:fits])
             word = word[fits:]
         line = word
     return [*lines, line] if line or not lines else lines
-
-
-def _fits(words: str, room: float, size: float, bold: bool) -> bool:
-    return text_width(words, size, bold) <= room
 
 
 @lru_cache(maxsize=4096)

@@ -31,7 +31,7 @@ const Page = {
     const source = new EventSource(panel.dataset.stream);
     let first = true;
     source.addEventListener("drawn", () => {
-      if (!first && !document.hidden) {
+      if ((!first || panel.querySelector("[data-waiting]")) && !document.hidden) {
         panel.dispatchEvent(new Event("drawn"));
         document.querySelector("input[type=search]").dispatchEvent(new Event("refresh"));
       }
