@@ -47,22 +47,20 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
     for name, change in VARIANTS.items():
         _print(name, lambda change=change: _kernel_rate(runs, change))  # type: ignore[misc]
-    for lines in (4, 6, 12, 20):
+    for lines in (6, 12):
         with setting(cuda_program, "APART_FROM", lines):
             _print(f"functions of {lines} lines are called", lambda: _kernel_rate(runs))
-    for lines in (8, 4):
-        with _divisions_called(), setting(cuda_program, "APART_FROM", lines):
-            _print(f"divisions are called, {lines} lines", lambda: _kernel_rate(runs))
-            _print(f"divisions and roots are called, {lines} lines", lambda: _kernel_rate(runs, _roots))
-            for threads in (768, 832, 1024):
-                with _threads(threads):
-                    name = f"divisions and roots are called, {lines} lines, {threads} threads"
-                    _print(name, lambda: _kernel_rate(runs, _roots))
+    with _divisions_called():
+        _print("divisions are called", lambda: _kernel_rate(runs))
+        _print("divisions and roots are called", lambda: _kernel_rate(runs, _roots))
+    for turns, lines in ((0, 0), (5, 4), (5, 9), (3, 13)):
+        with setting(cuda_functions, "SHORT_LOOP", turns), setting(cuda_functions, "SHORT_BODY", lines):
+            _print(f"loops of {turns} turns and {lines} lines unrolled", lambda: _kernel_rate(runs))
     for threads in (768, 832, 960, 1024):
         with _threads(threads):
             _print(f"{threads} threads in a block", lambda: _kernel_rate(runs))
     cuda._programs.clear()
-    for power in (18, 19, 20, 21, 22):
+    for power in (20, 22, 24):
         with setting(shards, "LONGEST_SHARD_ON_GPU", 2**power):
             _print(f"simulate, launches of 2^{power} runs", lambda: _whole_rate(runs))
 
@@ -128,7 +126,7 @@ def _with_divisions_called(printer: Printer, node: ast.BinOp) -> str:
 
 def _tables(text: str) -> str:
     """Return source with its tables in constant memory."""
-    return text.replace("#define TABLE __device__ static const", "#define TABLE __constant__ static const")
+    return text.replace("#define TABLE __device__ static const", "#define TABLE SMALL_TABLE")
 
 
 @contextmanager
@@ -166,7 +164,7 @@ VARIANTS: dict[str, Callable[[str], str] | None] = {
     "random numbers by 32-bit arithmetic": _philox(1),
     "random numbers by 32-bit arithmetic, unrolled": _philox(10),
     "square roots are called": _roots,
-    "tables in constant memory": _tables,
+    "all tables in constant memory": _tables,
 }
 
 if __name__ == "__main__":

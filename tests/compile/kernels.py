@@ -109,6 +109,32 @@ def stand(w: Whole, place: int) -> Pair:
 
 
 @kernel
+def index_computed_once(w: Whole, turn: int) -> float:
+    """An index that is a call with effects is evaluated once, before the right side."""
+    w.part.values[int(add_number(w.part, 0)) // 2] += add_number(w.part, 1)
+    w.part.values[int(add_number(w.part, 2)) // 4] = add_number(w.part, 2)
+    total = 0.0
+    for i in range(6):
+        total = 10.0 * total + w.part.values[i]
+    return total
+
+
+@kernel
+def variables_of_loops(w: Whole, turn: int) -> float:
+    """A loop's variable after a loop that has iterations, and where a loop around reads it."""
+    total, j = 0.0, 7
+    for i in range(3):
+        total = 10.0 * total + j
+        i += 10
+        for j in range(turn + 1):
+            total += j
+    for k in range(5):
+        if k == turn + 2:
+            break
+    return total + 1000.0 * i + 100.0 * k
+
+
+@kernel
 def only_where_needed(w: Whole, turn: int) -> float:
     """The right side of `and`, of `or` and of a choice runs only where it is looked at."""
     total = 0.0

@@ -8,7 +8,8 @@ Python and any compiled code, and are made equal here:
   its own, and raises errors where the C library answers with an infinity;
 - `x ** 2`, with a whole number, is a product, as the compiler makes it.
 
-Arrays refuse negative indices, which compiled code does not wrap round.
+Arrays refuse negative indices, which compiled code does not wrap round, and ranges that end beyond them,
+which it does not shorten.
 """
 
 from __future__ import annotations
@@ -47,22 +48,22 @@ def checked(value: Any) -> Any:
 
 
 class Checked(np.ndarray):
-    """An array whose indices must not be negative."""
+    """An array whose indices must not be negative, and whose ranges must not end beyond it."""
 
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(_positive(index))
+        found = super().__getitem__(_within(index, self.shape))
         # words stay NumPy's, which wrap round at 64 bits
         return found.item() if isinstance(found, np.generic) and not isinstance(found, np.uint64) else found
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        super().__setitem__(_positive(index), value)
+        super().__setitem__(_within(index, self.shape), value)
 
 
-def _positive(index: Any) -> Any:
-    for part in index if isinstance(index, tuple) else (index,):
+def _within(index: Any, shape: tuple[int, ...]) -> Any:
+    for part, length in zip(index if isinstance(index, tuple) else (index,), shape, strict=False):
         for bound in (part.start, part.stop) if isinstance(part, slice) else (part,):
-            if bound is not None and bound < 0:
-                raise IndexError(f"index {index} is negative")
+            if bound is not None and not 0 <= bound <= length:
+                raise IndexError(f"index {index} is negative, or beyond the end")
     return index
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.compile import kernel
-from tests.compile.kernels import Pair, Whole, by_kind
+from tests.compile.kernels import Pair, Whole, add_number, by_kind
 
 Array = NDArray[np.float64]
 WORD = np.uint64(3)
@@ -143,7 +143,64 @@ def whole_arrays(w: Whole, a: Array, n: int) -> float:
     return b[0]
 
 
+@kernel
+def and_gives_a_number(w: Whole, a: Array, n: int) -> float:
+    """Python gives the second operand, and not True."""
+    return a[0] * (n and 7)
+
+
+@kernel
+def or_gives_a_number(w: Whole, a: Array, n: int) -> float:
+    return float(n or 5)
+
+
+@kernel
+def chain_that_writes(w: Whole, a: Array, n: int) -> float:
+    """Python calls the last one only where the first comparison holds."""
+    return float(0.0 < a[0] < add_number(w.part, 1))
+
+
+@kernel
+def other_order_by_name(w: Whole, a: Array, n: int) -> float:
+    """Python evaluates arguments as they are written."""
+    return larger(b=add_number(w.part, 0), a=add_number(w.part, 0))
+
+
+@kernel
+def larger(a: float, b: float) -> float:
+    return max(a, b)
+
+
+@kernel
+def fields_in_other_order(w: Whole, a: Array, n: int) -> float:
+    other = w._replace(level=add_number(w.part, 0), kind=int(add_number(w.part, 0)))
+    return other.level
+
+
+@kernel
+def bound_before_a_loop(w: Whole, a: Array, n: int) -> float:
+    """After a loop without iterations, the variable has its earlier value."""
+    i = 5
+    for i in range(n):
+        a[0] += i
+    return float(i)
+
+
+@kernel
+def step_at_run_time(w: Whole, a: Array, n: int) -> float:
+    for i in range(10, 0, -n):
+        a[0] += i
+    return a[0]
+
+
 SENTENCES = {
+    "and_gives_a_number": "n must be true or false",
+    "or_gives_a_number": "n must be true or false",
+    "chain_that_writes": "add_number may write, and is called late in a chain of comparisons",
+    "other_order_by_name": "by name in another order than the parameters must not be calls",
+    "fields_in_other_order": "by name in another order than the parameters must not be calls",
+    "bound_before_a_loop": "i had a value before a loop over it",
+    "step_at_run_time": "the step of a range must be a constant other than 0",
     "unknown_function": "math.atan2 is not known",
     "unknown_method": "a.sum cannot be called here",
     "unknown_field": "Whole has no field height",

@@ -21,7 +21,7 @@ from tests.compile.plain import run_plain
 WAYS = (
     "bound_again_in_a_loop", "swapped_in_a_loop", "chosen_at_run_time", "order_of_evaluation",
     "only_where_needed", "early_returns", "whole_numbers", "kinds_that_widen", "arrays_every_way",
-    "words_and_flags", "functions", "fields_replaced",
+    "words_and_flags", "functions", "fields_replaced", "index_computed_once", "variables_of_loops",
 )  # fmt: skip
 
 

@@ -131,6 +131,12 @@ def test_the_bound_holds_for_a_fixed_sample(
     assert allowed == pytest.approx(error(point), rel=1e-6)
 
 
+def test_tiles_that_are_far_too_wide_allow_no_error_without_a_warning() -> None:
+    costs = costs_of(two_policies(Poisson()), 0, 30.0, 1e-3, 3e4)
+    assert float(allowed_at_point(costs, 10_000, 0.1)[0]) == 0.0
+    assert float(bound_on_tile(costs, 10_000, np.array([0.1]))[0]) == 1.0
+
+
 def test_the_bound_for_gaussian_outcomes_has_a_closed_form() -> None:
     """With L = -ln f and D = n (distance / sd)^2 / 2 the best exponent gives exp(-(sqrt L - sqrt D)^2)."""
     costs = costs_of(two_policies(Gaussian(0.5)), 0, 1.0, 0.99, 1.02)
@@ -158,6 +164,21 @@ def test_the_parts_cover_the_box_with_the_right_answers() -> None:
     for part in parts:
         answer = study.problem.answer(np.array(part.point)[:, np.newaxis])
         assert part.answer == (None if answer is None or answer < 0 else study.problem.policies[answer])
+
+
+def test_policies_that_tie_in_the_whole_box_are_covered() -> None:
+    problem = Problem(["a", "b", "c"], {"x": 1.0}, Bernoulli())
+    study = Study(problem, eh.Procedure(delta=0.2, initial=2), Truth(means=[[0.5], [0.5], [0.5]]))
+    parts = parts_of(study, box_of(problem, {"b": {"x": (0.4, 0.6)}}), 30)
+    for mean in np.linspace(0.4, 0.6, 101):  # a and c tie; where b is worse each of them is right
+        inside = {part.answer for part in parts if part.low[0] <= mean <= part.high[0]}
+        assert ("a" in inside) if mean < 0.5 - 1e-6 else ("b" in inside) if mean > 0.5 + 1e-6 else inside
+    found = eh.calibrate_box(study, {"b": {"x": (0.4, 0.6)}}, 300, seed=2, horizon=30, workers=2)
+    procedure = eh.Procedure(delta=0.2, initial=2, stopping=eh.Calibrated(found.threshold), max_samples=30)
+    for mean in (0.42, 0.47, 0.499):
+        runs = eh.simulate(problem, [[0.5], [mean], [0.5]], procedure, 400, 9, workers=2)
+        wrong = runs.stopped & (runs.answer != 0) & (runs.answer != 2)
+        assert binom.sf(np.count_nonzero(wrong) - 1, 400, 0.2) > 1e-7
 
 
 def test_means_on_the_floor_are_a_tile_of_their_own() -> None:

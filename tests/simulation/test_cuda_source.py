@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from evenhand.simulation import cuda
 from evenhand.simulation.buffers import Rows
 from evenhand.simulation.cuda_source import simulation_of
 from evenhand.simulation.outcome_laws import DrawnTruth, MeansByPoint, MeansByReplication
-from evenhand.simulation.shards import Shard, prepare, run_shard
+from evenhand.simulation.shards import Shard, _shard_size, prepare, run_shard
 from evenhand.simulation.sweep import address_of
 from evenhand.study import Study
 from tests.compile import studies
@@ -79,11 +80,51 @@ def test_large_tables_are_filled_and_not_written_into_the_source(monkeypatch: py
     compared(studies.study())
 
 
+def test_only_small_tables_are_in_constant_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = studies.study("bernoulli")
+    text = simulation_of(prepare(study, SEED)).source.text
+    assert re.search(r"^SMALL_TABLE real SF\[", text, flags=re.MULTILINE)
+    assert re.search(r"^TABLE real KF\[", text, flags=re.MULTILINE)  # read at random places
+    monkeypatch.setattr("evenhand.compile.cuda_program.CONSTANT_BYTES", 8)
+    assert not re.search(
+        r"^SMALL_TABLE real", simulation_of(prepare(study, SEED)).source.text, flags=re.MULTILINE
+    )
+
+
+def test_only_short_loops_without_long_code_are_unrolled() -> None:
+    lines = simulation_of(prepare(studies.study(), SEED)).source.text.split("\n")
+    starts = [at for at, line in enumerate(lines) if line.strip() == "UNROLLED"]
+    assert len(starts) > 5
+    for at in starts:
+        head = lines[at + 1]
+        found = re.search(r"step_\d+ = (-?\d+), end_\d+ = (-?\d+);", head)
+        assert found is not None
+        assert abs(int(found[2]) - int(found[1])) <= 5
+        end = head[: len(head) - len(head.lstrip())] + "}"
+        body = lines[at + 2 : lines.index(end, at)]
+        assert len(body) <= 6
+        assert not any(re.search(r"k_\w+\(|call_|sqrt|/ ", line) for line in body)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "drawn", "most"),
+    [((), False, 2**24), (range(1, 1001), False, 118_000), ((), True, 2**23)],
+)
+def test_a_launch_on_a_gpu_has_as_many_runs_as_a_gigabyte_holds(
+    checkpoints: tuple[int, ...], drawn: bool, most: int
+) -> None:
+    truth = DrawnTruth(MeansByReplication(np.array([studies.MEANS] * 2))) if drawn else None
+    job = replace(prepare(studies.study(), SEED, tuple(checkpoints), truth), device="cuda")
+    found = _shard_size(job, 10**9, 2)
+    assert 0.5 * most < found <= 1.25 * most
+    assert _shard_size(job, 1_000, 2) == 1_000
+
+
 def test_numbers_of_the_study_are_compiled_in() -> None:
     source = simulation_of(prepare(studies.study(), SEED)).source
     assert "HF" not in source.text
     # every cell has the same variance, floor and ceiling: of the study, only the means need a table
-    (table,) = re.findall(r"^TABLE real SF\[\d+\] = \{(.*)\};$", source.text, flags=re.MULTILINE)
+    (table,) = re.findall(r"^SMALL_TABLE real SF\[\d+\] = \{(.*)\};$", source.text, flags=re.MULTILINE)
     means = [float(number) for number in table.split(", ")]
     assert means == [row[g] for g in range(2) for row in studies.MEANS]
 

@@ -82,6 +82,11 @@ def parameter_types(function: Any) -> dict[str, Type]:
     return {name: _read(hints[name], f"{function.__qualname__}, {name}") for name in names}
 
 
+def takes_numbers_only(function: Any) -> bool:
+    """Return whether a kernel has no arrays, so that it cannot write."""
+    return all(isinstance(type_, Number) for type_ in parameter_types(function).values())
+
+
 @cache
 def result_type(function: Any) -> Type:
     """Return the type of a kernel's result."""

@@ -77,6 +77,8 @@ class Calls(Expressions):
         if sorted(order) != sorted(names) or len(node.args) > len(names):
             self.refuse(node, f"{ast.unparse(node.func)} takes {', '.join(names)}")
         given = self.values([*node.args, *(keyword.value for keyword in node.keywords)], env, out)
+        if order != list(names):
+            self._check_order(node, given)
         found = dict(zip(order, given, strict=True))
         return [found[name] for name in names]
 
@@ -87,6 +89,11 @@ class Calls(Expressions):
         for (name, type_), value in zip(types.items(), given, strict=True):
             fields[name] = self.as_declared(node, value, type_, f"{record.__name__}.{name}")
         return self.kept_whole(Record(record, fields), out)
+
+    def _check_order(self, node: ast.Call, given: Sequence[Value]) -> None:
+        """Refuse a call among arguments by name that would be evaluated in another order."""
+        if any(isinstance(number, Dynamic) and number.calls for value in given for number in scalars(value)):
+            self.refuse(node, "arguments by name in another order than the parameters must not be calls")
 
     def _replaced(self, node: ast.Call, function: ast.Attribute, env: Environment, out: Block) -> Value:
         """Return a named tuple with some of its fields replaced, as its method `_replace` does."""
@@ -101,6 +108,8 @@ class Calls(Expressions):
         if unknown is not None:
             self.refuse(node, f"{kept.type.__name__} has no field {unknown}")
         given = self.values([keyword.value for keyword in node.keywords], env, out)
+        if names != [name for name in types if name in names]:
+            self._check_order(node, given)
         changed = {
             name: self.as_declared(node, value, types[name], f"{kept.type.__name__}.{name}")
             for name, value in zip(names, given, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ STORED = TYPES | {BOOL: "unsigned char"}
 MEMORY = "m"  # the parameter with the address of a thread's own buffers
 _CASTS = {"int": "whole", "np.int64": "whole", "float": "real", "bool": "bool", "np.uint64": "word"}
 _LARGEST_INT = 2**31
+# a loop is unrolled if it has at most so many turns and lines, and none of the operations of much code
+SHORT_LOOP, SHORT_BODY = 5, 7
+_LONG_CODE = re.compile(r"\bk_\w+\(|call_|sqrt|/ ")
 
 
 def tuple_name(kinds: list[str]) -> str:
@@ -116,12 +120,14 @@ class Printer:
         test = f"{turn} < {end}" if step > 0 else f"{turn} > {end}"
         head = f"for (whole {turn} = {first}, {end} = {last}; {test}; {turn} += {step}) {{"
         name = self._named(node.target.id)
-        return [
-            f"{indent}LITTLE_UNROLLING",
-            indent + head,
-            f"{indent}    {name} = {turn};",
-            *self._nested(node.body, indent),
-        ]
+        body = [f"{indent}    {name} = {turn};", *self._nested(node.body, indent)]
+        short = (
+            _is_constant(first)
+            and _is_constant(last)
+            and abs(int(last.strip("()")) - int(first.strip("()"))) <= SHORT_LOOP
+        )
+        unrolled = short and len(body) <= SHORT_BODY and not _LONG_CODE.search("\n".join(body))
+        return [f"{indent}{'UNROLLED' if unrolled else 'NOT_UNROLLED'}", indent + head, *body]
 
     def _return(self, node: ast.Return) -> str:
         results = self.function.results
@@ -285,6 +291,10 @@ class Printer:
 
     def _writes(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and ast.unparse(node.func) in self._writing
+
+
+def _is_constant(text: str) -> bool:
+    return re.fullmatch(r"\(?-?\d+\)?", text) is not None
 
 
 def uses_memory(function: Function, own: set[str]) -> bool:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile.annotations import DTYPES, Type
 from evenhand.compile.argument_layout import Layout
-from evenhand.compile.arrays import buffer_kind
+from evenhand.compile.arrays import CONSTANTS, buffer_kind
 from evenhand.compile.build_program import root_of
 from evenhand.compile.cuda_functions import STORED, Printer, tuple_type
 from evenhand.compile.program import Program
@@ -30,6 +30,7 @@ from evenhand.compile.values import FLOAT, WORD
 
 APART_FROM = 8  # lines of a function with its inlined callees, from which it is called and not inlined
 COMPILED_IN = 4096  # largest table, in numbers, that is written into the source
+CONSTANT_BYTES = 16 * 1024  # of the 64 kB of constant memory
 _POWER = re.compile(r"\bpower_(\d+)<")
 
 KeptTables = Mapping[str, NDArray[Any]]
@@ -92,10 +93,14 @@ def printed(program: Program, sizes: Mapping[str, int], tables: KeptTables) -> C
     results = {tuple_type(f.results) for f in program.functions if len(f.results) > 1}
     powers = {int(exponent) for body in bodies for exponent in _POWER.findall(body)}
     filled = {name: table for name, table in shared.items() if table.size > COMPILED_IN}
+    small = _small_tables(shared)
     parts = [
         PRELUDE,
         *map(_power, sorted(powers)),
-        *[_table(name, table, name not in filled) for name, table in sorted(shared.items())],
+        *[
+            _table(name, table, name not in filled, "SMALL_TABLE" if name in small else "TABLE")
+            for name, table in sorted(shared.items())
+        ],
         _memory(own),
         *sorted(results),
         *bodies,
@@ -108,12 +113,26 @@ def _memory(own: Mapping[str, int]) -> str:
     return "\n".join(["struct Memory {", *members, "};"])
 
 
-def _table(name: str, table: NDArray[Any], compiled_in: bool) -> str:
+def _small_tables(tables: KeptTables) -> set[str]:
+    """Return the tables for constant memory, whose reads are fast where all threads read the same place.
+
+    Tables that are defined outside kernels are read at places that differ from thread to thread.
+    """
+    found: set[str] = set()
+    left = CONSTANT_BYTES
+    for name, table in sorted(tables.items(), key=lambda item: item[1].nbytes):
+        if name[0] != CONSTANTS and table.nbytes <= left:
+            found.add(name)
+            left -= table.nbytes
+    return found
+
+
+def _table(name: str, table: NDArray[Any], compiled_in: bool, qualifier: str) -> str:
     kind = buffer_kind(name)
     if not compiled_in:
         return f'extern "C" {{ FILLED {STORED[kind]} {name}[{table.size}]; }}'
     values = ", ".join(_number(value, kind) for value in table.tolist()) or "0"
-    return f"TABLE {STORED[kind]} {name}[{max(table.size, 1)}] = {{{values}}};"
+    return f"{qualifier} {STORED[kind]} {name}[{max(table.size, 1)}] = {{{values}}};"
 
 
 def _number(value: Any, kind: str) -> str:
@@ -174,7 +193,9 @@ typedef unsigned long long word;
 #define APART __device__ static __noinline__
 #define TABLE __device__ static const
 #define FILLED __device__
-#define LITTLE_UNROLLING _Pragma("unroll 1")
+#define SMALL_TABLE __constant__ static const
+#define NOT_UNROLLED _Pragma("unroll 1")
+#define UNROLLED _Pragma("unroll")
 #define INFINITE __longlong_as_double(0x7ff0000000000000LL)
 #define UNDEFINED __longlong_as_double(0x7ff8000000000000LL)
 #else
@@ -185,7 +206,9 @@ using std::floor; using std::fmod; using std::isfinite; using std::isinf; using 
 #define APART static
 #define TABLE static const
 #define FILLED
-#define LITTLE_UNROLLING
+#define SMALL_TABLE static const
+#define NOT_UNROLLED
+#define UNROLLED
 #define INFINITE __builtin_inf()
 #define UNDEFINED __builtin_nan("")
 #endif

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.compile import arrays
+from evenhand.compile.annotations import takes_numbers_only
 from evenhand.compile.arithmetic import (
     KindMismatch,
     binary,
@@ -20,6 +21,7 @@ from evenhand.compile.arithmetic import (
     negative,
 )
 from evenhand.compile.arrays import Misuse, Slice
+from evenhand.compile.registry import Kernel
 from evenhand.compile.residual import Assign, Block, If
 from evenhand.compile.scope import Environment, Scope
 from evenhand.compile.values import (
@@ -220,12 +222,22 @@ class Expressions(Scope):
     def _compare(self, node: ast.Compare, env: Environment, out: Block) -> Value:
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
             return self._membership(node, env, out)
+        self._check_chain(node, env)
         terms = self.numbers([node.left, *node.comparators], env, out)
         if len(node.ops) == 1:
             return compared(node.ops[0], terms[0], terms[1])
         terms = [term if isinstance(term, Constant) else self.kept(term, out) for term in terms]
         pairs = zip(node.ops, terms[:-1], terms[1:], strict=True)
         return _joined_tests([compared(op, left, right) for op, left, right in pairs], True)
+
+    def _check_chain(self, node: ast.Compare, env: Environment) -> None:
+        """Refuse a chain that calls a kernel with arrays late: all terms are evaluated, needed or not."""
+        for part in (part for term in node.comparators[1:] for part in ast.walk(term)):
+            called = self.python_value(part.func, env) if isinstance(part, ast.Call) else None
+            if isinstance(called, Kernel) and not takes_numbers_only(called.py_func):
+                self.refuse(
+                    node, f"{called.__name__} may write, and is called late in a chain of comparisons"
+                )
 
     def _membership(self, node: ast.Compare, env: Environment, out: Block) -> Value:
         inside = isinstance(node.ops[0], ast.In)
@@ -237,35 +249,47 @@ class Expressions(Scope):
         tests = [compared(op, left, item) for item in among.items if isinstance(item, (Constant, Dynamic))]
         return _joined_tests(tests, not inside)
 
-    def _boolean(self, node: ast.BoolOp, env: Environment, out: Block) -> Value:
+    def _boolean_value(self, node: ast.BoolOp, env: Environment, out: Block) -> Value:
+        """Evaluate `and` or `or` outside a condition, where Python gives one of the operands."""
+        return self._boolean(node, env, out, as_value=True)
+
+    def _boolean(self, node: ast.BoolOp, env: Environment, out: Block, as_value: bool = False) -> Scalar:
         conjunction = isinstance(node.op, ast.And)
         tests: list[Scalar] = []
         for position, part in enumerate(node.values):
             own: Block = []
-            test = self._truth(part, env, own)
+            test = self._truth(part, env, own, as_value)
             if own and tests:
                 rest = (
                     ast.BoolOp(node.op, node.values[position:]) if position + 1 < len(node.values) else part
                 )
-                return self._later(_joined_tests(tests, conjunction), rest, conjunction, env, out)
+                first = _joined_tests(tests, conjunction)
+                return self._later(first, rest, conjunction, env, out, as_value)
             out.extend(own)
             tests.append(test)
             if isinstance(test, Constant) and test.value != conjunction:
                 break
         return _joined_tests(tests, conjunction)
 
-    def _later(self, first: Scalar, rest: ast.expr, conjunction: bool, env: Environment, out: Block) -> Value:
+    def _later(
+        self, first: Scalar, rest: ast.expr, conjunction: bool, env: Environment, out: Block, as_value: bool
+    ) -> Scalar:
         """Evaluate `first and rest`, where the statements of the rest may run only if it is needed."""
         name = self.temporary()
         out.append(assign(name, first))
         own: Block = []
-        found = self._truth(rest, env, own)
+        found = self._truth(rest, env, own, as_value)
         own.append(assign(name, found))
         out.append(If(name if conjunction else f"not {name}", own, []))
         return variable(name, BOOL)
 
-    def _truth(self, node: ast.expr, env: Environment, out: Block) -> Scalar:
+    def _truth(self, node: ast.expr, env: Environment, out: Block, only_bools: bool = False) -> Scalar:
+        """Evaluate a condition: a bool, or a whole number that is not 0 unless `only_bools`."""
+        if isinstance(node, ast.BoolOp):
+            return self._boolean(node, env, out, only_bools)
         test = self.number(node, env, out)
+        if only_bools and test.kind == INT:
+            self.refuse(node, f"{ast.unparse(node)} must be true or false, as `and` and `or` give an operand")
         if test.kind == INT:
             return compared(ast.NotEq(), test, constant(0))
         if test.kind != BOOL:
@@ -377,7 +401,7 @@ _EVALUATE: dict[type[ast.expr], Callable[[Expressions, Any, Environment, Block],
     ast.UnaryOp: Expressions._unary,
     ast.BinOp: Expressions._binary,
     ast.Compare: Expressions._compare,
-    ast.BoolOp: Expressions._boolean,
+    ast.BoolOp: Expressions._boolean_value,
     ast.IfExp: Expressions._choice,
     ast.Call: lambda self, node, env, out: self.call(node, env, out),
 }

@@ -69,10 +69,12 @@ class Loops(Statements):
                 return env
             if not isinstance(node.target, ast.Name):
                 self.refuse(node, "a range gives one number at a time")
+            if len(bounds) == 3 and not (isinstance(bounds[2], Constant) and bounds[2].value):
+                self.refuse(node, "the step of a range must be a constant other than 0")
             name = self.temporary() if node.target.id == UNREAD else node.target.id
             body, loop = self._loop(node, {name: variable(name, INT)}, [], env, out)
             out.append(Loop(f"for {name} in range({', '.join(map(bare, bounds))})", body))
-            return _after(loop, all(isinstance(bound, Constant) for bound in bounds))
+            return _after(loop, all(isinstance(bound, Constant) for bound in bounds), name)
         return self._for_elements(node, env, out)
 
     def _for_elements(self, node: ast.For, env: Environment, out: Block) -> Environment | None:
@@ -95,7 +97,7 @@ class Loops(Statements):
         given: Environment = {name: variable(name, element.kind)}
         body, loop = self._loop(node, given, [assign(name, element)], env, out)
         out.append(Loop(f"for {position.text} in range({bare(length)})", body))
-        return _after(loop, isinstance(over, TupleValue))
+        return _after(loop, isinstance(over, TupleValue), name)
 
     def _unroll(self, node: ast.For, over: TupleValue, env: Environment, out: Block) -> Environment | None:
         """Unroll a loop over a tuple of run-time values."""
@@ -235,9 +237,12 @@ def _wider_kinds(loop: LoopState, written: set[str]) -> dict[str, str]:
     return found
 
 
-def _after(loop: LoopState, certain: bool) -> Environment | None:
-    """Return the environment after a loop; with at least one iteration, its variables are set."""
-    return _joined([*loop.left, *(loop.ends if certain else [loop.start])])
+def _after(loop: LoopState, certain: bool, name: str) -> Environment | None:
+    """Return the environment after a loop over `name`; with at least one iteration, its variables are set."""
+    found = _joined([*loop.left, *(loop.ends if certain else [loop.start])])
+    if found is None or certain or name not in found:
+        return found
+    return found | {name: Unusable("had a value before a loop over it, which may have no iteration")}
 
 
 def _joined(ends: Sequence[Environment]) -> Environment | None:

@@ -201,6 +201,10 @@ class Statements(Calls):
         # Python reads the element before the right-hand side, and so does the generated source
         own: Block = []
         element = self._element(node.target, env, out)
+        if any(isinstance(number, Dynamic) and number.calls for number in scalars(element)):
+            kept = self.kept_whole(element, out)  # the element is read and written, its index computed once
+            assert isinstance(kept, View)
+            element = kept
         value = self.number(node.value, env, own)
         if own:
             kept = self.kept_whole(element, out)

@@ -126,7 +126,7 @@ def _parts_of_tile(study: Study, box: Box, low: Array, high: Array) -> list[Part
     """Return the parts of a tile, each with the answer that is right in it.
 
     Inside the tile the same policies meet the requirement, and overall means are linear. At a tie each of the
-    tied policies is right, so a part without an interior needs no point.
+    tied policies is right, so a part without an interior needs no point: it lies in the parts beside it.
     """
     problem = study.problem
     scales = [natural_scale(problem, *one.cell(problem)) for one in box]
@@ -150,7 +150,12 @@ def _parts_of_tile(study: Study, box: Box, low: Array, high: Array) -> list[Part
             return [
                 Part(tuple(low.tolist()), tuple(high.tolist()), tuple(middle.tolist()), problem.policies[r])
             ]
-        others = np.array(feasible) != r
+        # policies that tie with r in all of the tile: the first of them stands for all, which counts the
+        # others as wrong, although they are right
+        tied = (most <= LEAST_MARGIN) & (least >= -LEAST_MARGIN)
+        if feasible[int(np.argmax(tied))] != r:
+            continue
+        others = ~tied
         if np.all(most[others] > LEAST_MARGIN):
             part = _part(low, high, offset[others], slope[others])
             if part is not None:

@@ -44,6 +44,8 @@ def run_on_gpu(shard: Shard) -> Rows:
     try:
         with _stream(cupy) as stream:  # the GPU runs other shards while this one is copied
             found = _launch(cupy, loaded, shard, rows)
+            for array in rows:
+                array.fill(0)  # the memory of the rows is taken while the GPU runs
             stream.synchronize()  # a copy that waits for a kernel may keep other threads from a launch
             _fill(rows, found)
     except cupy.cuda.memory.OutOfMemoryError as problem:

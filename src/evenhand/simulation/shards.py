@@ -36,7 +36,8 @@ Progress = Callable[[int, int], None]
 MOST_REPLICATIONS = 2**32  # the replication is one 32-bit word of every random number's address
 CPU, CUDA = "cpu", "cuda"  # devices
 LONGEST_SHARD = 64
-LONGEST_SHARD_ON_GPU = 2**22  # the last runs of a shard leave most of the GPU idle
+LONGEST_SHARD_ON_GPU = 2**24  # the last runs of a shard leave most of the GPU idle
+MOST_BYTES_ON_GPU = 2**30  # of the rows and means of a shard
 SHARDS_PER_WORKER = 16
 
 
@@ -136,7 +137,10 @@ def run_job(job: Job, replications: int, executor: Executor, progress: Progress 
     rows = new_rows(replications, len(job.checkpoints), job.spec.phi.shape)
     done = 0
     for number, part in executor.run(run_shard, shards):
-        put(rows, part, shards[number].first)
+        if len(shards) == 1 and job.device == CUDA:
+            rows = part  # a copy of a gigabyte would take a noticeable part of the time
+        else:
+            put(rows, part, shards[number].first)
         done += shards[number].count
         if progress is not None:
             progress(done, replications)
@@ -199,8 +203,15 @@ def check_device(device: str) -> None:
 
 def _shard_size(job: Job, replications: int, workers: int) -> int:
     if job.device == CUDA:
-        return min(LONGEST_SHARD_ON_GPU, replications)
+        return min(LONGEST_SHARD_ON_GPU, max(1, MOST_BYTES_ON_GPU // _bytes_per_run(job)), replications)
     return max(1, min(LONGEST_SHARD, replications // (workers * SHARDS_PER_WORKER)))
+
+
+def _bytes_per_run(job: Job) -> int:
+    """Return the size of a run's row, and of its means where they are drawn."""
+    one, none = (new_rows(count, len(job.checkpoints), job.spec.phi.shape) for count in (1, 0))
+    row = sum(array.nbytes for array in one) - sum(array.nbytes for array in none)
+    return row + (0 if job.draw is None else job.spec.phi.nbytes)
 
 
 def check_replications(replications: int) -> None:
