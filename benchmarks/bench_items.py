@@ -93,7 +93,7 @@ def write(path: Path, items: int) -> None:
 
 
 def labels_until_decided(loading: float, paired: bool, seeds: int = 12, most: int = 60_000) -> float:
-    """Return the mean number of labels until four models are told apart, within 3%; every model is asked."""
+    """Return the mean number of labels until four models are distinguished, within 3%, asking every model."""
     groups = dict(zip("wxyz", (0.4, 0.3, 0.2, 0.1), strict=True))
     problem = eh.Problem(list("abcd"), groups, eh.Bernoulli(), eh.Floors(0.85))
     spec = compile_spec(problem, eh.Procedure(delta=0.05))

@@ -33,7 +33,7 @@ DRAW_SECONDS, LONG_SECONDS = 60.0, 600.0
 
 
 class WorkerProcess:
-    """One process, started on first use and restarted if it dies."""
+    """One process, started on first use and restarted if it ends."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
