@@ -123,7 +123,7 @@ def _judge(capsys: pytest.CaptureFixture[str], rows: list[dict[str, Any]], statu
     assert called(capsys, "audit", "later.db", "--json")["identical"]
 
 
-def test_plans_dossiers_and_one_look_take_guard_rails(
+def test_plans_dossiers_and_fixed_samples_take_guard_rails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

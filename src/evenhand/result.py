@@ -1,4 +1,4 @@
-"""Result: the base class of everything that evenhand returns for people to look at.
+"""Result: the base class of the results that evenhand returns.
 
 The content comes from `evenhand.reports.display`, which is imported when somebody looks: this is the one
 import that points upwards, and pyproject.toml names it as an exception to the layers.

@@ -65,7 +65,7 @@ def test_people_read_a_sentence_first_and_the_next_command_last(run: Run) -> Non
         assert word in out
 
 
-def test_nobody_feasible_is_said_calmly(run: Run, tmp_path: Path) -> None:
+def test_no_policy_feasible_is_said_calmly(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(Path(STROKE).read_text().replace("0.8333333333333334", "0.85"))
     code, out, _ = run("plan", str(path))

@@ -49,7 +49,7 @@ def test_the_numbers_do_not_depend_on_the_workers(run: Run, study: str, workers:
     assert plain | {"seconds": 0} == other | {"seconds": 0}
 
 
-def test_runs_that_reached_no_answer_are_not_told_as_if_they_had(run: Run, tmp_path: Path) -> None:
+def test_runs_that_reached_no_answer_are_not_reported_as_if_they_had(run: Run, tmp_path: Path) -> None:
     capped = write(tmp_path / "capped.toml", max_samples=40, delta=1e-6)
     code, out, _ = run("simulate", capped, "--replications", "20")
     assert code == 0

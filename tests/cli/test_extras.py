@@ -22,7 +22,7 @@ def base_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "version_of", lambda name: None if name in OTHERS else "1")
 
 
-def test_the_demo_tells_the_first_half_and_what_the_second_needs(tmp_path: Path) -> None:
+def test_the_demo_shows_the_first_half_and_names_what_the_second_needs(tmp_path: Path) -> None:
     problem = eh.Problem(["plain", "poor"], {"many": 0.8, "few": 0.2}, eh.Bernoulli(), eh.Floors(0.6))
     study = Study(problem, eh.Procedure(batch=50), Truth(means=((0.85, 0.85), (0.5, 0.4))))
     printed = io.StringIO()
@@ -56,7 +56,7 @@ def test_a_module_of_ours_that_is_missing_is_not_blamed_on_the_user(monkeypatch:
         main(["doctor"])
 
 
-def test_each_extra_tells_what_it_misses() -> None:
+def test_each_extra_names_what_is_missing() -> None:
     found = tools.installed_extras()
     assert found["live"] == {"installed": False, "missing": ["sqlalchemy"]}
     assert found["dask"] == {"installed": True, "missing": []}

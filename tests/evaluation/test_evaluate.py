@@ -141,7 +141,7 @@ def test_a_cap_on_samples_leaves_the_verdict_open() -> None:
         eh.assert_meets(result)
 
 
-def test_progress_is_told_as_it_goes() -> None:
+def test_progress_is_reported_during_the_run() -> None:
     seen: list[int] = []
     result = eh.evaluate(
         CANDIDATES, items(), right, "group", at_least=0.75, progress=lambda cost: seen.append(cost.calls)
@@ -149,7 +149,7 @@ def test_progress_is_told_as_it_goes() -> None:
     assert seen == list(range(1, result.calls + 1))
 
 
-def test_assert_meets_says_which_group_stands_in_the_way() -> None:
+def test_assert_meets_names_the_group_that_is_not_certified() -> None:
     result = eh.evaluate(CANDIDATES, items(), right, "group", at_least=0.75, seed=1)
     with pytest.raises(AssertionError, match="poor is not certified to meet the requirement: a: "):
         eh.assert_meets(result.verdict, "poor")

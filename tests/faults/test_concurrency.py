@@ -190,7 +190,7 @@ def test_nothing_is_handed_out_after_the_stop_with_sixteen_workers_in_flight(tmp
     assert audit(str(tmp_path / "t.db")).identical
 
 
-def test_when_half_the_workers_die_their_tickets_come_back_and_none_is_out_for_ever() -> None:
+def test_when_half_the_workers_die_their_tickets_come_back_and_none_stays_open() -> None:
     clock = SetClock()
     trial = create(study=endless(), lease=30, clock=clock)
     dead = itertools.cycle([True, False])

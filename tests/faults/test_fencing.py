@@ -102,7 +102,7 @@ def test_a_database_dropped_and_made_again_from_a_dump_is_noticed(
     assert found.identical, found.first_difference
 
 
-def test_an_experiment_opened_again_in_one_process_knows_how_far_the_log_was(
+def test_an_experiment_opened_again_in_one_process_continues_at_the_end_of_the_log(
     postgres_url: str, tmp_path: Path
 ) -> None:
     trial = create(postgres_url, study=endless())

@@ -57,7 +57,7 @@ BAD_ROWS: dict[str, tuple[Callable[[Experiment, list[Any]], tuple[Any, Any, Any]
 
 
 @pytest.mark.parametrize("name", BAD_ROWS)
-def test_one_bad_row_and_none_of_the_outcomes_is_told(address: str, name: str) -> None:
+def test_after_one_bad_row_no_outcome_is_recorded(address: str, name: str) -> None:
     make, kind, words = BAD_ROWS[name]
     with create(address, study=endless()) as trial:
         asks = trial.ask(6)
@@ -83,7 +83,7 @@ def test_in_agnostic_mode_a_row_without_a_group_stops_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("mode", ["active", "agnostic"])
-def test_a_bad_last_line_and_nothing_of_the_file_is_told(
+def test_after_a_bad_last_line_nothing_of_the_file_is_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:
     address, file = str(tmp_path / "t.db"), tmp_path / "outcomes.csv"
@@ -119,7 +119,7 @@ def test_when_the_stop_comes_in_the_middle_of_a_batch_the_rest_is_late() -> None
 # ---------------------------------------------------------------- 41: the same key
 
 
-def test_tickets_asked_for_with_a_key_and_a_worker_are_the_same_for_ever(address: str) -> None:
+def test_tickets_asked_for_with_a_key_and_a_worker_are_always_the_same(address: str) -> None:
     with create(address, study=endless()) as trial:
         held = one(trial.ask(worker="w"))
         asks = trial.ask(2, worker="w", key="k")

@@ -118,7 +118,7 @@ def test_a_lease_runs_out_by_the_steady_clock_and_the_outcome_is_late() -> None:
     assert trial.status().counts["expired"] == 2
 
 
-def test_the_time_that_passed_while_nobody_was_there_counts_for_leases(tmp_path: Path) -> None:
+def test_the_time_that_passed_while_no_process_ran_counts_for_leases(tmp_path: Path) -> None:
     clock, address = SetClock(), str(tmp_path / "t.db")
     with create(address, lease=60, clock=clock) as trial:
         trial.ask(2)

@@ -128,7 +128,7 @@ def test_what_is_neither_journal_nor_export_is_bad_input_or_no_journal(
         audit(str(path))
 
 
-def test_a_head_must_look_like_one(whole: Path) -> None:
+def test_a_head_must_have_the_form_of_one(whole: Path) -> None:
     with pytest.raises(BadInput, match="64 hexadecimal"):
         audit(str(whole), head="abc")
 

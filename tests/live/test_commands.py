@@ -96,7 +96,7 @@ def test_a_batch_goes_out_as_csv_and_comes_back_filled_in(journal: str, run: She
         ("{},x", "not a number"),
     ],
 )
-def test_one_wrong_line_and_nothing_of_the_file_is_told(
+def test_after_one_wrong_line_nothing_of_the_file_is_recorded(
     journal: str, run: Shell, line: str, words: str
 ) -> None:
     asks = run.json("ask", journal, "-n", "2")
@@ -276,7 +276,7 @@ def test_an_empty_file_is_no_journal_and_stays_empty(run: Shell, journal: str) -
     assert Path("empty.db").stat().st_size == 0
 
 
-def test_a_journal_cut_short_is_damaged_whoever_looks(journal: str, run: Shell) -> None:
+def test_a_journal_cut_short_is_damaged_for_every_reader(journal: str, run: Shell) -> None:
     assert run("ask", journal, "-n", "20") == 0
     whole = Path(journal).read_bytes()
     Path("cut.db").write_bytes(whole[: len(whole) // 2])
@@ -284,7 +284,7 @@ def test_a_journal_cut_short_is_damaged_whoever_looks(journal: str, run: Shell) 
         assert run(command, "cut.db") == 4, command
 
 
-def test_a_report_can_be_told_which_experiment(journal: str, run: Shell) -> None:
+def test_a_report_can_be_limited_to_one_experiment(journal: str, run: Shell) -> None:
     assert run("new", journal, "study.toml", "--seed", "2", "--experiment", "second") == 0
     assert run("report", journal, "-o", "page.html") == 2
     assert run("report", journal, "--experiment", "second", "-o", "page.html") == 0

@@ -72,7 +72,7 @@ def test_the_innermost_and_latest_mount_counts(tmp_path: Path) -> None:
         refuse_remote(tmp_path / "t.db", file)
 
 
-def test_a_table_that_is_missing_or_odd_refuses_nobody(tmp_path: Path) -> None:
+def test_a_table_that_is_missing_or_odd_refuses_no_caller(tmp_path: Path) -> None:
     refuse_remote(tmp_path / "t.db", tmp_path / "nothing")
     odd = tmp_path / "mountinfo"
     odd.write_bytes(b"\xff\xfe\n\n1 2 3\n" + ROOT.encode())

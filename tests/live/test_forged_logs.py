@@ -133,7 +133,7 @@ def test_an_import_cut_short_is_named_at_its_last_row(tmp_path: Path) -> None:
     assert audit(str(write_chain(tmp_path / "f.jsonl", events[:700]))).first_different_event == 700
 
 
-def test_whatever_stands_in_an_event_the_audit_reports_and_does_not_fail(tmp_path: Path) -> None:
+def test_whatever_an_event_contains_the_audit_reports_and_does_not_fail(tmp_path: Path) -> None:
     """Random values of random kinds in random places."""
     log, luck = some_log(tmp_path, random.Random(8), 0, 60), random.Random(9)
     odd = [

@@ -1,4 +1,4 @@
-"""An experiment in intervals: shares out, counts in, and a log from which both are derived again."""
+"""An experiment in intervals: publish shares, record counts, and a log from which both are derived again."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def test_a_ticket_out_too_long_is_named() -> None:
     assert lease.status().health.pending_too_long
 
 
-def test_a_group_of_which_nobody_comes_leaves_its_cells_starved() -> None:
+def test_a_group_without_arrivals_leaves_its_cells_starved() -> None:
     trial = create(study=problem("proportional"), procedure=eh.Procedure(initial=2))
     for _ in range(24):
         [ask] = trial.ask(1, group="x")
@@ -240,7 +240,7 @@ def test_looking_changes_nothing() -> None:
     assert trial.tell(ask, coin(ask)).counted
 
 
-def test_after_a_correction_the_decision_stands_and_the_evidence_is_that_of_now() -> None:
+def test_after_a_correction_the_decision_holds_and_the_evidence_is_recomputed() -> None:
     trial = create()
     asks = play(trial)
     assert trial.status().sentence.startswith("a is the answer: certified at risk 5%")

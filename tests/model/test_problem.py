@@ -111,7 +111,7 @@ def test_equal_scores_go_to_the_first() -> None:
     assert problem().answer([[0.6, 0.6], [0.6, 0.6]]) == 0
 
 
-def test_a_penalty_lowers_the_score_by_the_weighted_shortfall_and_keeps_nobody_out() -> None:
+def test_a_penalty_lowers_the_score_by_the_weighted_shortfall_and_excludes_no_policy() -> None:
     soft = problem(constraint=Penalty(0.5, 2.0))
     # b falls short by 0.3 in y: 0.725 - 0.25 * 2 * 0.3
     assert soft.scores([[0.6, 0.6], [0.9, 0.2]]) == pytest.approx([0.6, 0.575])

@@ -65,7 +65,7 @@ def test_membership_is_what_the_words_say(constraint: Constraint, meets: Any, mi
     assert not inside(constraint, misses)
 
 
-def test_nothing_required_and_penalties_keep_nobody_out() -> None:
+def test_nothing_required_and_penalties_exclude_no_policy() -> None:
     assert inside(NoConstraint(), (-9.0, 9.0, 0.0))
     assert inside(Penalty(0.5, 1.0), (-9.0, 9.0, 0.0))
 

@@ -334,7 +334,7 @@ def test_an_indifference_that_is_no_finite_number_is_refused(indifference: Any) 
         problem().check_indifference(indifference)
 
 
-def test_screening_knows_no_indifference_and_takes_one_policy() -> None:
+def test_screening_refuses_an_indifference_and_takes_one_policy() -> None:
     one = problem(policies=["only"], constraint=Floors(0.5), goal="screen")
     assert one.feasible([[0.6, 0.4]]).tolist() == [False]
     with pytest.raises(BadInput, match='indifference belongs to goal = "best"'):

@@ -46,7 +46,7 @@ def test_a_definition_whose_columns_are_missing_is_named_not_guessed():
     assert any("RATRIAL" in line for line in trial.missing)
 
 
-def test_definitions_and_the_pilot_phase_are_told_apart_in_a_full_release(tmp_path: Path):
+def test_definitions_and_the_pilot_phase_are_distinguished_in_a_full_release(tmp_path: Path):
     header = "AGE,RXASP,RXHEP,RATRIAL,ID14,ISC14,H14,NK14,PE14,TRAN14,NCB14"
     rows = [
         "85,Y,N,N,0,0,0,0,0,0,1",  # a minor bleed: not well by the paper, well by major bleeds

@@ -182,7 +182,7 @@ def test_what_cannot_be_reported_is_refused() -> None:
         made().save("page.pdf")
 
 
-def test_a_recipe_cannot_end_the_element_it_stands_in() -> None:
+def test_a_recipe_cannot_end_the_element_that_contains_it() -> None:
     page = made()
     nasty = Report(
         page.sections, page.studies, page.title, recipe=json.dumps({"x": "</script><script>alert(1)"})

@@ -63,7 +63,7 @@ def test_ids_of_two_pictures_on_one_page_do_not_meet() -> None:
     assert not ids[0] & ids[1]
 
 
-def test_a_saved_picture_stands_on_white_wherever_it_is_shown() -> None:
+def test_a_saved_picture_has_a_white_background_wherever_it_is_shown() -> None:
     from io import BytesIO
 
     from matplotlib.image import imread

@@ -1,4 +1,4 @@
-"""Experiments in intervals over HTTP: shares out, counts in, the same refusals, and blind operators."""
+"""Experiments in intervals over HTTP: shares, counts, the same refusals, and blind operators."""
 
 from __future__ import annotations
 

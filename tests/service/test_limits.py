@@ -500,7 +500,7 @@ def test_jobs_belong_to_the_journal_and_not_to_one_process(postgres_url: str) ->
         one._journal.close()
 
 
-def test_a_job_whose_process_ended_is_not_running_for_ever(
+def test_a_job_whose_process_ended_does_not_stay_running(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = Jobs(journal)

@@ -71,7 +71,7 @@ def test_the_same_idempotency_key_gets_the_same_tickets(client: TestClient[Any])
     assert client.get("/api/v1/experiments/main").json()["pending"] == 3
 
 
-def test_the_same_key_gets_the_same_answer_for_ever_and_another_request_gets_a_409(
+def test_the_same_key_always_gets_the_same_answer_and_another_request_gets_a_409(
     client: TestClient[Any],
 ) -> None:
     def post(path: str, key: str, body: dict[str, Any]) -> Any:

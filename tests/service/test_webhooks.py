@@ -98,7 +98,7 @@ def decide(trial: eh.Experiment) -> None:
         trial.tell_all([(ask, int(ask.policy == "plain"), None) for ask in asks])
 
 
-def test_an_end_is_told_once_with_its_result_and_a_signature(process: Process, receiver: Receiver) -> None:
+def test_an_end_is_sent_once_with_its_result_and_a_signature(process: Process, receiver: Receiver) -> None:
     trial = process.trial()
     hook, secret = process.webhooks.create(f"{receiver.origin}/x?y=1", "main", BOTH, "me")
     process.round()
@@ -151,7 +151,7 @@ def test_a_receiver_that_is_away_gets_the_message_later(
     assert "Refused" in message["answer"]
 
 
-def test_an_alarm_is_told_when_it_begins_and_when_it_ends(
+def test_an_alarm_is_sent_when_it_begins_and_when_it_ends(
     process: Process, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = process.trial(lease=0.01)
@@ -176,7 +176,7 @@ def test_an_alarm_is_told_when_it_begins_and_when_it_ends(
     assert sorted(receiver.events()) == ["alarm", "alarm-ended", "ended"]
 
 
-def test_a_webhook_is_not_told_what_ended_before_it_was_made(process: Process, receiver: Receiver) -> None:
+def test_a_webhook_is_not_sent_what_ended_before_it_was_made(process: Process, receiver: Receiver) -> None:
     decide(process.trial("old"))
     time.sleep(0.01)
     process.webhooks.create(f"{receiver.origin}/", None, BOTH, "me")
@@ -320,7 +320,7 @@ def test_webhooks_are_for_administrators_and_secrets_are_shown_once(tmp_path: Pa
         assert send("admin", "POST", "", body).status_code == 429
 
 
-def test_the_service_tells_a_webhook_by_itself(tmp_path: Path, receiver: Receiver) -> None:
+def test_the_service_sends_a_webhook_by_itself(tmp_path: Path, receiver: Receiver) -> None:
     options = ("--webhook", receiver.origin)
     with Running(str(tmp_path / "t.db"), tmp_path / "log", None, *options) as service:
         trial = eh.connect(service.url).create(eh.Study.from_dict(STUDY), seed=7)

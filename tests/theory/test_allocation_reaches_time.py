@@ -157,7 +157,7 @@ def test_requirements_without_convexity_reach_their_time(kind: str, seed: int) -
 
 
 @pytest.mark.parametrize("seed", [1, 5, 12, 18, 21])
-def test_where_nobody_is_feasible_every_policys_own_game_reaches_the_time(seed: int) -> None:
+def test_where_no_policy_is_feasible_every_policys_own_game_reaches_the_time(seed: int) -> None:
     # the bounds of a game may stay apart by their tolerance, and not all by the same
     rng = np.random.default_rng(seed)
     means = rng.uniform(0.5, 3.0, (3, 2)) * [1.0, 4.0]

@@ -103,7 +103,7 @@ def test_the_best_policy_is_feasible_and_first_among_equals() -> None:
     assert inner.best(harsh, q, mu) == 1
 
 
-def test_a_region_that_only_python_knows_has_no_value_here() -> None:
+def test_a_region_defined_in_python_has_no_value_here() -> None:
     r, q = regions.region(regions.CUSTOM, 2, 2), np.array([0.5, 0.5])
     mu, v, lam = np.array([[1.0, 0.0], [1.0, 0.0]]), np.ones((2, 2)), np.empty(2)
     work = np.empty(inner.work_size(2, 0))

@@ -125,7 +125,7 @@ def test_proportional_sampling_with_costs_pays_for_arrivals() -> None:
     assert_time(solved(problem, TWO), 3 * 2 * variance / DIFFERENCE**2)
 
 
-def test_nobody_feasible_under_floors_takes_the_sum_over_policies_of_the_inverse_divergence() -> None:
+def test_no_policy_feasible_under_floors_takes_the_sum_over_policies_of_the_inverse_divergence() -> None:
     means = np.array([[0.5, 0.9, 0.6], [0.2, 0.3, 0.8], [0.6, 0.65, 0.69]])
     problem = problem_of(means, Bernoulli(), Floors(0.7))
     worst = [max(Bernoulli().divergence(m, 0.7) for m in row if m < 0.7) for row in means]
@@ -136,7 +136,7 @@ def test_nobody_feasible_under_floors_takes_the_sum_over_policies_of_the_inverse
     assert [b.share for b in found.binding] == pytest.approx(shares)
 
 
-def test_nobody_feasible_under_a_quota_is_a_game_per_policy_and_not_one_cell_per_policy() -> None:
+def test_no_policy_feasible_under_a_quota_is_a_game_per_policy_and_not_one_cell_per_policy() -> None:
     # two of the three groups must reach 0.7; each policy misses in `violated`, so `lacking` more would do
     means = np.array([[0.5, 0.9, 0.6], [0.2, 0.3, 0.6], [0.6, 0.5, 0.69]])
     problem = problem_of(means, Bernoulli(), Quota(0.7, groups=2))
@@ -158,7 +158,7 @@ def test_nobody_feasible_under_a_quota_is_a_game_per_policy_and_not_one_cell_per
     assert alternatives_to(problem, means, None).solve_at(weights).value == 0.0
 
 
-def test_nobody_feasible_in_other_modes_is_no_faster() -> None:
+def test_no_policy_feasible_in_other_modes_is_no_faster() -> None:
     means = np.array([[0.5, 0.9, 0.6], [0.2, 0.3, 0.8]])
     times = [
         1 / solved(problem_of(means, Bernoulli(), Floors(0.7), mode=mode), means).lower for mode in MODES

@@ -136,7 +136,7 @@ def test_an_unknown_variance_is_pointed_out() -> None:
     assert any("variance is not known" in text for text in plan(problem, [[1.0], [0.0]]).warnings)
 
 
-def test_when_nobody_meets_the_floor_the_plan_says_who_is_to_blame_and_what_would_be_met() -> None:
+def test_when_no_policy_meets_the_floor_the_plan_says_who_is_to_blame_and_what_would_be_met() -> None:
     found = plan(stroke(Floors(0.85)), STROKE)
     assert (found.answer, found.answer_index, found.feasible) == (None, None, ())
     assert found.why_none is not None
@@ -155,7 +155,7 @@ def test_the_group_to_blame_is_the_one_below_its_floor_however_many_come_of_each
     assert [blame.group for blame in found.policies] == ["x", "y"]
 
 
-def test_when_nobody_keeps_the_gap_the_smallest_one_is_named() -> None:
+def test_when_no_policy_keeps_the_gap_the_smallest_one_is_named() -> None:
     found = plan(two(None, Gap(0.1)), [[0.0, 1.0], [0.0, 0.4]])
     assert found.why_none is not None
     assert found.why_none.largest_floor is None

@@ -157,7 +157,7 @@ def test_a_negative_control_has_no_ratio() -> None:
 # guard-rails
 
 
-def test_a_guard_rail_nobody_comes_near_changes_nothing() -> None:
+def test_a_guard_rail_that_no_policy_comes_near_changes_nothing() -> None:
     far = [Guardrail("c", Gaussian(1.0), Caps(50.0))]
     zeros = {"c": np.zeros((3, 2))}
     base, railed = plan(relative(), MEANS), plan(relative(guardrails=far), MEANS, guardrails=zeros)
@@ -246,7 +246,7 @@ def test_an_answer_exactly_the_indifference_away_is_acceptable_and_never_certifi
     assert only.acceptable == ("a",)
 
 
-def test_none_is_acceptable_only_where_nobody_is_allowed() -> None:
+def test_none_is_acceptable_only_where_no_policy_is_allowed() -> None:
     problem = Problem(["a", "b"], {"x": 1.0}, Gaussian(1.0), Floors(0.5))
     found = plan(problem, [[0.4], [0.1]], tolerance=0.2)
     # a misses its floor by 0.1: "none" and, within the tolerance of 0.2, "a" are both right
@@ -256,7 +256,7 @@ def test_none_is_acceptable_only_where_nobody_is_allowed() -> None:
     assert plan(problem, [[0.6], [0.1]], tolerance=0.2).acceptable == ("a",)
 
 
-def test_tolerance_loosens_the_answers_floor_and_nobody_elses() -> None:
+def test_tolerance_loosens_the_answers_floor_and_no_other() -> None:
     problem = Problem(["a", "b"], {"x": 1.0}, Gaussian(1.0), Floors(0.5))
     # b fails its floor and is not helped; a leaves at 0.5 - 0.3
     found = plan(problem, [[0.6], [0.1]], tolerance=0.3)

@@ -218,7 +218,7 @@ def test_no_data_at_all_is_undecided() -> None:
     assert math.isfinite(verdict.evidence)
 
 
-def test_that_nobody_meets_the_floor_can_be_decided_even_with_an_empty_cell() -> None:
+def test_that_no_policy_meets_the_floor_can_be_decided_even_with_an_empty_cell() -> None:
     n, s = 100 * N, 100 * S * 0.7
     n[0, 0] = s[0, 0] = 0
     verdict = judge(STROKE, frame(n, s), replications=0)

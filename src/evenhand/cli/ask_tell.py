@@ -1,4 +1,4 @@
-"""`evenhand ask`, `tell`, `drop`, `amend` and `import`: tickets out, outcomes in."""
+"""`evenhand ask`, `tell`, `drop`, `amend` and `import`: tickets and outcomes."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def new_command(
 @reason_options(required=True)
 @json_option
 def pause_command(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
-    """Stop giving out tickets until `resume`. Outcomes are still accepted."""
+    """Issue no tickets until `resume`. Outcomes are still accepted."""
     with open_experiment(journal, name) as trial:
         trial.pause(reason, by=by)
     if as_json:
@@ -91,7 +91,7 @@ def pause_command(journal: str, name: str | None, reason: str, by: str | None, a
 @reason_options(required=False)
 @json_option
 def resume_command(journal: str, name: str | None, reason: str | None, by: str | None, as_json: bool) -> None:
-    """Give out tickets again after `pause`."""
+    """Issue tickets again after `pause`."""
     with open_experiment(journal, name) as trial:
         trial.resume(reason or "resumed", by=by)
     if as_json:
@@ -147,7 +147,7 @@ def add_policy_command(
 def withdraw_command(
     journal: str, name: str | None, policy: str, reason: str, by: str, as_json: bool
 ) -> None:
-    """Take a policy out of the experiment for good.
+    """Remove a policy from the experiment permanently.
 
     It is not sampled any more and cannot be the answer. Outcomes of its open tickets are kept as late. The
     study must say max_policies.

@@ -1,4 +1,4 @@
-"""`evenhand shares`, `tell-counts`, `close-interval` and `sync`: shares out, counts in."""
+"""`evenhand shares`, `tell-counts`, `close-interval` and `sync`: shares and counts of intervals."""
 
 from __future__ import annotations
 

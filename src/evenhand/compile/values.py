@@ -1,4 +1,4 @@
-"""Abstract values: what the specialiser knows of a value before the program runs.
+"""Abstract values: what is known of a value before the program runs.
 
     Constant   a number known now
     Dynamic    a number known at run time, and the expression that holds it

@@ -116,7 +116,7 @@ class Worker:
 
     @property
     def usable(self) -> bool:
-        """Return whether it was started by this process, is alive, and is not about to end."""
+        """Return whether it was started by this process, runs, and is not about to end."""
         recent = time.monotonic() - self._used < IDLE_SECONDS / 2
         return recent and self._owner == os.getpid() and self._process.poll() is None
 

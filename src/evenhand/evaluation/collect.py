@@ -66,7 +66,7 @@ class Cost:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the expected time until the end; None while nothing is known."""
+        """Return the expected time until the end; None without calls to compute it from."""
         total = self.expected_calls
         return None if total is None or not self.calls else self.seconds * (total / self.calls - 1.0)
 

@@ -456,7 +456,7 @@ def _storage(
     pool: Pool,
     header: Callable[[], dict[str, Any]],
 ) -> Iterator[tuple[CallJournal | None, OutputCache | None]]:
-    """Yield the journal and the cache, where they are wanted."""
+    """Yield the journal and the cache, or None where there is none."""
     for name, path in (("journal", journal), ("cache", cache)):
         if path is not None and not isinstance(path, (str, Path)):
             raise BadInput(f"{name} must be the path of a file; it is {shown(path)}.")

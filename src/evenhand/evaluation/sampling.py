@@ -89,7 +89,7 @@ class Prices(NamedTuple):
 
 
 class Sampling(Protocol):
-    """What the calls of an evaluation need to know: the next item, and whether to go on."""
+    """The next item of an evaluation, and whether more calls are needed."""
 
     level: tuple[float, float]  # the evidence, and what is needed
 

@@ -26,7 +26,7 @@ SYSTEM_CLOCK = Clock()
 class Deadlines(dict[int, float]):
     """Ticket number -> time when its lease ends, by the monotonic clock of this process."""
 
-    seen: float | None = None  # last time at which this process knew every open ticket
+    seen: float | None = None  # last time at which this process had read every open ticket
 
 
 def utc(seconds: float) -> str:

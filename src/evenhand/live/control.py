@@ -53,7 +53,7 @@ def add_policy(session: Session, policy: str, reason: str, by: str) -> None:
 
 
 def withdraw(session: Session, policy: str, reason: str, by: str) -> None:
-    """Take a policy out of the experiment."""
+    """Remove a policy from the experiment."""
     changed_protocol(session.fold, policy, joins=False)
     session.emit(ev.PolicyWithdrawn(policy=policy, reason=reason, by=by, **session.stamp()))
     publish_after_change(session)

@@ -292,7 +292,7 @@ class Experiment(IntervalMethods, Result):
         self._change("add-policy", control.add_policy, policy, reason, by, key)
 
     def withdraw(self, policy: str, *, reason: str, by: str, key: str | None = None) -> None:
-        """Take a policy out for good: it is not sampled any more and cannot be the answer.
+        """Remove a policy permanently: it is not sampled any more and cannot be the answer.
 
         Its open tickets end; outcomes that still arrive for them are stored as late. The stopping rule is
         evaluated at once, because the remaining policies may be settled.

@@ -51,7 +51,7 @@ def publish_shares(session: Session, valid_from: str | None = None, after: int |
 def tell_counts(
     session: Session, interval: int, counts: Any, close: bool = False, valid_from: str | None = None
 ) -> IntervalReceipt:
-    """Record the counts of an interval, and close it if wanted."""
+    """Record the counts of an interval, and close it if asked for."""
     fold = session.fold
     log = intervals_of(fold.intervals)
     found = _begun(log, interval)
@@ -114,7 +114,7 @@ def close_interval(
 
 
 def publish_after_change(session: Session) -> None:
-    """Publish shares for other policies at once, where the experiment has intervals and goes on."""
+    """Publish shares for other policies at once, where the experiment has intervals and continues."""
     if session.fold.intervals is not None and not session.fold.is_over:
         _publish(session, None)
 
@@ -210,7 +210,7 @@ def _again(session: Session, interval: int, counts: Any) -> IntervalReceipt:
 
 
 def _refuse_blind_repetition(session: Session, interval: int) -> None:
-    """Refuse counts of a blind caller for an interval that others have counted: it must not guess them."""
+    """Refuse counts of a blind caller for an interval that others have counted."""
     caller = session.caller
     if caller is None or not caller.is_blind:
         return

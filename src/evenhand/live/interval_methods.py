@@ -1,4 +1,4 @@
-"""The methods of `Experiment` for intervals: shares out, counts in.
+"""The methods of `Experiment` for intervals: publish shares, record counts.
 
 with Experiment.create("trial.db", problem, Procedure(interval=Intervals(volume=10_000)), seed=7) as trial:
     shares = trial.shares()                       # publish these to the servers

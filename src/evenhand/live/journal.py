@@ -109,7 +109,7 @@ class Journal:
         self.heads: dict[str, Head] = {}  # last known head of each experiment
         self.deadlines: dict[tuple[str, Clock], Deadlines] = {}  # lease deadlines, by experiment and clock
         _opened.add(self)
-        # a journal that nobody closed is closed when its memory is freed, but not when the program ends
+        # a journal that was not closed is closed when its memory is freed, but not when the program ends
         weakref.finalize(self, _dispose, self._process, reading, writing).atexit = False
 
     def check_writable(self) -> None:

@@ -79,7 +79,7 @@ class PostgresJournal(Journal):
 
     @contextmanager
     def claims(self) -> Iterator[Claims]:
-        """Yield claims; they end with the block, or with the connection of a process that dies."""
+        """Yield claims; they end with the block, or with the connection of a killed process."""
         with self._explained(), self._writer().connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             try:

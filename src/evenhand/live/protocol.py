@@ -184,7 +184,7 @@ def new_protocol(
 
 
 def _with_salt(experiment: str, study: Study, seed: int) -> Study:
-    """Return the study of an experiment in intervals with a salt; who knows no seed cannot guess it."""
+    """Return the study of an experiment in intervals with a salt that cannot be derived without the seed."""
     intervals = study.procedure.interval
     if intervals is None or intervals.salt is not None:
         return study

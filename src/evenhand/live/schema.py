@@ -173,7 +173,7 @@ webhooks = sa.Table(
     sa.Column("made", sa.Float, nullable=False),
     sa.Column("by", sa.String(200), nullable=False),
 )
-webhook_notices = sa.Table(  # what each webhook was told about each experiment, so that it is told once
+webhook_notices = sa.Table(  # what was sent to each webhook about each experiment, so that it is sent once
     "evenhand_webhook_notices",
     metadata,
     sa.Column("webhook", sa.String(32), primary_key=True),

@@ -191,7 +191,7 @@ class Leases:
         self._named.clear()
 
     def forget(self) -> None:
-        """Forget every ticket: the log was rolled back, and numbers will be reused."""
+        """Remove every ticket: the log was rolled back, and numbers will be reused."""
         self._known.clear()
         self._known.seen = None
 

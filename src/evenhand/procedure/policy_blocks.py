@@ -1,4 +1,4 @@
-"""Blocks of policies: with many policies a step looks at blocks, not at every policy.
+"""Blocks of policies: with many policies a step evaluates blocks, not every policy.
 
 For each block Work holds its leader by the estimates (`leaders`), its largest drawn score (`top`) and a lower
 bound on the floors of its policies (`lowest`, see `likelihood_bounds`). A change of a policy's samples

@@ -340,7 +340,7 @@ class Procedure:
         return table | {"initial": plain(self.initial)}
 
 
-# with more policies than this a step does not look at each of them
+# with more policies than this a step does not evaluate each of them
 MANY = 256
 
 

@@ -26,7 +26,7 @@ from evenhand.procedure.state import (
 
 Array = NDArray[np.float64]
 
-PICKS = 500  # virtual picks in every group; each stands for this part of the group's units
+PICKS = 500  # virtual picks in every group; each represents this part of the group's units
 LEAST_PICKS, CELLS = 50, 1_000  # with more cells than these there are fewer picks, which cost more each
 
 

@@ -304,7 +304,7 @@ def _truth(study: Study, scenario: Scenario) -> Truth:
 
 
 def _with_possible_outcomes(study: Study, grid: dict[str, Scenario]) -> dict[str, Scenario]:
-    """Return the scenarios with means in [0, 1] where outcomes are 0 or 1 whatever the family."""
+    """Return the scenarios with means in [0, 1] where outcomes are 0 or 1, for every family."""
     if study.truth is None or study.truth.outcomes is None:
         return grid
     return {name: one for name, one in grid.items() if np.all((one.means >= 0.0) & (one.means <= 1.0))}

@@ -1,4 +1,4 @@
-"""The guarantee of each stopping rule and of a verdict on data at hand, with assumptions and sources."""
+"""The guarantee of each stopping rule and of a verdict on existing data, with assumptions and sources."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def methods(problem: Problem, procedure: Procedure) -> Methods:
 
 
 def judged_methods(verdict: Verdict) -> Methods:
-    """Return how data at hand were judged, what is claimed of the verdict, and what that assumes."""
+    """Return how existing data were judged, what is claimed of the verdict, and what that assumes."""
     problem, procedure = verdict.problem, verdict.procedure
     if verdict.exact:
         rule = _exact()
@@ -174,7 +174,7 @@ def _once(delta: float) -> str:
 
 
 def _fixed(problem: Problem, delta: float) -> Methods:
-    """Return how one look at a fixed sample is judged, and what is claimed for it."""
+    """Return how a fixed sample is judged once, and what is claimed for it."""
     many = wrong_statements(problem)
     wrong = "policies to classify" if problem.goal == "screen" else "wrong answers"
     if problem.max_policies is not None:

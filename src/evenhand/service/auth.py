@@ -45,7 +45,7 @@ Connection = ASGIConnection[Any, Any, Any, Any]
 
 
 class Sessions:
-    """Browser sessions, stored in the journal as hashes, so that every process that serves it knows them."""
+    """Browser sessions, stored in the journal as hashes, so that every process that serves it has them."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -240,7 +240,7 @@ class RemoteExperiment(RemoteIntervals, Result):
         self._post("add-policy", {"policy": policy, "reason": reason, "by": by}, key)
 
     def withdraw(self, policy: str, *, reason: str, by: str, key: str | None = None) -> None:
-        """Take a policy out for good: it is not sampled any more and cannot be the answer."""
+        """Remove a policy permanently: it is not sampled any more and cannot be the answer."""
         self._post("withdraw", {"policy": policy, "reason": reason, "by": by}, key)
 
     def status(self, forecast: object = None) -> Status:

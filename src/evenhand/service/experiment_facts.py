@@ -221,7 +221,7 @@ QUIET_KINDS = ("viewed", "snapshot", "answered")
 
 
 def list_row(view: View, journal: Journal, now: float, blind: bool) -> dict[str, Any]:
-    """Return the row of an experiment in the list; a blind user sees nothing that outcomes decide."""
+    """Return the row of an experiment in the list; without what depends on outcomes for a blind user."""
     state, protocol = state_word(view), view.protocol
     shown = not blind and state in ("running", "paused") and is_evaluated(view)
     leader = int(view.state.clock[ANSWER])

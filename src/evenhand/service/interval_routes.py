@@ -1,4 +1,4 @@
-"""The routes of experiments in intervals: shares out, counts in."""
+"""The routes of experiments in intervals: publish shares, record counts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def tell_counts(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Record the counts of an interval, and close it if wanted.
+    """Record the counts of an interval, and close it if asked for.
 
     Repeating the same counts has no effect; others are refused with 409. An operator may repeat only what the
     same API key told.

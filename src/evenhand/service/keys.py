@@ -37,7 +37,7 @@ from evenhand.live.writer_lock import HasWriter
 ROLES = ("operator", "analyst", "admin")  # in increasing order of permissions
 NAME_CHARACTERS = 97  # of a key's owner and of `by`: an event has both, in 200 characters
 STALE_SECONDS = 1.0  # seconds until a new or revoked key takes effect
-WATCH_SECONDS = 0.2  # how often a service looks for changes that the command line left
+WATCH_SECONDS = 0.2  # how often a service checks for changes that the command line left
 PATIENCE = 10.0  # seconds that the command line waits for the service to take a change
 _FORM = re.compile(r"eh_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _COLUMNS = [column.name for column in schema.keys.columns]
@@ -168,7 +168,7 @@ def _rows(journal: Journal) -> list[Row]:
 
 
 def _rows_of_file(path: Path) -> list[Row]:
-    """Return the keys of an SQLite journal, and those of version 0.1 that nobody took over yet."""
+    """Return the keys of an SQLite journal, and those of version 0.1 that were not taken over yet."""
     old = [change["add"] for change in _old_changes(path)]
     rows = {row["id"]: row | {"digest": bytes.fromhex(row["digest"])} for row in old}
     if path.exists() and path.stat().st_size > 0:

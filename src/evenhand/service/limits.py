@@ -70,7 +70,7 @@ def _is_address(text: str) -> bool:
 
 
 class RequestLimits:
-    """ASGI middleware: believe named proxies, refuse too many headers and too many requests at once."""
+    """ASGI middleware: accept named proxies, refuse too many headers and too many requests at once."""
 
     def __init__(self, proxies: Proxies) -> None:
         self._proxies = proxies
@@ -189,7 +189,7 @@ def limited_protocol(base: type[asyncio.Protocol], proxies: Proxies) -> type[asy
             self._timer = self.loop.call_later(BODY_SECONDS, self._check_body)
 
         def _check_body(self) -> None:
-            """End a body that came too slowly; otherwise look again when its time has passed."""
+            """End a body that came too slowly; otherwise check again when its time has passed."""
             if self.cycle is None or not self.cycle.more_body:
                 return
             left = self._began + BODY_SECONDS + self._body_bytes / BODY_RATE - time.monotonic()

@@ -32,8 +32,8 @@ from evenhand.live.tickets import ticket_number
 from evenhand.service.experiments import Registry
 from evenhand.service.webhooks import ALARM, ENDED, Webhook, Webhooks, queue, signed_headers
 
-WATCH_SECONDS = 5.0  # between two looks at the experiments
-AT_ONCE = 200  # experiments in one look; the others follow in the next
+WATCH_SECONDS = 5.0  # between two checks of the experiments
+AT_ONCE = 200  # experiments in one check; the others follow in the next
 SENDERS = 4
 SEND_SECONDS = 10.0  # for one attempt
 CLAIM_SECONDS = 60.0
@@ -80,11 +80,13 @@ class Watcher:
     def __init__(self, registry: Registry, webhooks: Webhooks) -> None:
         self._registry = registry
         self._webhooks = webhooks
-        self._over: set[tuple[str, str]] = set()  # webhooks and experiments about which all is told
+        self._over: set[tuple[str, str]] = (
+            set()
+        )  # webhooks and experiments about which every message was sent
         self._next = 0
 
     def look(self) -> None:
-        """Look at the experiments that webhooks are about."""
+        """Check the experiments that webhooks are about."""
         hooks = self._webhooks.all()
         if not hooks:
             return

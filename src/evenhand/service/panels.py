@@ -166,7 +166,7 @@ class Panels:
             return panel
 
     def _begin(self, panel: _Panel, name: str, blind: bool) -> None:
-        """Start computing the content, unless nothing is new."""
+        """Start computing the content if there are new events."""
         view = self._registry.get(name).present()
         content = panel.content
         # a user waits for the first content: compute it before the forecast

@@ -227,13 +227,13 @@ class Job(ListedJob, forbid_unknown_fields=True):
 
 
 class State(Struct, forbid_unknown_fields=True):
-    """Whether the service is alive or ready."""
+    """Whether the service runs and is ready."""
 
     status: Literal["ok", "ready"]
 
 
 class Webhook(Struct, forbid_unknown_fields=True):
-    """An address that is told about ends and alarms; the secret is shown once, when it is created."""
+    """An address that gets messages about ends and alarms; the secret is shown once, when it is created."""
 
     id: str
     url: str

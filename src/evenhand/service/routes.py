@@ -315,7 +315,7 @@ def withdraw(
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Take a policy out for good: it is not sampled any more and cannot be the answer."""
+    """Remove a policy permanently: it is not sampled any more and cannot be the answer."""
     trial, by = trial_of(request, registry, name), author(request, data.by)
     trial.withdraw(data.policy, reason=data.reason, by=by, key=idempotency_key)
     return {"policy": data.policy, "withdrawn": True}
@@ -357,7 +357,7 @@ def export(
 
 
 def _written_export(address: str, name: str, workers: WorkerProcesses, kind: str, owner: str) -> int:
-    """Return an open export whose file has no name any more: nothing is left if the client hangs up."""
+    """Return an open export whose file has no name any more: nothing remains if the client disconnects."""
     handle, path = tempfile.mkstemp(prefix="evenhand-export-")
     try:
         workers.long.do(worker_processes.export, address, name, path, kind, owner=owner)
@@ -373,7 +373,7 @@ def _written_export(address: str, name: str, workers: WorkerProcesses, kind: str
 
 
 class _Parts:
-    """The bytes of an open file, which is closed when nobody wants them any more."""
+    """The bytes of an open file, which is closed after they are sent."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle

@@ -94,7 +94,7 @@ def configured(app: Litestar, proxies: tuple[str, ...] = ()) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # the service believes named proxies only
+        proxy_headers=False,  # the service accepts named proxies only
         http=limited_protocol(AutoHTTPProtocol, Proxies(proxies)),
         timeout_graceful_shutdown=FINISHING_SECONDS,
     )

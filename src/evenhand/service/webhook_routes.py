@@ -1,4 +1,4 @@
-"""The routes under /api/v1/webhooks: addresses that are told when an experiment ends or needs attention."""
+"""The routes under /api/v1/webhooks: addresses that get messages about ends and alarms."""
 
 from __future__ import annotations
 

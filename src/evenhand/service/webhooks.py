@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told about ends and alarms of experiments, and the messages to them.
+"""Webhooks: addresses that get messages about ends and alarms of experiments, and these messages.
 
 Webhooks and messages are stored in the journal, so that any process that serves it queues and sends them, and
 none is lost when a process ends. Only addresses below the origins that the service was started with are

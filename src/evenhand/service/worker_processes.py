@@ -47,7 +47,7 @@ class TooManyWait(Exception):
 
 
 class WorkerProcess:
-    """One process, started on first use and restarted if it dies."""
+    """One process, started on first use and restarted if it ends."""
 
     def __init__(self, seconds: float, most: int) -> None:
         self._seconds = seconds

@@ -41,7 +41,7 @@ from evenhand.study import Study, Truth
 Array = NDArray[np.float64]
 
 MOST_RANGES = 3
-LEAST_ALLOWED = 1e-9  # smaller errors are out of reach of any number of runs
+LEAST_ALLOWED = 1e-9  # no feasible number of runs can show smaller errors
 
 
 @dataclass(frozen=True)

@@ -249,7 +249,7 @@ def answer_now(spec: Spec, buffers: RunBuffers) -> int:
     if state.clock[EMPTY] > 0:
         return NO_ANSWER_YET
     _note_means(spec, state, pending)
-    if spec.screens:  # what was classified right, and nobody else
+    if spec.screens:  # the policies that were classified right, and no others
         return NONE if _is_classified(spec, pending) else NO_ANSWER_YET
     return best_of(spec, pending.mean, pending.rail_mean)
 

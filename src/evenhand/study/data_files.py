@@ -117,7 +117,7 @@ def has_column(path: Path, name: str) -> bool:
 
 
 def columns(path: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield (line number, fields of the wanted columns); faster than `lines`, for long files."""
+    """Yield (line number, fields of the given columns); faster than `lines`, for long files."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)

@@ -60,13 +60,13 @@ Array = NDArray[np.float64]
 
 
 def judge_fixed(problem: Problem, spec: Spec, state: State) -> tuple[CellVerdicts, RuleResult]:
-    """Return the verdict of every cell and of the whole, as if the present look were the only one."""
+    """Return the verdict of every cell and of the whole, as if the data were judged this once only."""
     sample, leader = _sample(problem, spec, state)
     return _cells(sample), _rule_result(sample, leader)
 
 
 def apply_fixed_rule(problem: Problem, spec: Spec, state: State) -> RuleResult:
-    """Return the verdict of the whole, as if the present look were the only one."""
+    """Return the verdict of the whole, as if the data were judged this once only."""
     return _rule_result(*_sample(problem, spec, state))
 
 

@@ -1,4 +1,4 @@
-"""Forecasts: runs of the procedure continued from the data at hand, each with means drawn from what the data
+"""Forecasts: runs of the procedure continued from the existing data, each with means drawn from what the data
 leave possible.
 
 A forecast depends on the problem, the procedure and the outcomes alone: the procedure starts anew with the

@@ -55,7 +55,7 @@ COLUMNS = ("policy", "group", "outcome", "item", "n", "mean", "successes")
 
 @dataclass(frozen=True)
 class DataSource:
-    """The study and the file that a verdict on data at hand is about; names are empty where unknown."""
+    """The study and the file that a verdict on existing data is about; names are empty where unknown."""
 
     title: str = ""  # of the study
     study_file: str = ""
@@ -236,7 +236,7 @@ def _read_csv(tally: Tally, path: Path, names: Mapping[str, str], one_of_many: b
 def _chunks(
     reader: Any, place: Mapping[str, int], width: int
 ) -> Iterator[tuple[_Lines, dict[str, list[str]]]]:
-    """Yield the wanted columns, a chunk of rows at a time, each row with its line number."""
+    """Yield the given columns, a chunk of rows at a time, each row with its line number."""
     while True:
         lines: list[int] = []
         columns: dict[str, list[str]] = {name: [] for name in place}

@@ -158,7 +158,7 @@ def _pool(verdict: Verdict) -> list[str]:
 
 
 def holds_for_one_look(verdict: Verdict) -> bool:
-    """Return whether a verdict about a pool holds for one look: a policy did not answer all drawn items."""
+    """Return whether a pool verdict holds once only: a policy did not answer all drawn items."""
     if verdict.pool is None or verdict.exact:
         return False
     return any(_answered(verdict, name) < (verdict.items or 0) for name in verdict.problem.policies)

@@ -38,7 +38,7 @@ def delta_needed(spec: Spec, rule_result: RuleResult) -> float | None:
 
 
 def fixed_delta_needed(problem: Problem, spec: Spec, state: State, rule_result: RuleResult) -> float | None:
-    """Return the same for one look at a fixed sample, whose evidence depends on the risk a little."""
+    """Return the same for a fixed sample that is judged once, whose evidence depends on the risk a little."""
     risk: float | None = spec.delta
     for _ in range(ROUNDS):
         if risk is None or abs(rule_result.needed - rule_result.evidence) < CLOSE:

@@ -175,7 +175,7 @@ def test_data_from_before_count_once(long: Trial) -> None:
     assert long.status().samples == 3
 
 
-def test_a_key_stands_for_one_request(long: Trial) -> None:
+def test_a_key_identifies_one_request(long: Trial) -> None:
     asks = long.ask(2, worker="w1", key="monday, first")
     assert long.ask(2, worker="w1", key="monday, first") == asks
     with pytest.raises(eh.KeyReused):

@@ -63,7 +63,7 @@ def test_where_samples_go_tends_to_the_optimal_allocation(rule: str) -> None:
 
 @pytest.mark.parametrize("constraint", [Floors(0.0), Gap(0.05)])
 @pytest.mark.parametrize("mode", ["active", "agnostic"])
-def test_where_nobody_is_feasible_the_closed_form_gives_the_weights_of_the_plan(
+def test_where_no_policy_is_feasible_the_closed_form_gives_the_weights_of_the_plan(
     constraint: Constraint, mode: str
 ) -> None:
     high = [[2.0, 1.8], [1.0, 2.2], [1.7, 1.6], [1.9, 1.0]]

@@ -167,7 +167,7 @@ def test_sequential_halving_halves_the_policies_and_spends_equally() -> None:
     assert run.counts[7] == pytest.approx(800 / 24, abs=1)
 
 
-def test_the_oracle_ends_where_it_was_told_to() -> None:
+def test_the_oracle_ends_at_its_budget() -> None:
     weights = np.arange(1.0, 13.0).reshape(4, 3) / 78
     run = RuleRun(
         problem(), Procedure(sampling="oracle", stopping="stylised", initial=1), MEANS, weights=weights
@@ -177,7 +177,7 @@ def test_the_oracle_ends_where_it_was_told_to() -> None:
     assert run.counts == pytest.approx(780 * weights, abs=1.0)
 
 
-def test_where_nobody_is_feasible_the_weights_are_the_lemmas() -> None:
+def test_where_no_policy_is_feasible_the_weights_are_the_lemmas() -> None:
     means = [[-0.8, 0.6, 0.7], [0.5, -0.6, -0.4], [-0.6, 1.2, 1.1], [0.4, 0.2, -0.5]]
     run = RuleRun(problem(), Procedure(stopping="stylised", initial=2), means, sd=0.0)
     run.start()
@@ -191,7 +191,7 @@ def test_where_nobody_is_feasible_the_weights_are_the_lemmas() -> None:
     assert worth(run, w) == pytest.approx(1 / (0.5 / d).sum())
 
 
-def test_where_nobody_is_feasible_any_region_gets_its_best_split() -> None:
+def test_where_no_policy_is_feasible_any_region_gets_its_best_split() -> None:
     means = [[0.0, 0.9, 0.0], [0.0, 0.5, 1.0]]
     asked = Problem(["a", "b"], SHARES, Gaussian(0.5), Gap(0.3))
     run = RuleRun(asked, Procedure(stopping="stylised", initial=2), means, sd=0.0)

@@ -132,7 +132,7 @@ def test_psi_is_smooth_where_its_tail_series_takes_over() -> None:
         assert gaussian.psi(z) == pytest.approx(z * z / 2 + math.log(2) + stats.norm.logcdf(z), abs=1e-8)
 
 
-def test_nothing_told_says_nothing() -> None:
+def test_without_outcomes_there_is_no_evidence() -> None:
     spec = spec_of(Gaussian(1.0), [0.5, 0.5])
     state, _ = counted(spec, np.zeros((2, 2)), np.zeros((2, 2)))
     assert gaussian.ahead(spec, state, 0, 1) == 0.0

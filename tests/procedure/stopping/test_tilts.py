@@ -162,7 +162,7 @@ def test_a_binomial_outcome_is_worth_its_trials() -> None:
     )
 
 
-def test_a_cell_sampled_out_of_proportion_stands_aside() -> None:
+def test_a_cell_sampled_out_of_proportion_is_passed_over() -> None:
     # a group of small share, sampled a hundred times more than the rest, hardly touches the evidence
     spec = spec_of(Bernoulli(), [0.45, 0.45, 0.1])
     means = np.array([[0.7, 0.5], [0.7, 0.5], [0.5, 0.5]])
@@ -172,7 +172,7 @@ def test_a_cell_sampled_out_of_proportion_stands_aside() -> None:
     assert tilts.ahead(spec, lopsided, 0, 1, math.inf, work.scratch) > before - 2.0
 
 
-def test_nothing_told_or_nobody_ahead_says_nothing() -> None:
+def test_without_outcomes_or_a_leader_there_is_no_evidence() -> None:
     for family in (Bernoulli(), Poisson(), Bounded(0, 1)):
         spec = spec_of(family, [0.5, 0.5])
         state, work = counted(spec, np.zeros((2, 2)), np.zeros((2, 2)))

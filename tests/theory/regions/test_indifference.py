@@ -97,7 +97,7 @@ def test_beating_by_a_margin_agrees_with_a_conic_programme(
 @each_kind
 @fewer
 @given(seed=seeds(), eps=st.sampled_from([0.05, 0.5]))
-def test_the_exponential_is_no_dearer_than_what_a_general_solver_finds(
+def test_the_exponential_costs_no_more_than_what_a_general_solver_finds(
     kind: str, seed: int, eps: float
 ) -> None:
     rng = np.random.default_rng(seed)

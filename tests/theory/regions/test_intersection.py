@@ -145,7 +145,7 @@ def test_a_gap_written_as_rows_costs_what_a_gap_costs(seed: int, code: int, grou
     assert other == pytest.approx(one, rel=1e-9, abs=1e-13)
 
 
-def test_conditions_nobody_can_meet_cost_infinitely_much() -> None:
+def test_conditions_that_no_policy_can_meet_cost_infinitely_much() -> None:
     rows, rhs = np.array([[1.0, 1.0]]), np.full((1, 2), 2.5)  # two means in [0, 1] never sum to 2.5
     r = regions.region(regions.CONVEX, 2, 2, rows=rows, rhs=rhs)
     value, lower, _ = solve("enter", BERNOULLI, r, np.ones((2, 2)), np.full((2, 2), 0.5))

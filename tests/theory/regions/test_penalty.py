@@ -62,7 +62,7 @@ def stacked(code: int, v: Array, mu: Array) -> Cells:
     return Cells(code, v.T.ravel(), mu.T.ravel())
 
 
-def test_nobody_is_kept_out_and_nobody_can_leave() -> None:
+def test_no_policy_is_excluded_and_none_can_leave() -> None:
     r, mu, v, lam = penalty([0.5], [2.0]), np.array([[0.1, 0.9]]), np.ones((1, 2)), np.empty(1)
     work = np.empty(inner.work_size(1, 0))
     assert inner.enter(GAUSSIAN, r, 0, v, mu, lam, lam, work) == (0.0, 0.0)
@@ -113,7 +113,7 @@ def test_the_gaussian_agrees_with_trying_every_choice_of_lines(seed: int) -> Non
 
 @few
 @given(seed=seeds())
-def test_a_search_that_ends_early_says_that_the_rival_is_dearer_and_never_else(seed: int) -> None:
+def test_a_search_that_ends_early_says_that_the_rival_costs_more_and_never_otherwise(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = int(rng.integers(1, 6))
     r, q, v = a_penalty(rng, GAUSSIAN, groups), shares(rng, groups), weights(rng, (groups, 2))

@@ -109,7 +109,7 @@ def test_twelve_groups_are_certified(seed: int, code: int, groups: int) -> None:
     assert certified(value, lower)
 
 
-def test_a_floor_nobody_can_miss_cannot_be_left() -> None:
+def test_a_floor_that_no_policy_can_miss_cannot_be_left() -> None:
     r = regions.region(regions.QUOTA, 2, 1, lo=np.zeros((2, 1)), need=1)
     lam, mu = np.empty(2), np.full((2, 1), 0.5)
     value, lower, which = quota.leave(BERNOULLI, r, 0, np.ones((2, 1)), mu, lam, np.empty(quota.work_size(2)))

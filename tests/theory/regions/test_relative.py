@@ -130,7 +130,7 @@ def test_entering_agrees_with_a_conic_programme(code: int, seed: int, edges: boo
 @each_family
 @few
 @given(seed=seeds())
-def test_beating_by_the_control_knows_no_relative_bound(code: int, seed: int) -> None:
+def test_beating_by_the_control_has_no_relative_bound(code: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     r, q, v, mu = an_instance(rng, code, False)
     value, lower, _ = beat(code, r, q, 0.0, I, CONTROL, v, mu)
@@ -209,7 +209,7 @@ def test_bounds_that_leave_no_room_have_no_alternative() -> None:
     assert beat(GAUSSIAN, above, q, 0.0, I, K, v, mu)[0] < math.inf
 
 
-def test_an_indifference_that_nobody_can_reach_leaves_no_alternative() -> None:
+def test_an_indifference_that_no_policy_can_reach_leaves_no_alternative() -> None:
     q, v, mu = np.array([1.0]), np.ones((1, 3)), np.array([[0.5, 0.6, 0.4]])
     close = relative_to(1, cap_margin=np.array([0.1]))
     # against the control itself: y <= z + 0.1 can never be y >= z + 0.2

@@ -37,7 +37,7 @@ def choose(
     """Return the next cell."""
     refresh(spec, state, work, True)
     k = _unsettled(spec, state, work, group)
-    if k == NONE:  # all are settled, and the look at them is not due yet
+    if k == NONE:  # all are settled, and the stopping rule is not evaluated yet
         return least_sampled(spec, state, work, group)
     coin, u = two_uniforms(seed, decision, 0, replication, DECISIONS)
     allowed = work.margin[k] >= 0.0

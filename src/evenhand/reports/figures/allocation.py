@@ -40,7 +40,7 @@ class _Layout(NamedTuple):
     names: dict[str, list[str]]  # of policies, in lines
 
     def row(self, policy: str) -> float:
-        """Return the height of a policy's row of cells, with the name where it stands above."""
+        """Return the height of a policy's row of cells, with the name where it is above."""
         name = len(self.names[policy]) * line_height(TEXT) + 8
         return ROW + name if self.left == 0 else max(ROW, name)
 
@@ -211,7 +211,7 @@ def _steps(
 
 
 def _labels(canvas: Canvas, ends: Mapping[int, float], up: Scale, x: float) -> None:
-    """Write the current shares beside the ends of the lines, none upon another."""
+    """Write the current shares at the ends of the lines, without overlap."""
     ordered = sorted(ends, key=lambda place: -ends[place])
     places: list[float] = []
     for place in ordered:

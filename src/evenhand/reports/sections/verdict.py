@@ -202,7 +202,7 @@ def _facts(verdict: Verdict) -> tuple[tuple[str, str], ...]:
 
 
 def _code(verdict: Verdict) -> str:
-    """Return the command that judges the same data; nothing where no data were at hand."""
+    """Return the command that judges the same data; nothing where there were no data."""
     if verdict.source is None:
         return ""
     study, data = verdict.source.study_file or "study.toml", verdict.source.data_file or "data.csv"

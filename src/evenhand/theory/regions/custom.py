@@ -173,7 +173,7 @@ class Custom:
         return float(lower), lam[0]
 
     def _leave(self, v: Array, mu: Array, lam: Array) -> tuple[float, float]:
-        """Return the least cost of straight lines out of the set, and a bound by a polytope."""
+        """Return the least cost of leaving the set along straight lines, and a bound by a polytope."""
         value = math.inf
         for direction in _directions(len(mu)):
             value = self._try_direction(v, mu, direction, value, lam)

@@ -71,7 +71,7 @@ def read_archive(path: Path) -> list[Sample]:
 
 
 def _content(archive: zipfile.ZipFile, file: Any, info: zipfile.ZipInfo) -> bytes:
-    """Return a member of an archive, also where zipfile does not know Zstandard."""
+    """Return a member of an archive, also where zipfile does not support Zstandard."""
     if info.compress_type != ZSTANDARD:
         return archive.read(info)
     if find_spec("zstandard") is None:
