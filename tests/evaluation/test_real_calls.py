@@ -273,6 +273,29 @@ def test_a_line_that_was_cut_off_is_made_again(tmp_path: Path, expected: eh.Eval
     assert len(kept.read_text().splitlines()) == result.calls + 1
 
 
+@pytest.mark.parametrize("content", ["one line without an end", "policy,group\na,x\nb,y", "{}\n", '{"a": 1}'])
+def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path, content: str) -> None:
+    kept = tmp_path / "notes.txt"
+    kept.write_text(content)
+    with pytest.raises(
+        BadInput, match=r"notes\.txt must be the journal of an evaluation; it is another file"
+    ):
+        eh.evaluate(PLAIN, POOL, journal=kept, **COMMON)
+    assert kept.read_text() == content
+
+
+@pytest.mark.parametrize("length", [1, 14, 40])
+def test_a_header_that_was_cut_off_is_written_again(
+    tmp_path: Path, expected: eh.Evaluation, length: int
+) -> None:
+    kept = tmp_path / "run.jsonl"
+    eh.evaluate(PLAIN, POOL, journal=kept, **COMMON)
+    kept.write_bytes(kept.read_bytes()[:length])
+    result = eh.evaluate(PLAIN, POOL, journal=kept, **COMMON)
+    assert result.verdict == expected.verdict
+    assert len(kept.read_text().splitlines()) == result.calls + 1
+
+
 def test_outputs_are_shared_by_evaluations(tmp_path: Path) -> None:
     first = eh.evaluate(PLAIN, POOL, cache=tmp_path / "outputs.db", **COMMON)
     again = eh.evaluate(PLAIN, POOL, cache=tmp_path / "outputs.db", **(COMMON | {"at_least": 0.72}))

@@ -141,10 +141,11 @@ class Calls:
         """Wait until a call ends, and note what came of it and of all others that ended."""
         ended = [self.workers.get(), *self.workers.get_more()]
         self.running -= len(ended)
-        self.start()
         records = [record for one in ended for record in self._note(one)]
         if self.journal is not None:
             self.journal.append(records)
+        # afterwards, so that a kill never loses more calls than may run at once
+        self.start()
         self.cost.seconds = time.monotonic() - self.begun
         if self.show is not None:
             self.show(self.cost)

@@ -85,20 +85,31 @@ class CallJournal:
         self.file.seek(0)
         content = self.file.read()
         whole, end, torn = content.rpartition(b"\n")
+        if not end and not _begins_a_header(torn):
+            raise self._other_file()
+        rows = self._rows(whole.split(b"\n")) if end else []
         if torn:  # the process was killed within a line
             self.file.truncate(len(whole) + len(end))
-        lines = whole.split(b"\n") if end else []
-        if not lines:
+        if not rows:
             self._write(f"{json.dumps(header, ensure_ascii=False)}\n")
             return []
-        rows = [self._row(line, number) for number, line in enumerate(lines, start=1)]
-        if {name: rows[0].get(name) for name in FORMAT} != FORMAT:
-            raise BadInput(f"{self.path.name} must be the journal of an evaluation; it is another file.")
         self._refuse_another({**header, "pool": None}, {**rows[0], "pool": None})
         records = [CallRecord(**row) for row in rows[1:]]
         _refuse_contradictions(records, pool, self.path.name)
         self._refuse_another(header, rows[0])
         return records
+
+    def _rows(self, lines: list[bytes]) -> list[Any]:
+        """Return the header and the calls; refuse a file that is no journal of an evaluation."""
+        if not _begins_a_header(lines[0]):
+            raise self._other_file()
+        rows = [self._row(line, number) for number, line in enumerate(lines, start=1)]
+        if {name: rows[0].get(name) for name in FORMAT} != FORMAT:
+            raise self._other_file()
+        return rows
+
+    def _other_file(self) -> BadInput:
+        return BadInput(f"{self.path.name} must be the journal of an evaluation; it is another file.")
 
     def _row(self, line: bytes, number: int) -> Any:
         try:
@@ -164,6 +175,12 @@ class OutputCache:
     def close(self) -> None:
         """Close the file."""
         self.connection.close()
+
+
+def _begins_a_header(line: bytes) -> bool:
+    """Return whether a line may be a header, or the part of one that was written before a kill."""
+    opening = json.dumps(FORMAT)[: -len(f"{FORMAT['version']}}}")].encode()
+    return line.startswith(opening) or opening.startswith(line)
 
 
 def pool_digest(pool: Pool) -> str:
