@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,15 +171,35 @@ BAD = {
 }
 
 
+def study_text(lines: str) -> str:
+    head = "" if "policies" in lines else 'policies = ["p", "r"]\n'
+    head += "" if "family" in lines else 'family = { name = "bernoulli" }\n'
+    return f"[problem]\ngroups = {{ a = 0.5, b = 0.5 }}\n{head}{lines}\n"
+
+
+@pytest.mark.parametrize("lines", BAD)
+def test_bad_input_is_refused_in_python_and_over_http_with_the_same_sentence(
+    lines: str, client: TestClient[Any]
+) -> None:
+    study = tomllib.loads(study_text(lines))
+    with pytest.raises(eh.BadInput) as refusal:
+        eh.Study.from_dict(study)
+    assert BAD[lines] in str(refusal.value)
+    if "inf" in lines.split():
+        return  # not a number of JSON
+    answer = client.post("/api/experiments", json={"id": "refused", "study": study, "seed": 1})
+    assert answer.status_code == 422
+    assert answer.json()["error"] == str(refusal.value)
+    assert client.get("/api/experiments/refused").status_code == 404
+
+
 @pytest.mark.parametrize("lines", BAD)
 def test_bad_input_is_one_sentence_and_nothing_is_written(
     lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study, data = tmp_path / "study.toml", tmp_path / "data.csv"
     data.write_text("policy,group,outcome\np,a,1\np,b,0\nr,a,1\nr,b,1\n")
-    head = "" if "policies" in lines else 'policies = ["p", "r"]\n'
-    head += "" if "family" in lines else 'family = { name = "bernoulli" }\n'
-    study.write_text(f"[problem]\ngroups = {{ a = 0.5, b = 0.5 }}\n{head}{lines}\n")
+    study.write_text(study_text(lines))
     commands = (
         ["new", str(tmp_path / "trial.db"), str(study), "--seed", "1"],
         ["judge", str(study), str(data), "-o", str(tmp_path / "page.html")],

@@ -13,6 +13,7 @@ from selenium.webdriver.support.ui import Select
 import evenhand as eh
 from tests.service.service_process import Running
 from tests.service.test_browser import keep_pictures, look, no_complaint, text_of, type_in, wait
+from tests.service.test_page_matrix import check_page
 
 pytestmark = pytest.mark.slow
 TABLE = "policy, north, south\nplain, 0.6, 0.6\nbold, 0.95, 0.9\nloud, 0.97, 0.95"
@@ -111,7 +112,7 @@ def test_guard_rails_and_policies_that_come_and_go_from_planner_to_decision(
     browser.get(link)
     assert len(browser.find_elements(By.CSS_SELECTOR, "#rails fieldset")) == 2
     planned(browser, "bold would be chosen")
-    keep_pictures(browser, "planner-guard-rails")
+    wrong = check_page(browser, "planner-guard-rails")
     start(browser, "rails")
 
     def sample(ask: Any, u: float) -> dict[str, float | None]:
@@ -139,6 +140,7 @@ def test_guard_rails_and_policies_that_come_and_go_from_planner_to_decision(
     browser.get(f"{service.url}/experiments/rails")  # also when it is opened afresh
     wait(browser, lambda: text_of(browser, "#state") == "decided")
     no_severe_but_refusals(browser)
+    assert wrong == []
 
 
 def no_severe_but_refusals(browser: webdriver.Chrome) -> None:
