@@ -118,6 +118,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"problem": PROBLEM, "means": MEANS, "gap": 0.1, "guardrails": None, "indifference": 0.0,
          "tolerance": 0.0},
     ),
+    "plan_items": (
+        eh.plan_items,
+        {"problem": PROBLEM, "means": MEANS, "agreement": 0.6, "procedure": None, "price": 1.0,
+         "label_price": 1.0, "runs": 1, "seed": 0},
+    ),
     "simulate": (
         eh.simulate,
         {

@@ -199,7 +199,12 @@ def _public_names() -> dict[str, list[str]]:
             "live.events",
             "service.client",
         ),
-        "Verdicts and evaluation": ("verdicts.judge", "model.result_rows", "evaluation.evaluate"),
+        "Verdicts and evaluation": (
+            "verdicts.judge",
+            "model.result_rows",
+            "evaluation.evaluate",
+            "evaluation.item_plan",
+        ),
         "Shares, assignment and intervals": (
             "procedure.assignment",
             "procedure.interval_settings",

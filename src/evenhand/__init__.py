@@ -3,10 +3,10 @@
     import evenhand as eh
 
 Values: Problem, Procedure, Intervals, Study, Truth, Shares, families and requirements. Functions: plan,
-simulate, compare, calibrate, calibrate_box, scan, judge, evaluate, assert_meets, assign, next_shares,
-sample_ratios, report, load, connect. Results: Plan, Runs, Comparison, Calibration, BoxCalibration, Scan,
-Verdict, Evaluation, Experiment, Report. Values and results cannot be changed; no function changes its
-argument. Names load on first use.
+plan_items, simulate, compare, calibrate, calibrate_box, scan, judge, evaluate, assert_meets, assign,
+next_shares, sample_ratios, report, load, connect. Results: Plan, ItemPlan, Runs, Comparison, Calibration,
+BoxCalibration, Scan, Verdict, Evaluation, Experiment, Report. Values and results cannot be changed; no
+function changes its argument. Names load on first use.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # `_NAMES_BY_MODULE` for type checkers and editors; not run
     from evenhand.evaluation.evaluate import Evaluation as Evaluation
     from evenhand.evaluation.evaluate import assert_meets as assert_meets
     from evenhand.evaluation.evaluate import evaluate as evaluate
+    from evenhand.evaluation.item_plan import ItemPlan as ItemPlan
+    from evenhand.evaluation.item_plan import plan_items as plan_items
     from evenhand.live.events import LogEntry as LogEntry
     from evenhand.live.experiment import Experiment as Experiment
     from evenhand.live.interval_bets import IntervalBets as IntervalBets
@@ -121,6 +123,7 @@ _NAMES_BY_MODULE = {
     "verdicts.judge": ("Verdict", "judge"),
     "verdicts.next_shares": ("next_shares", "sample_ratios"),
     "evaluation.evaluate": ("Evaluation", "assert_meets", "evaluate"),
+    "evaluation.item_plan": ("ItemPlan", "plan_items"),
     "reports.document": ("Report", "report"),
     "service.client": ("connect",),
     "errors": (

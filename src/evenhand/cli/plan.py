@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from evenhand.evaluation.item_plan import ItemPlan
+    from evenhand.study import Study
     from evenhand.theory.boundary_distance import WhyNone
     from evenhand.theory.plan import Plan
     from evenhand.theory.sensitivity import Sensitivity
@@ -27,10 +31,14 @@ if TYPE_CHECKING:
 @click.option(
     "--figure", type=click.Path(), help="Write the heat map of the allocation to FILE.svg or FILE.png."
 )
+@click.option("--agreement", type=float, metavar="SHARE",
+              help="Also forecast an evaluation in which all policies answer the same items, and two of them "
+              "agree on this share: labels, calls and, with the prices of [evaluate], money.")  # fmt: skip
 @json_option
 def plan_command(
-    study: str, delta: float | None, gap: float, sensitivity: bool, figure: str | None, as_json: bool
-) -> None:
+    study: str, delta: float | None, gap: float, sensitivity: bool, figure: str | None,
+    agreement: float | None, as_json: bool,
+) -> None:  # fmt: skip
     """Compute the answer, the samples needed and where to sample, for assumed means.
 
     Assumes that the means in the study's [truth] are true. Prints the answer, the lower bound on the number
@@ -53,14 +61,29 @@ def plan_command(
         moved = sensitivity_of(found)
     if target is not None:
         draw_plan(found, target)
+    items = None if agreement is None else _item_plan(study, loaded, found, risk, agreement)
     if as_json:
         result = plan_table(loaded, found, risk)
+        if items is not None:
+            result["shared_items"] = items.to_dict()
         if moved is not None:
             result["sensitivity"] = moved.to_dict()
         print_json(result)
         return
     intervals = planned_intervals(loaded, found, risk)
-    _print(found, risk, moved, study, target, [] if intervals is None else [intervals.sentence()])
+    more = [] if intervals is None else [intervals.sentence()]
+    _print(found, risk, moved, study, target, more + ([] if items is None else items.words()))
+
+
+def _item_plan(study: str, loaded: Study, found: Plan, delta: float, agreement: float) -> ItemPlan:
+    """Return the forecast for shared items, with the prices of the [evaluate] table, if there is one."""
+    from evenhand.evaluation.item_plan import forecast_items
+
+    table = tomllib.loads(Path(study).read_text(encoding="utf-8-sig")).get("evaluate", {})
+    return forecast_items(
+        found, replace(loaded.procedure, delta=delta), agreement, price=table.get("price"),
+        label_price=table.get("label_price"),
+    )  # fmt: skip
 
 
 def _print(

@@ -22,6 +22,7 @@ from evenhand.evaluation.collect import Calls, Cost, collect
 from evenhand.evaluation.graders import Grader, Labels, described, grader_of, scorer, worst_outcomes
 from evenhand.evaluation.journal import CallJournal, OutputCache, pool_digest
 from evenhand.evaluation.pool import Pool, open_pool
+from evenhand.evaluation.prices import known_prices, price_of_label, prices_of_calls
 from evenhand.evaluation.sampling import (
     POOL,
     POPULATION,
@@ -31,7 +32,7 @@ from evenhand.evaluation.sampling import (
     SharedItems,
     can_share_items,
 )
-from evenhand.model.argument_checks import callable_or_none, instance_of, is_number, optional, whole_number
+from evenhand.model.argument_checks import callable_or_none, instance_of, optional, whole_number
 from evenhand.model.families import Bernoulli, Bounded, Family
 from evenhand.model.guardrails import Guardrail
 from evenhand.model.labels import by_name
@@ -312,8 +313,8 @@ def evaluate_problem(
         worst_outcomes(problem)  # refuses guard-rails without one
     graded = scorer(score, target, pool, handed, bool(problem.guardrails))
     grade = grader_of(problem, pool, graded, handed, target)
-    prices, label = _prices(price, candidates), _label_price(label_price)
-    known = _known_prices(prices, label, candidates)
+    prices, label = prices_of_calls(price, candidates), price_of_label(label_price)
+    known = known_prices(prices, label, candidates)
     sampling = _sampling(problem, procedure, pool, seed, about, settings.failures == "lowest", known)
     items = sum(len(pool.members[name]) for name in problem.group_names)
     cost = Cost(everything=len(candidates) * items, label_price=label)
@@ -407,34 +408,6 @@ def _refuse_groups_without_items(problem: Problem, pool: Pool) -> None:
                 f"every group needs items; {name!r} has none. Add items of this group, or leave the group "
                 "out."
             )
-
-
-def _prices(price: float | Mapping[str, float] | None, candidates: Mapping[str, Any]) -> dict[str, float]:
-    """Return the price of a call by candidate; empty without prices."""
-    if price is None:
-        return {}
-    given = price if isinstance(price, Mapping) else dict.fromkeys(candidates, price)
-    for name, value in given.items():
-        if name not in candidates:
-            raise BadInput(f"there is no candidate {shown(name)}{nearest(str(name), candidates)}")
-        if not is_number(value) or value < 0:
-            raise BadInput(f"the price of a call must be a number, at least 0; it is {shown(value)}.")
-    return {name: float(value) for name, value in given.items()}
-
-
-def _label_price(price: float | None) -> float | None:
-    if price is not None and (not is_number(price) or price < 0):
-        raise BadInput(f"the price of a label must be a number, at least 0; it is {shown(price)}.")
-    return None if price is None else float(price)
-
-
-def _known_prices(
-    prices: Mapping[str, float], label: float | None, candidates: Mapping[str, Any]
-) -> Prices | None:
-    """Return the prices by which policies are chosen; None where nothing, or only a label, has a price."""
-    if not any(prices.values()):
-        return None
-    return Prices(tuple(prices.get(name, 0.0) for name in candidates), label or 0.0)
 
 
 def _money(cost: Cost) -> str:
