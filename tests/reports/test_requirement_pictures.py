@@ -15,7 +15,7 @@ from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.reports.figure_rows import Share
 from evenhand.reports.figures.allocation import allocation
 from evenhand.reports.figures.canvas import NARROW, WIDE, Canvas, svg
-from evenhand.reports.figures.floors import floors
+from evenhand.reports.figures.floors import LEGEND_LINE, floors
 from evenhand.reports.requirement_marks import nearest_policy, requirement_marks
 
 GROUPS = {"young": 0.5, "middle": 0.3, "old": 0.2}
@@ -150,6 +150,8 @@ def test_overall_means_within_the_indifference_of_the_best_are_marked(width: int
     assert "within" not in words_of(plain)
     marked = [box for box in boxes(drawn) if box not in boxes(plain)]
     assert len(marked) == 4  # a band for each policy, and the legend
+    # a narrow figure has the legend of the band in a line of its own, above the words of the floor
+    assert drawn.height == plain.height + (LEGEND_LINE if width == NARROW else 0.0)
     assert len(set(marked[:3])) == 1
     # at the scale of the figure: from the best policy that is not refuted, 0.8, a tenth to the left
     wider = boxes(floors(cells(asked, means, 0.0), standings, width, indifference=0.2))

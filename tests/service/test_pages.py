@@ -102,6 +102,7 @@ def test_the_list_has_leaders_and_progress_for_those_who_may_see_them(
     client: TestClient[Any], keys: dict[str, dict[str, str]]
 ) -> None:
     seen = client.get("/", headers=keys["analyst"]).text
+    assert "no policy leads yet" in seen or " leads" in seen
     assert "last event: told" in seen or "last event: asked" in seen
     blind = client.get("/", headers=keys["operator"]).text
     assert "Two ads, two regions" in blind
@@ -173,6 +174,16 @@ def test_a_name_from_right_to_left_is_isolated() -> None:
     said = isolated("كبار leads <b>", ["كبار", "plain"])
     assert said == "<bdi>كبار</bdi> leads &lt;b&gt;"
     assert isolated("plain leads", ["plain"]) == "plain leads"
+    turned = "a\u202eb"  # without its own element it would turn the words after it
+    assert isolated(f"{turned} leads", [turned]) == f"<bdi>{turned}</bdi> leads"
+
+
+def test_an_expected_end_on_another_day_has_its_date() -> None:
+    from evenhand.service.experiment_facts import expected_end
+
+    began, noon = "2026-01-01T11:00:00.000000Z", 1767268800.0  # 2026-01-01 12:00 UTC
+    assert expected_end({"0.8": 100}, 100, began, noon).endswith(": 13:00 UTC at the pace so far")
+    assert expected_end({"0.8": 1300}, 100, began, noon).endswith(": 2026-01-02 at the pace so far")
 
 
 def test_the_log_is_searched(client: TestClient[Any], keys: dict[str, dict[str, str]]) -> None:

@@ -130,7 +130,8 @@ def expected_end(more: Mapping[str, int | None], samples: int, began: str, now: 
     if samples < 2 or running <= 0 or left * running / samples > LONGEST_PACE:
         return f"about {_rounded(left):,} more samples (80%)"
     at = time.gmtime(now + left * running / samples)
-    day = time.strftime("%Y-%m-%d", at) if left * running / samples > DAY else time.strftime("%H:%M UTC", at)
+    is_today = at[:3] == time.gmtime(now)[:3]
+    day = time.strftime("%H:%M UTC" if is_today else "%Y-%m-%d", at)
     return f"about {_rounded(left):,} more samples (80%): {day} at the pace so far"
 
 
@@ -174,11 +175,15 @@ def next_steps(view: View, status: Mapping[str, Any]) -> tuple[str, ...]:
     return ("Try other policies, or a requirement that one of these meets, in a new experiment.", last)
 
 
+# letters from right to left, and marks that change the direction of what follows
+RIGHT_TO_LEFT = ("R", "AL", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI")
+
+
 def isolated(text: str, names: Iterable[str]) -> Markup:
     """Return text as HTML in which names written from right to left do not reorder their surroundings."""
     shown = escape(text)
     for name in sorted(set(names), key=len, reverse=True):
-        if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in name):
+        if any(unicodedata.bidirectional(letter) in RIGHT_TO_LEFT for letter in name):
             shown = Markup(str(shown).replace(str(escape(name)), f"<bdi>{escape(name)}</bdi>"))
     return shown
 
@@ -237,6 +242,7 @@ def list_row(view: View, journal: Journal, now: float, blind: bool) -> dict[str,
         "late": view.counts["late"],
         "alarms": alarms(health_of(view, now), blind),
         "leader": protocol.problem.policies[leader] if leads else None,
+        "leaderless": not blind and state == "running" and not leads and not protocol.spec.screens,
         "progress": max(min(evidence / needed, 1.0), 0.0) if known else None,
         "answer_words": _answer(view),
         "names": names_of(protocol),
@@ -252,7 +258,7 @@ def _answer(view: View) -> str:
         return "nothing is decided" if stop is not None or view.closed else ""
     if stop.allowed is not None:
         return f"allowed: {', '.join(stop.allowed) or 'none'}"
-    return stop.answer or "none of the policies meets the requirement"
+    return f"{stop.answer} is the answer" if stop.answer else "none of the policies meets the requirement"
 
 
 def _last_event(view: View, journal: Journal, now: float) -> dict[str, Any]:
@@ -263,7 +269,11 @@ def _last_event(view: View, journal: Journal, now: float) -> dict[str, Any]:
         event = msgspec.json.decode(row.record.body, type=_Stamp)
         if event.kind not in QUIET_KINDS:
             kind, at = event.kind, event.at
-    return {"last_kind": kind, "last_at": at, "last_seconds": max(now - seconds_of(at), 0.0) if at else None}
+    return {
+        "last_kind": kind.replace("_", " "),
+        "last_at": at,
+        "last_seconds": max(now - seconds_of(at), 0.0) if at else None,
+    }
 
 
 class _Stamp(msgspec.Struct):

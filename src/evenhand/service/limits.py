@@ -28,7 +28,7 @@ PER_PEER = 512  # connections from one address; named proxies have no such limit
 IN_PROGRESS = 256  # requests in progress; further ones are refused
 STREAMS = 500  # open streams of dashboards
 RETRY_SECONDS = 1
-HEALTH = ("/healthz", "/readyz")
+HEALTH = "/healthz"  # answered always; /readyz needs the storage and no key, so it is shed as well
 REASONS = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
 
 
@@ -93,7 +93,7 @@ class RequestLimits:
             if len(sizes) > HEADERS or sum(sizes) > HEADER_BYTES:
                 await _refuse(send, 431, f"send at most {HEADERS} headers of {HEADER_BYTES:,} bytes in all.")
                 return
-            if self._counts[kind] >= most and scope["path"] not in HEALTH:
+            if self._counts[kind] >= most and scope["path"] != HEALTH:
                 await _refuse(send, 503, f"the service answers {most} {kind} at once; try again.")
                 return
             self._count(kind, 1)

@@ -26,7 +26,7 @@ from evenhand.reports.figures.canvas import (
     wrapped,
 )
 
-ROW, GAP, TOP, FOOT = 24.0, 14.0, 58.0, 44.0
+ROW, GAP, TOP, FOOT, LEGEND_LINE = 24.0, 14.0, 58.0, 44.0, 20.0
 COLLAPSED_FROM = 25  # cells: refuted policies then take one line each
 POLICY_WORDS = {MET: "meets", FAILED: "fails", "undecided": "undecided"}
 
@@ -94,22 +94,25 @@ def floors(
         )
         for s in standings
     ]
-    canvas = Canvas(width, TOP + sum(block.height for block in blocks) + FOOT)
+    controls, common = _controls(estimates), _common_bounds(estimates)
+    control = next((cell.policy for cell in controls.values()), None)
+    within = f"within {indifference:g} of the best" if indifference > 0.0 else ""
+    # a narrow figure has a second line in its legend, above the words of a common bound
+    top = TOP + (LEGEND_LINE if not wide and common and (within or _across(control, marks)) else 0.0)
+    canvas = Canvas(width, top + sum(block.height for block in blocks) + FOOT)
     close = _within(standings, indifference)
     scale = _scale(estimates, standings, page, close)
     bottom = canvas.height - FOOT
-    _axis(canvas, scale, bottom, 7 if wide else 4)
-    common = _common_bounds(estimates)
-    tops, y = [], TOP
+    _axis(canvas, scale, top, bottom, 7 if wide else 4)
+    tops, y = [], top
     for block in blocks:
         if block.standing.leads:
             canvas.box(0, y, width, block.height, BAND)
         tops.append(y + GAP / 2)
         y += block.height
     for label, bound in common:
-        canvas.line([scale.at(bound)] * 2, [TOP - 4, bottom], ORANGE, 2.0)
-        canvas.text(scale.at(bound), TOP - 14, f"{label} {number(bound)}", size=SMALL, anchor="center")
-    controls = _controls(estimates)
+        canvas.line([scale.at(bound)] * 2, [top - 4, bottom], ORANGE, 2.0)
+        canvas.text(scale.at(bound), top - 14, f"{label} {number(bound)}", size=SMALL, anchor="center")
     for y, block in zip(tops, blocks, strict=True):
         if close is not None:
             left, right = scale.clipped(close[0]), scale.clipped(close[1])
@@ -117,10 +120,13 @@ def floors(
                 left, y + block.above + 3, max(right - left, 2.0), block.rows[0].height - 6, BLUE, alpha=0.2
             )
         _draw_block(canvas, scale, page, y, block, controls, bounds_differ=not common)
-    control = next((cell.policy for cell in controls.values()), None)
-    within = "" if close is None else f"within {indifference:g} of the best"
     _legend(
-        canvas, any(e.bounded for e in estimates), not all(e.known for e in estimates), control, marks, within
+        canvas,
+        any(e.bounded for e in estimates),
+        not all(e.known for e in estimates),
+        control,
+        marks,
+        within if close is not None else "",
     )
     return canvas
 
@@ -334,10 +340,10 @@ def _common_bounds(estimates: Sequence[CellRow]) -> list[tuple[str, float]]:
     return found
 
 
-def _axis(canvas: Canvas, scale: Scale, bottom: float, at_most: int) -> None:
+def _axis(canvas: Canvas, scale: Scale, top: float, bottom: float, at_most: int) -> None:
     for value, label in scale.ticks(at_most):
         x = scale.at(value)
-        canvas.line([x, x], [TOP, bottom], RULE, 0.8)
+        canvas.line([x, x], [top, bottom], RULE, 0.8)
         canvas.text(x, bottom + 14, label, colour=GREY, size=SMALL, anchor="center")
     canvas.text(
         (scale.start + scale.end) / 2, bottom + 32, "mean outcome", colour=GREY, size=SMALL, anchor="center"
