@@ -22,6 +22,7 @@ VALUES = {
     "float": "X",
     "path": "PATH",
 }  # type of an option -> placeholder in its description
+MAX_SIGNATURE = 80  # characters; a longer one has a line for each argument
 WITH_MEMBERS = (
     "Problem", "Study", "Truth", "Plan", "Runs", "Comparison", "Calibration", "BoxCalibration", "Scan",
     "Experiment", "Status", "LogEntry", "Verdict", "CellRow", "Evaluation", "Report",
@@ -226,7 +227,7 @@ def _name(name: str, found: Any) -> list[str]:
     parts = [f"### `{name}`", "", "```python", f"{name}{_signature(found)}", "```", "", *_markdown(doc), ""]
     if name in WITH_MEMBERS:
         rows = [
-            (f"`{member}{_signature(value)}`", _plain(_summary(inspect.getdoc(value) or "")))
+            (f"`{member}{_one_line(_signature(value))}`", _plain(_summary(inspect.getdoc(value) or "")))
             for member, value in _members(found).items()
             if not member.startswith("_") and (callable(value) or isinstance(value, (classmethod, property)))
         ]
@@ -274,7 +275,8 @@ def _entry(entry: str) -> str:
     """A parameter, or what is returned or raised: its name and kind, then what it is."""
     head, _, rest = entry.partition("\n")
     name, _, kind = head.partition(" : ")
-    return f"`{name}`{f' ({kind})' if kind else ''}: {_plain(rest)}".replace("{", "(").replace("}", ")")
+    kind = re.sub(r"\{(.*)\}", r"one of \1", kind)  # numpydoc lists the possible values in braces
+    return f"`{name}`{f' ({kind})' if kind else ''}: {_plain(rest)}"
 
 
 def _summary(doc: str) -> str:
@@ -294,7 +296,23 @@ def _signature(found: Any) -> str:
         for one in inspect.signature(target).parameters.values()
         if one.name not in ("self", "cls")
     ]
-    return str(inspect.Signature(parameters))
+    signature = str(inspect.Signature(parameters))
+    if len(signature) <= MAX_SIGNATURE:
+        return signature
+    return "(\n" + "".join(f"    {part},\n" for part in _arguments(parameters)) + ")"
+
+
+def _arguments(parameters: list[inspect.Parameter]) -> list[str]:
+    """Return the arguments as a signature has them, with a star before those that need their name."""
+    kinds = [one.kind for one in parameters]
+    parts = [str(one) for one in parameters]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        parts.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    return parts
+
+
+def _one_line(signature: str) -> str:
+    return re.sub(r",\n\)$", ")", signature).replace("(\n    ", "(").replace("\n    ", " ")
 
 
 def _plain(doc: str) -> str:

@@ -248,6 +248,33 @@ def test_the_plan_in_the_same_report_keeps_its_own_methods(tmp_path: Path) -> No
     assert "chose none" in page.methods[1].text
 
 
+def test_of_two_guarantees_each_names_the_section_it_is_about() -> None:
+    problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), eh.Floors(0.3))
+    data = {"a": {"x": [1] * 40}, "b": {"x": [0] * 40}}
+    page = eh.report(eh.plan(problem, [[0.9], [0.2]]), eh.judge(problem, data, replications=0))
+    assert len(page.methods) == 2
+    html, markdown = page.html().split("What is guaranteed, and how")[1], page.markdown()
+    guarantees = markdown.split("## What is guaranteed, and how")[1]
+    for section in page.sections:
+        assert f"<h3>{section.title}</h3>" in html
+        assert f"### {section.title}" in guarantees
+
+
+def test_two_studies_with_one_title_are_numbered() -> None:
+    problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli())
+    truths = [eh.Truth(means=[[mean], [0.2]]) for mean in (0.8, 0.9)]
+    names = [
+        name
+        for name, _ in eh.report(*(eh.Study(problem, truth=truth, title="Twice") for truth in truths)).facts
+    ]
+    assert {"study Twice (1 of 2)", "study Twice (2 of 2)"} <= set(names)
+
+
+def test_a_plan_says_that_its_number_of_samples_is_a_lower_bound() -> None:
+    problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli())
+    assert "This is a lower bound." in eh.report(eh.plan(problem, [[0.9], [0.2]])).markdown()
+
+
 def test_an_exact_verdict_is_not_said_to_carry_a_risk() -> None:
     rows = [
         (p, g, f"{g}{i}", float(i % n > 0)) for p, n in (("a", 5), ("b", 2)) for g in "xy" for i in range(20)

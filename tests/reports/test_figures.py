@@ -115,6 +115,25 @@ def test_a_flicker_of_the_weakest_comparison_does_not_chop_the_strip() -> None:
     assert "odd one" not in svg(evidence(rows), "e")
 
 
+@pytest.mark.parametrize("width", [720, 350])
+def test_comparisons_whose_names_do_not_fit_are_numbered_below_and_never_cut(width: int) -> None:
+    names = [f"the policy number {n} with a long name against the control" for n in range(3)]
+    rows = [Evidence(t, 0.001 * t, 4.0, names[t // 250 % 3]) for t in range(1, 1000)]
+    drawn = svg(evidence(rows, width), "e")
+    assert "…" not in drawn
+    words = " ".join(" ".join(re.findall(r">([^<>]+)<", drawn)).split())
+    for number, name in enumerate(names, start=1):
+        now = " (now)" if name == rows[-1].weakest else ""
+        assert f"{number}{now}: {name}" in words
+
+
+def test_a_comparison_whose_name_fits_is_named_in_the_strip() -> None:
+    rows = [Evidence(t, 0.001 * t, 4.0, "a against b") for t in range(1, 1000)]
+    words = re.findall(r">([^<>]+)<", svg(evidence(rows), "e"))
+    assert "a against b" in words
+    assert not any("(now)" in word for word in words)
+
+
 def test_long_names_are_shortened_to_their_room() -> None:
     words = shortened("a policy with a name that goes on and on", 100, 13)
     assert words.endswith("…")

@@ -122,6 +122,19 @@ def test_no_label_is_cut_on_a_phone(browser: webdriver.Chrome, tmp_path: Path) -
     assert cut == []
 
 
+def test_the_tables_of_a_plan_fit_a_phone(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    names = ["Aspirin only", "Heparin only", "Both", "Neither"]
+    means = [[0.8925, 0.8429], [0.8751, 0.7980], [0.8705, 0.7843], [0.9013, 0.8248]]
+    problem = eh.Problem(names, {"under 80": 0.7177, "80 and over": 0.2823}, eh.Bernoulli(), eh.Floors(5 / 6))
+    path = eh.report(eh.plan(problem, means)).save(tmp_path / "plan.html")
+    open_page(browser, path.as_uri(), 390)
+    wide = browser.execute_script("""
+        return [...document.querySelectorAll('section > .scroll')].map(e => [e.scrollWidth, e.clientWidth]);
+    """)
+    assert wide
+    assert [pair for pair in wide if pair[0] > pair[1]] == []
+
+
 def test_a_summary_is_one_printed_page(browser: webdriver.Chrome, tmp_path: Path) -> None:
     for number, page in enumerate((long_names(), made())):
         path = page.save(tmp_path / f"summary{number}.html", summary=True)

@@ -111,7 +111,7 @@ class Commands(click.Group):
         return found
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        if not args:  # click would print the help as an error message
+        if not args and not context.resilient_parsing:  # click would print the help as an error message
             click.echo(context.get_help(), err=True)
             context.exit(BAD_INPUT)
         return super().parse_args(context, args)

@@ -61,7 +61,9 @@ def html(result: Any) -> str:
     picture = content.picture()
     if picture is not None:
         drawing = svg(picture.draw(WIDE), _identifier(content, picture))
-        inline = drawing[drawing.index("<svg") :].replace("<svg ", '<svg style="max-width:100%" ', 1)
+        inline = drawing[drawing.index("<svg") :].replace(
+            "<svg ", '<svg style="max-width:100%;height:auto" ', 1
+        )
         caption = escaping.escape(f"{picture.title}. {picture.says}")
         parts.append(f'<figure role="img" aria-label="{caption}" style="margin:8px 0">{inline}</figure>')
     parts.append(_html_table(content.table))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import BadInput, shown
+from evenhand.model.phrases import listed
 from evenhand.reports.guarantees import SOURCES, Methods, methods
 from evenhand.reports.page_parts import Picture, Section, text
 from evenhand.result import Result
@@ -77,6 +78,10 @@ class Report(Result):
         own = [section.methods for section in self.sections if section.methods is not None]
         by_rule = [methods(study.problem, study.procedure) for study in self.studies]
         return tuple(dict.fromkeys(own if len(own) == len(self.sections) else [*by_rule, *own]))
+
+    def covered_by(self, method: Methods) -> str:
+        """Return the titles of the sections that a guarantee is about."""
+        return listed([section.title for section in self.sections if section.methods == method])
 
     @property
     def sources(self) -> list[str]:
@@ -268,4 +273,7 @@ def versions() -> list[tuple[str, str]]:
 def _label(study: Study, number: int, studies: Sequence[Study]) -> str:
     if len(studies) == 1:
         return ""
-    return study.title or str(number + 1)
+    title = study.title or str(number + 1)
+    if [other.title for other in studies].count(study.title) == 1 or not study.title:
+        return title
+    return f"{title} ({number + 1} of {len(studies)})"

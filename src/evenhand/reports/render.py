@@ -30,6 +30,7 @@ def render_html(report: Report) -> str:
     page = environment.get_template("page.html.j2").render(
         version=__version__, title=report.title, brand=report.brand, asked=_asked(report), css=Markup(css),
         opening=report.opening, sections=report.sections, methods=report.methods, glossary=GLOSSARY.items(),
+        covered_by=report.covered_by,
         sources=report.sources, facts=report.facts, protocols=report.protocols, code=report.code,
         download=report.download(), file_name="report", recipe=_inert(report.recipe),
     )  # fmt: skip
@@ -125,6 +126,8 @@ def render_markdown(report: Report) -> str:
         blocks += _section(section, is_opening=section is report.opening)
     blocks += ["## What is guaranteed, and how"]
     for method in report.methods:
+        if len(report.methods) > 1:
+            blocks += [f"### {escape(title)}" for title in [report.covered_by(method)] if title]
         blocks += [f"> {escape(method.guarantee)}", *map(escape, method.text.split("\n\n"))]
         blocks += ["### What this assumes", "\n".join(f"- {escape(said)}" for said in method.assumptions)]
     blocks += [

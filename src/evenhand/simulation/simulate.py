@@ -32,7 +32,7 @@ WIDE = 1.959963984540054  # standard errors on each side of an approximate 95% i
 
 def simulate(
     problem: Problem | Study,
-    truth: Truth | DrawnTruth | Draw | ArrayLike | None = None,
+    truth: Truth | DrawnTruth | Draw | ArrayLike | Mapping[str, Any] | None = None,
     procedure: Procedure | None = None,
     replications: int = 1000,
     seed: int = 0,

@@ -88,7 +88,9 @@ def _lead(plan: Plan, delta: float, least: float) -> Words:
 
 
 def _notes(plan: Plan, delta: float) -> tuple[Words, ...]:
-    notes: list[Words] = []
+    notes: list[Words] = [
+        ("This is a lower bound. The procedure of a study needs more; a simulation says how many.",)
+    ]
     if plan.feasible:
         verb = "meets" if len(plan.feasible) == 1 else "meet"
         notes.append((*names(plan.feasible), f" {verb} the requirement."))
