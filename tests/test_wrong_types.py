@@ -185,6 +185,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         },
     ),
     "sample_ratios": (eh.sample_ratios, {"shares": SHARES, "counts": {"young": {"a": 5, "b": 4}}}),
+    "PairedIntervals": (eh.PairedIntervals, {"problem": PROBLEM, "procedure": None}),
     "check_means": (PROBLEM.check_means, {"means": MEANS}),
     "scores": (PROBLEM.scores, {"means": MEANS}),
     "feasible": (PROBLEM.feasible, {"means": MEANS, "guardrails": None}),

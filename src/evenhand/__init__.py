@@ -5,8 +5,8 @@
 Values: Problem, Procedure, Intervals, Study, Truth, Shares, families and requirements. Functions: plan,
 simulate, compare, calibrate, calibrate_box, scan, judge, evaluate, assert_meets, assign, next_shares,
 sample_ratios, report, load, connect. Results: Plan, Runs, Comparison, Calibration, BoxCalibration, Scan,
-Verdict, Evaluation, Experiment, Report. Values and results cannot be changed; no function changes its
-argument. Names load on first use.
+Verdict, Evaluation, Experiment, PairedIntervals, Report. Values and results cannot be changed; no function
+changes its argument. Names load on first use.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ if TYPE_CHECKING:  # `_NAMES_BY_MODULE` for type checkers and editors; not run
     from evenhand.verdicts.judge import judge as judge
     from evenhand.verdicts.next_shares import next_shares as next_shares
     from evenhand.verdicts.next_shares import sample_ratios as sample_ratios
+    from evenhand.verdicts.paired_intervals import PairedIntervals as PairedIntervals
 
 __version__ = "0.1.0"
 
@@ -120,6 +121,7 @@ _NAMES_BY_MODULE = {
     "live.events": ("LogEntry",),
     "verdicts.judge": ("Verdict", "judge"),
     "verdicts.next_shares": ("next_shares", "sample_ratios"),
+    "verdicts.paired_intervals": ("PairedIntervals",),
     "evaluation.evaluate": ("Evaluation", "assert_meets", "evaluate"),
     "reports.document": ("Report", "report"),
     "service.client": ("connect",),
