@@ -29,7 +29,8 @@ from benchmarks.rows import seconds
 import evenhand as eh
 
 path = sys.argv[1]
-query = f"SELECT policy, \"group\", count(*), sum(outcome) FROM read_parquet('{path}') GROUP BY 1, 2"
+columns = 'policy, "group", count(*), sum(outcome)'
+query = f"SELECT {columns} FROM read_parquet('{path}') GROUP BY 1, 2"
 
 def judge():
     return eh.judge(question(), path, replications=0)

@@ -201,6 +201,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Experiment.open": (
         lambda address, name: eh.Experiment.open(address, name).close(), {"address": "none.db", "name": None},
     ),
+    "PairedIntervals": (eh.PairedIntervals, {"problem": PROBLEM, "procedure": None}),
     "check_means": (PROBLEM.check_means, {"means": MEANS}),
     "scores": (PROBLEM.scores, {"means": MEANS}),
     "feasible": (PROBLEM.feasible, {"means": MEANS, "guardrails": None}),

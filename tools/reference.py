@@ -212,6 +212,7 @@ def _public_names() -> dict[str, list[str]]:
             "live.intervals",
             "live.interval_bets",
             "verdicts.next_shares",
+            "verdicts.paired_intervals",
         ),
         "Reports": ("reports.document",),
         "Errors": ("errors",),

@@ -5,8 +5,8 @@
 Values: Problem, Procedure, Intervals, Study, Truth, Shares, families and requirements. Functions: plan,
 plan_items, simulate, compare, calibrate, calibrate_box, scan, judge, evaluate, assert_meets, assign,
 next_shares, sample_ratios, report, load, connect. Results: Plan, ItemPlan, Runs, Comparison, Calibration,
-BoxCalibration, Scan, Verdict, Evaluation, Experiment, Report. Values and results cannot be changed; no
-function changes its argument. Names load on first use.
+BoxCalibration, Scan, Verdict, Evaluation, Experiment, PairedIntervals, Report. Values and results cannot be
+changed; no function changes its argument. Names load on first use.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ if TYPE_CHECKING:  # `_NAMES_BY_MODULE` for type checkers and editors; not run
     from evenhand.verdicts.judge import judge as judge
     from evenhand.verdicts.next_shares import next_shares as next_shares
     from evenhand.verdicts.next_shares import sample_ratios as sample_ratios
+    from evenhand.verdicts.paired_intervals import PairedIntervals as PairedIntervals
 
 __version__ = "0.1.0"
 
@@ -122,6 +123,7 @@ _NAMES_BY_MODULE = {
     "live.events": ("LogEntry",),
     "verdicts.judge": ("Verdict", "judge"),
     "verdicts.next_shares": ("next_shares", "sample_ratios"),
+    "verdicts.paired_intervals": ("PairedIntervals",),
     "evaluation.evaluate": ("Evaluation", "assert_meets", "evaluate"),
     "evaluation.item_plan": ("ItemPlan", "plan_items"),
     "reports.document": ("Report", "report"),

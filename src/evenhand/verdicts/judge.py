@@ -340,13 +340,17 @@ def judge_pairs(
     state: State,
     items: Items,
     pool: Array | None,
+    compare: Comparisons | None = None,
 ) -> Verdict:
-    """Judge outcomes on items that several policies answered, by pairs; `pool`: items of each group."""
+    """Judge outcomes on items that several policies answered, by pairs; `pool`: items of each group.
+
+    `compare`: comparisons that were made before, without items.
+    """
     complete = pool is not None and is_exhausted(pool, state.n, state.rail_n)
-    if not complete:
+    if not complete and compare is None:
         refuse_sorted_items(problem, items, pool is not None)
     state = copied(state)
-    compare = Comparisons(spec, state, items, pool)
+    compare = Comparisons(spec, state, items, pool) if compare is None else compare
     cells, rule_result = judge_items(problem, spec, state, compare)
     samples = int(state.n.sum())
     ahead = nothing_more(problem, samples) if rule_result.decided else Forecast(samples, why_none=NOT_PAIRED)

@@ -114,6 +114,8 @@ def _refuse_sorted(problem: Problem, items: Items) -> None:
 class Comparisons:
     """The evidence that one policy is ahead of another, computed when it is first needed."""
 
+    by_counts = False  # whether single cells are judged by their counts alone
+
     def __init__(self, spec: Spec, state: State, items: Items, pool: Array | None = None) -> None:
         self.spec, self.state, self.items, self.pool = spec, state, items, pool
         self.work: Work = new_work(spec)
@@ -210,6 +212,8 @@ def settled_rivals(problem: Problem, spec: Spec, state: State, compare: Comparis
 
 def _cells_by_bets(problem: Problem, spec: Spec, state: State, compare: Comparisons) -> BoundedCells | None:
     """Return the evidence of cells by bets, where it is more than that of the counts; otherwise None."""
+    if compare.by_counts:
+        return None
     others = bounds_of_guardrails(problem)
     if compare.pool is not None:
         return PoolCells(spec, compare.pool_bets, others)
