@@ -126,7 +126,7 @@ def _outcomes(loading: float, seed: int, items: int) -> Array:
 
 
 def labels_until_decided(loading: float, paired: bool, seeds: int = 12, most: int = 60_000) -> float:
-    """Return the mean number of labels until four models are distinguished, within 3%; every model is asked."""
+    """Return the mean number of labels until four models are distinguished within 3%, each asked."""
     problem, total = _four_models(), 0
     spec = compile_spec(problem, eh.Procedure(delta=0.05))
     for seed in range(seeds):
