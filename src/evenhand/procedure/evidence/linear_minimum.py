@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.procedure.evidence.linear_bets import BOTH, KINDS, ONLY_I, ONLY_K, SIZES, Block, share_of_pairs
-from evenhand.procedure.evidence.newton_step import Model, newton
+from evenhand.procedure.evidence.newton_step import Model, close_gap, newton
 from evenhand.procedure.log_space import NOTHING
 
 Array = NDArray[np.float64]
@@ -246,19 +246,7 @@ def _start(block: Block, null: Null, model: Model, c: float) -> float:
         return math.inf
     if gap <= 0.0:
         return 0.0
-    eta = 0.0
-    for _ in range(100):  # the closed gap is piecewise linear in eta: a few rounds are enough
-        gap, ease = c, 0.0
-        for v in range(m):
-            x = model.step[v] + eta * model.a[v] / model.scale[v]
-            model.lam[v] = min(max(x, 0.0), 1.0)
-            gap -= model.a[v] * model.lam[v]
-            if model.lam[v] == x:
-                ease += model.a[v] * model.a[v] / model.scale[v]
-        if abs(gap) < 1e-14 or ease == 0.0:
-            break
-        eta += gap / ease
-    return eta
+    return close_gap(model, c)
 
 
 @kernel

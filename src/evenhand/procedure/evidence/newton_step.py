@@ -34,6 +34,24 @@ class Model(NamedTuple):
 
 
 @kernel
+def close_gap(model: Model, c: float) -> float:
+    """Put lam on {a.lam = c} from the point in `step`, along a / scale; return the multiplier there."""
+    eta = 0.0
+    for _ in range(100):  # the closed gap is piecewise linear in eta: a few rounds are enough
+        gap, ease = c, 0.0
+        for v in range(model.lam.size):
+            x = model.step[v] + eta * model.a[v] / model.scale[v]
+            model.lam[v] = min(max(x, 0.0), model.high)
+            gap -= model.a[v] * model.lam[v]
+            if model.lam[v] == x:
+                ease += model.a[v] * model.a[v] / model.scale[v]
+        if abs(gap) < 1e-14 or ease == 0.0:
+            break
+        eta += gap / ease
+    return eta
+
+
+@kernel
 def newton(model: Model, c: float, eta: float, ridge: float) -> float:
     """Write the step to model.step and return its multiplier; `eta` is the previous one.
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.unit_families import BERNOULLI, POISSON, divergence, edge_high
-from evenhand.procedure.evidence.newton_step import Model, newton
+from evenhand.procedure.evidence.newton_step import Model, close_gap, newton
 from evenhand.procedure.evidence.tilt_mixture import ASIDE, LIFTS, SIZES, Cells, measure, slack
 
 Array = NDArray[np.float64]
@@ -77,19 +77,7 @@ def start(cells: Cells, model: Model, c: float) -> float:
         gap -= cells.a[j] * mean
     if gap <= 0.0 or top < c:
         return 0.0 if gap <= 0.0 else math.inf
-    eta = 0.0
-    for _ in range(100):  # the closed gap is piecewise linear in eta: a few rounds are enough
-        gap, ease = c, 0.0
-        for j in range(cells.a.size):
-            x = model.step[j] + eta * cells.a[j] / model.scale[j]
-            model.lam[j] = min(max(x, 0.0), model.high)
-            gap -= cells.a[j] * model.lam[j]
-            if model.lam[j] == x:
-                ease += cells.a[j] * cells.a[j] / model.scale[j]
-        if abs(gap) < 1e-14 or ease == 0.0:
-            break
-        eta += gap / ease
-    return eta
+    return close_gap(model, c)
 
 
 @kernel
