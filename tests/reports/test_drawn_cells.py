@@ -73,3 +73,11 @@ def test_floors_that_are_combined_with_a_gap_are_drawn() -> None:
     assert [(cell.floor, cell.cap) for cell in found] == [(0.5, 0.9), (0.4, 0.9)] * 2
     plain = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Gap(0.2))
     assert with_bounds(plain, cells) == cells
+
+
+def test_of_long_names_fewer_are_drawn() -> None:
+    policies, groups = [f"p{k}" for k in range(100)], [f"g{k}" for k in range(100)]
+    short = drawn_cells(policies, groups, "in this order")
+    long = drawn_cells([f"{'name ' * 30}{policy}" for policy in policies], groups, "in this order")
+    assert 4 * len(long.policies) * len(long.groups) <= len(short.policies) * len(short.groups)
+    assert "the 5 policies ranked first of 100 and 4 of 100 groups" in long.note

@@ -16,6 +16,7 @@ from evenhand.model.result_rows import CellRow, PolicyRow
 MET, FAILED, UNDECIDED = "met", "failed", "undecided"
 MOST_CELLS = 80  # in one figure
 FEWEST_GROUPS, FEWEST_POLICIES = 8, 3  # drawn even if there are many of the other
+LONG_NAME = 80  # characters
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,10 @@ def drawn_cells(policies: Sequence[str], groups: Sequence[str], which: str) -> D
     """
     k, g = len(policies), len(groups)
     if k * g > MOST_CELLS:
-        g = min(g, max(FEWEST_GROUPS, MOST_CELLS // k))
-        k = min(k, max(FEWEST_POLICIES, MOST_CELLS // g))
+        # a name in ten lines takes the room, and the time, of several
+        part = 1 if max(map(len, (*policies, *groups))) <= LONG_NAME else 2
+        g = min(g, max(FEWEST_GROUPS // part, MOST_CELLS // k))
+        k = min(k, max(FEWEST_POLICIES // part, MOST_CELLS // (part * part * g)))
     left_out = [f"the {k} policies ranked first of {len(policies)}"] if k < len(policies) else []
     left_out += [f"{g} of {len(groups)} groups, {which}"] if g < len(groups) else []
     note = f" Drawn are {' and '.join(left_out)}; the numbers have all cells." if left_out else ""

@@ -50,7 +50,7 @@ from evenhand.service.experiment_facts import (
 )
 from evenhand.service.experiments import blinded
 from evenhand.service.panels import ListedTicket, PanelContent, PanelFigure
-from evenhand.verdicts.evidence_history import check_again
+from evenhand.verdicts.evidence_history import check_again, most_checks
 from evenhand.verdicts.forecast_statement import Forecast
 from evenhand.verdicts.interval_history import IntervalHistory
 from evenhand.verdicts.judge import Verdict, judge_state
@@ -72,7 +72,9 @@ def panel_content(
     if blind:
         return _blind_content(view, status, facts)
     open_tickets = _listed_tickets(view, reader, now)
-    verdict = judge_state(view.protocol.problem, view.protocol.procedure, view.state, replications=0)
+    verdict = judge_state(
+        view.protocol.problem, view.protocol.procedure, view.state, replications=0, other_bounds=False
+    )
     estimates = verdict.cells
     shown = replace(status, cells=(), guardrails=()).to_dict()  # the page has its own rows of cells
     points, evidence_words = list(reader.points), _evidence_words(view, status)
@@ -314,6 +316,7 @@ class LogReader:
         self._state, self._work = new_state(spec), new_work(spec)
         self._told = 0
         self._every = 1
+        self._most = most_checks(spec, MOST_POINTS)
         self._waiting: list[tuple[int, int, ev.Sample]] = []
         has_intervals = self._log.intervals is not None
         self.intervals = IntervalHistory(self._log) if has_intervals else None
@@ -372,7 +375,7 @@ class LogReader:
 
     def _evaluate_rule(self) -> None:
         """Evaluate the stopping rule again at evenly spaced points of the log."""
-        self._every = max(self._every, -(-len(self._waiting) // MOST_POINTS))
+        self._every = max(self._every, -(-len(self._waiting) // self._most))
         looks = len(self._waiting) // self._every
         if looks == 0:
             return
@@ -392,7 +395,7 @@ class LogReader:
                 weakest = alternative_in_words(problem, int(answers[look - 1]), int(alternative))
                 self.points.append(Evidence(self._told + look * self._every, value, needed, weakest))
         self._told += len(rows)
-        while len(self.points) > MOST_POINTS:
+        while len(self.points) > self._most:
             self.points = self.points[1::2]
             self._every *= 2
 

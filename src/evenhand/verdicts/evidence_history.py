@@ -49,10 +49,19 @@ class RuleCheck(NamedTuple):
     alternative: int  # the code of the weakest comparison, see `procedure.alternatives`
 
 
+CELL_CHECKS = 50_000  # cells times checks of one figure: about a second
+FEWEST = 6
+
+
+def most_checks(spec: Spec, at_most: int) -> int:
+    """Return how many checks a figure may have: one of ten thousand cells takes a fifth of a second."""
+    return min(at_most, max(FEWEST, CELL_CHECKS // spec.phi.size))
+
+
 def rule_checks(spec: Spec, told: OrderedOutcomes, at_most: int) -> list[RuleCheck]:
     """Return evenly spaced checks, the last after the last outcome; none while some cell is empty."""
     total = len(told.policy)
-    every = max(1, -(-total // at_most))
+    every = max(1, -(-total // most_checks(spec, at_most)))
     samples = list(range(total, 0, -every))[::-1]
     levels, leaders = np.full((len(samples), 3), np.nan), np.zeros(len(samples), dtype=np.int64)
     check_again(spec, new_state(spec), new_work(spec), *told, every, levels, leaders)

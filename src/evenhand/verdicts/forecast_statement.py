@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CHANCES = (0.5, 0.7, 0.8, 0.9)
 RUNS, SEED = 200, 0  # continued runs of a forecast, and their seed
+MOST_CELLS = 2_000  # of more, a forecast would take the better part of an hour
 HEADLINE = (0.8, 0.7, 0.5)  # chances for the one number of a summary, the first that is known
 MANY_TIMES = 10  # a forecast of more than so many times the samples so far is long
 
@@ -167,6 +168,8 @@ def why_no_forecast(spec: Spec, state: State) -> str:
     from evenhand.procedure.spec import BUDGET  # heavy for a command that only prints its help
 
     samples, cells, empty = int(state.n.sum()), state.n.size, int((state.n == 0).sum())
+    if cells > MOST_CELLS:
+        return f"there are {cells:,} cells, and forecasts are made for up to {MOST_CELLS:,}"
     if empty > 0:
         return f"{empty} of {cells} cells have no outcome yet"
     if (lacking := int((state.rail_n == 0).any(axis=0).sum())) > 0:

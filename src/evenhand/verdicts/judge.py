@@ -381,11 +381,13 @@ def judge_state(
     replications: int = RUNS,
     seed: int = SEED,
     ahead: Forecast | None = None,
+    other_bounds: bool = True,
 ) -> Verdict:
     """Judge the state of a live experiment or a simulation; the state is not changed.
 
-    `ahead` is a forecast that was made before. An experiment that was begun with a pair of rule and family
-    that is refused today is judged, and its verdict claims no guarantee.
+    `ahead` is a forecast that was made before. `other_bounds`: whether to decide under other bounds too,
+    which takes up to ten times as long. An experiment that was begun with a pair of rule and family that is
+    refused today is judged, and its verdict claims no guarantee.
     """
     spec = compile_spec(problem, procedure, recorded=True)
     state = copied(state)
@@ -412,7 +414,7 @@ def judge_state(
         delta_needed=fixed_delta_needed(problem, spec, state, rule_result)
         if fixed
         else delta_needed(spec, rule_result),
-        alternatives=alternatives(problem, procedure, state, cells, decide),
+        alternatives=alternatives(problem, procedure, state, cells, decide) if other_bounds else (),
     )
 
 

@@ -12,10 +12,10 @@ import math
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Literal
 
 from matplotlib import rc_context
@@ -257,12 +257,17 @@ def shortened(words: str, room: float, size: float, bold: bool = False) -> str:
     """Return the text, or as much of it as fits into `room`, with an ellipsis."""
     if text_width(words, size, bold) <= room:
         return words
-    low, high = 0, len(words)
-    while low < high:  # bisection for the longest prefix that fits
+    fits = _longest(len(words), lambda n: text_width(words[:n].rstrip() + "…", size, bold) <= room)
+    return words[:fits].rstrip() + "…"
+
+
+def _longest(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to `most` that fits, by bisection; 0 if none does."""
+    low, high = 0, most
+    while low < high:
         middle = (low + high + 1) // 2
-        fits = text_width(words[:middle].rstrip() + "…", size, bold) <= room
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return words[:low].rstrip() + "…"
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
 
 
 def line_height(size: float) -> float:
@@ -272,6 +277,11 @@ def line_height(size: float) -> float:
 
 def wrapped(words: str, room: float, size: float, bold: bool = False) -> list[str]:
     """Return the text in lines that fit into `room`: broken at spaces, a longer word inside."""
+    return list(_lines(words, room, size, bold))
+
+
+@lru_cache(maxsize=1024)  # a figure has the name of a group once for every policy
+def _lines(words: str, room: float, size: float, bold: bool) -> tuple[str, ...]:
     lines: list[str] = []
     line = ""
     for word in printable(words).split():
@@ -280,15 +290,16 @@ def wrapped(words: str, room: float, size: float, bold: bool = False) -> list[st
             continue
         lines += [line] if line else []
         while text_width(word, size, bold) > room and len(word) > 1:
-            fits, most = 1, len(word) - 1
-            while fits < most:
-                middle = (fits + most + 1) // 2
-                wide = text_width(word[:middle], size, bold) > room
-                fits, most = (fits, middle - 1) if wide else (middle, most)
+            fits = max(1, _longest(len(word) - 1, partial(_fits, word, room, size, bold)))
             lines.append(word[:fits])
             word = word[fits:]
         line = word
-    return [*lines, line] if line or not lines else lines
+    return tuple([*lines, line] if line or not lines else lines)
+
+
+def _fits(words: str, room: float, size: float, bold: bool, n: int) -> bool:
+    """Return whether the first n characters fit."""
+    return text_width(words[:n], size, bold) <= room
 
 
 @lru_cache(maxsize=4096)
