@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 import evenhand as eh
 from evenhand.errors import BadInput
@@ -119,3 +120,23 @@ def test_a_journal_begun_with_other_prices_is_refused_where_they_decide(tmp_path
 def test_a_price_of_a_label_that_is_no_price_is_refused(price: Any) -> None:
     with pytest.raises(BadInput, match="the price of a label must be a number, at least 0"):
         eh.evaluate(CANDIDATES, ITEMS, label_price=price, **COMMON)
+
+
+@pytest.mark.slow
+def test_a_wrong_answer_is_rare_where_prices_decide_who_answers_and_a_rival_is_better_by_a_hair() -> None:
+    means = np.array([[0.9, 0.9], [0.901, 0.9], [0.8, 0.8]])
+    problem = eh.Problem(["a", "b", "c"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.7))
+    pool = open_pool([{"group": "xy"[n % 2]} for n in range(600)], "group", None)
+    prices, wrong, partly, runs = Prices((1.0,) * 3, 1.0), 0, 0, 75
+    for run in range(runs):
+        rng = np.random.default_rng([3, run])
+        level = np.where(rng.random((3, 600)) < 0.8, rng.random(600), rng.random((3, 600)))
+        right = level < means[:, np.arange(600) % 2]
+        sampling = SharedItems(problem, eh.Procedure(delta=0.1), pool, run, "population", True, prices, 10)
+        while not sampling.finished and (item := sampling.next()) is not None:
+            partly += len(item.policies) < 3
+            sampling.record(item, {k: float(right[k, item.item]) for k in item.policies})
+        assert sampling.result is not None
+        wrong += sampling.result.decided and sampling.result.leader != 1
+    assert partly > 0  # prices did decide
+    assert float(beta.ppf(0.999, wrong + 1, runs - wrong)) <= 0.1
