@@ -24,7 +24,7 @@ from evenhand.procedure.state import TOLD
 from evenhand.service import worker_processes
 from evenhand.service.experiments import Registry
 from evenhand.service.forecasts import Forecasts
-from evenhand.service.worker_processes import DRAW_SECONDS, WorkerProcesses
+from evenhand.service.worker_processes import DRAW_SECONDS, WorkerProcesses, too_long
 from evenhand.verdicts.forecast_statement import Forecast
 
 
@@ -194,10 +194,13 @@ class Panels:
             panel.content = future.result()
             return
         log.error("a drawing failed", exc_info=problem)
+        if panel.content is not None:
+            return  # it is shown until a newer one succeeds
+        if time.monotonic() - panel.begun > DRAW_SECONDS:
+            raise too_long(DRAW_SECONDS)
         if isinstance(problem, (BrokenProcessPool, CancelledError)):
-            raise StorageFailed("a drawing took too long, or its process ended; try again.")
-        if panel.content is None:
-            raise problem
+            raise StorageFailed("a worker process of the service ended; try again.")
+        raise problem
 
 
 def _unfinished(view: View) -> PanelContent:

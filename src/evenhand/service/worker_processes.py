@@ -81,7 +81,7 @@ class WorkerProcess:
                 return self._result(future, self._seconds)
             except TookTooLong:
                 self.give_up(future)
-                raise _too_long(self._seconds) from None
+                raise too_long(self._seconds) from None
 
     def wait_briefly(self, future: Future[T], seconds: float) -> T | None:
         """Wait for a task and return its result; None if it takes longer, or if too many wait."""
@@ -106,7 +106,7 @@ class WorkerProcess:
             while not future.done():
                 progress(self._done.value)
                 if time.monotonic() > deadline:
-                    raise _too_long(seconds)
+                    raise too_long(seconds)
                 with suppress(TookTooLong, BrokenProcessPool):
                     future.exception(POLL_SECONDS)
         except BaseException:
@@ -153,7 +153,8 @@ class WorkerProcess:
             process.terminate()
 
 
-def _too_long(seconds: float) -> BadInput:
+def too_long(seconds: float) -> BadInput:
+    """Return the refusal of a task that takes too long here."""
     return BadInput(f"this takes longer than {seconds:g} s here; use the command line for it.")
 
 
