@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -89,6 +91,26 @@ def test_only_small_tables_are_in_constant_memory(monkeypatch: pytest.MonkeyPatc
     assert not re.search(
         r"^SMALL_TABLE real", simulation_of(prepare(study, SEED)).source.text, flags=re.MULTILINE
     )
+
+
+@pytest.mark.parametrize("name", studies.quick())
+def test_tables_in_the_source_hold_literals_only(name: str) -> None:
+    source = simulation_of(prepare(studies.quick()[name], SEED)).source
+    tables = re.findall(r"^(?:SMALL_)?TABLE .*$", source.text, flags=re.MULTILINE)
+    assert not any("INFINITE" in table or "UNDEFINED" in table for table in tables)
+    if name == "guard-rails":  # some of its floors are infinite
+        assert "SF" in source.filled
+
+
+def test_the_compiler_for_nvidia_takes_the_source(tmp_path: Path) -> None:
+    if shutil.which("nvcc") is None:
+        pytest.skip("there is no nvcc to compile CUDA source with")
+    source = tmp_path / "guardrails.cu"
+    source.write_text(simulation_of(prepare(studies.study(guardrails=True), SEED)).source.text)
+    options = [option for option in cuda.OPTIONS if option.startswith(("-D", "--fmad"))]
+    command = ["nvcc", "-arch=sm_90", "-cubin", "-std=c++17", *options, "-o", str(tmp_path / "out.cubin")]
+    found = subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-2000:]
 
 
 def test_only_short_loops_without_long_code_are_unrolled() -> None:

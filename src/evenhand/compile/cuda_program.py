@@ -92,8 +92,13 @@ def printed(program: Program, sizes: Mapping[str, int], tables: KeptTables) -> C
     ]
     results = {tuple_type(f.results) for f in program.functions if len(f.results) > 1}
     powers = {int(exponent) for body in bodies for exponent in _POWER.findall(body)}
-    filled = {name: table for name, table in shared.items() if table.size > COMPILED_IN}
-    small = _small_tables(shared)
+    # in CUDA an infinite number is a call, which cannot stand in a table
+    filled = {
+        name: table
+        for name, table in shared.items()
+        if table.size > COMPILED_IN or not np.isfinite(table).all()
+    }
+    small = _small_tables({name: table for name, table in shared.items() if name not in filled})
     parts = [
         PRELUDE,
         *map(_power, sorted(powers)),
