@@ -177,6 +177,15 @@ def test_a_verdict_is_the_same_with_and_without_duckdb(
     assert eh.judge(PROBLEM, path, replications=0).to_dict() == found
 
 
+def test_duckdb_writes_no_progress_to_standard_output() -> None:
+    import duckdb
+
+    engine = duckdb.connect()
+    engine.execute("SET enable_progress_bar = true")  # as in a notebook
+    tables.duck_table(engine, "range(3)")
+    assert engine.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (False,)
+
+
 def test_small_files_are_read_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warehouse, "GroupedTally", None)  # would fail if it were used
     assert read(PROBLEM, write(frame([0, 1]), tmp_path / "data.parquet")).rows == 500

@@ -150,6 +150,7 @@ class DuckTable(Table):
 
     def __init__(self, engine: Any, scan: str, columns: Sequence[Column] = ()) -> None:
         self.engine, self.name, self.columns = engine, scan, columns
+        engine.execute("SET enable_progress_bar = false")  # it would be written to standard output
 
     def number(self, name: str) -> Any:
         import sqlalchemy as sa
