@@ -51,6 +51,16 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.drop_database(name)
 
 
+@pytest.fixture(scope="session")
+def whole_pages() -> Iterator[None]:
+    """Pages of services in the test process wait for their first content, as a user would in the end."""
+    from evenhand.service import panels
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(panels, "FIRST_SECONDS", 300.0)
+        yield
+
+
 @pytest.fixture
 def browser() -> Iterator[webdriver.Chrome]:
     """A headless chromium."""

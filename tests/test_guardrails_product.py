@@ -18,6 +18,8 @@ from evenhand.service.client import _sample
 from evenhand.service.keys import Keys
 from evenhand.study import dumps, load
 
+pytestmark = pytest.mark.usefixtures("whole_pages")
+
 STUDY = eh.Study(
     eh.Problem(
         ["old", "new"], {"web": 0.6, "app": 0.4}, eh.Gaussian(0.5), eh.Floors(-1.0),

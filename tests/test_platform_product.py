@@ -15,6 +15,8 @@ from evenhand.service.app import Settings, create_app
 from evenhand.service.keys import Keys
 from tests.test_wider_product import page_of
 
+pytestmark = pytest.mark.usefixtures("whole_pages")
+
 STUDY = eh.Study(
     eh.Problem(
         ["old", "new", "risky"], {"web": 0.6, "app": 0.4}, eh.Bernoulli(),

@@ -18,6 +18,8 @@ from evenhand.service.keys import Keys
 from evenhand.study import dumps
 from tests.wider_studies import STUDIES
 
+pytestmark = pytest.mark.usefixtures("whole_pages")
+
 KINDS = ("indifference", "relative", "screen", "costs")
 # what the end says in words, on every page
 WORDS = {
