@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,18 @@ from evenhand.live import status_sentences
 from evenhand.live.audit import audit
 from evenhand.live.compute_status import status_of
 from evenhand.live.experiment import Experiment
+from evenhand.live.protocol import new_protocol
+from evenhand.procedure.outcome_order import LINEAR, ORDER_FREE
 from evenhand.procedure.spec import EVIDENCE_VERSION, FIRST_EVIDENCE
 from evenhand.procedure.state import EVIDENCE
+from evenhand.service.experiments import _as_begun
+from evenhand.study import dumps, loads
 from evenhand.verdicts.judge import judge_state
 from tests.live.example_experiments import SetClock, create, play
 
 HOME = Path(__file__).with_name("begun_before")
 HEADS = {
+    "bounded": "9da5587655b93332c9e484b98337248181145254c74ecf87226c7641c6b138bd",
     "collapsed": "12b523c20e5361a6a7600a5632396232d12abeea2af38551a47d936fc077ed88",
     "unproven": "f2df19b74f8c6f56b46f896acd9473066746a4282113319d3ce873f17a37d630",
 }
@@ -61,6 +67,36 @@ def test_a_new_experiment_is_begun_with_the_present_evidence(tmp_path: Path) -> 
     with Experiment.open(address, write=False) as trial:
         assert trial.protocol.spec.evidence == EVIDENCE_VERSION
     assert audit(address).identical
+
+
+@pytest.mark.parametrize("copy", ["bounded"], indirect=True)
+def test_bounded_outcomes_keep_the_mixture_that_they_were_begun_with(copy: str) -> None:
+    with Experiment.open(copy, clock=SetClock()) as trial:
+        status = trial.status()
+        assert (status.method, status.decided) == (ORDER_FREE, False)
+        assert status.evidence == pytest.approx(0.2072638535140453, rel=1e-12)
+        trial.tell(trial.ask(1)[0], 5.5)
+        text = next(iter(trial.events())).event.study
+        assert "evidence" not in text
+    assert audit(copy, head=HEADS["bounded"]).identical
+    with Experiment.create(":memory:", loads(text), seed=7) as again:  # the same study, begun today
+        assert 'evidence = "linear-bets"' in next(iter(again.events())).event.study
+        assert again.status().method == LINEAR
+
+
+@pytest.mark.parametrize("copy", ["bounded"], indirect=True)
+def test_the_study_of_a_bounded_experiment_may_be_sent_again(copy: str) -> None:
+    with Experiment.open(copy, write=False) as trial:
+        found = trial.protocol
+        study = loads(next(iter(trial.events())).event.study)
+    asked = new_protocol("main", study, found.seed, None, "", None)
+    assert _as_begun(asked, study, found) == dumps(found.study)
+    mixture = replace(study, procedure=replace(study.procedure, evidence="mixture"))
+    asked = new_protocol("main", mixture, found.seed, None, "", None)
+    assert _as_begun(asked, mixture, found) == dumps(found.study)
+    linear = replace(study, procedure=replace(study.procedure, evidence="linear-bets"))
+    asked = new_protocol("main", linear, found.seed, None, "", None)
+    assert _as_begun(asked, linear, found) != dumps(found.study)
 
 
 @pytest.mark.parametrize("copy", ["unproven"], indirect=True)

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import evenhand as eh
+from evenhand.procedure.choose_evidence import with_mixture
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.intervals import against, cell_level
 from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, STOPPED, new_work
@@ -98,7 +99,7 @@ def test_every_comparison_of_the_stroke_trial_is_a_sharp_bound_from_below() -> N
 def ready_state(problem: eh.Problem, n: np.ndarray, s: np.ndarray, procedure: eh.Procedure | None = None):  # type: ignore[no-untyped-def]
     from evenhand.verdicts.read_data import read
 
-    spec = compile_spec(problem, procedure or eh.Procedure())
+    spec = compile_spec(problem, with_mixture(problem, procedure or eh.Procedure()))
     return ready(spec, read(problem, frame(n, s, problem)).state), new_work(spec)
 
 
@@ -144,7 +145,7 @@ def test_a_bound_is_met_exactly_when_the_interval_clears_it(
     problem = eh.Problem(["a", "b"], {"x": 0.4, "y": 0.6}, family, constraint)
     rng = np.random.default_rng(3)
     procedure = eh.Procedure(stopping=stopping)
-    spec = compile_spec(problem, procedure)
+    spec = compile_spec(problem, with_mixture(problem, procedure))
     verdicts = set()
     for _ in range(25):
         n = rng.integers(1, 2000, size=(2, 2)).astype(float)
@@ -328,7 +329,7 @@ def test_intervals_hold_the_true_mean_at_all_times_as_often_as_stated(family: An
     groups, steps = 250, 250
     problem = eh.Problem(["a", "b"], {f"g{g}": 1 / groups for g in range(groups)}, family)
     procedure = eh.Procedure(delta=0.1)
-    spec = compile_spec(problem, procedure)
+    spec = compile_spec(problem, with_mixture(problem, procedure))
     rng = np.random.default_rng(11)
     truth = 0.3
     draw = (

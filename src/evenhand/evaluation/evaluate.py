@@ -38,6 +38,7 @@ from evenhand.model.guardrails import Guardrail
 from evenhand.model.labels import by_name
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, Floors
+from evenhand.procedure.choose_evidence import with_mixture
 from evenhand.procedure.compile_spec import refuse_linear_bets
 from evenhand.procedure.spec import Procedure
 from evenhand.result import Result
@@ -315,11 +316,14 @@ def evaluate_problem(
     grade = grader_of(problem, pool, graded, handed, target)
     prices, label = prices_of_calls(price, candidates), price_of_label(label_price)
     known = known_prices(prices, label, candidates)
-    sampling = _sampling(problem, procedure, pool, seed, about, settings.failures == "lowest", known)
+    sampling = _sampling(
+        problem, with_mixture(problem, procedure), pool, seed, about, settings.failures == "lowest", known
+    )
     items = sum(len(pool.members[name]) for name in problem.group_names)
     cost = Cost(everything=len(candidates) * items, label_price=label)
+    asked = replace(procedure, evidence=None)  # a journal is of the same evaluation with "mixture" or without
     with _reporting(progress) as show, _storage(journal, cache, pool, lambda: {
-        "problem": problem_to_dict(problem), "procedure": procedure.to_dict(), "seed": seed, "about": about,
+        "problem": problem_to_dict(problem), "procedure": asked.to_dict(), "seed": seed, "about": about,
         "grader": described(score), "failures": settings.failures, "pool": pool_digest(pool),
         **({"prices": known} if sampling.chooses_policies else {}),
     }) as (kept, outputs):  # fmt: skip

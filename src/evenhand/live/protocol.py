@@ -14,6 +14,8 @@ from evenhand.live.clock import checked_time
 from evenhand.live.events import FORMAT, Created
 from evenhand.live.hash_chain import Difference
 from evenhand.model.problem import Problem
+from evenhand.procedure.choose_evidence import recorded as recorded_procedure
+from evenhand.procedure.choose_evidence import settled
 from evenhand.procedure.compile_spec import check_start, compile_spec
 from evenhand.procedure.spec import EVIDENCE_VERSION, Procedure, Spec
 from evenhand.study import Study, dumps, loads
@@ -151,6 +153,7 @@ class Protocol:
         _refuse_newer_evidence(event.evidence)
         try:
             study = loads(event.study)
+            study = replace(study, procedure=recorded_procedure(study.problem, study.procedure))
             _check_protocol(event.experiment, study, event.seed, event.lease, recorded=True)
             _check_limits(event.limits)
             checked_build(event.versions)
@@ -170,10 +173,12 @@ def new_protocol(
 ) -> Created:
     """Return event one for this study; refuse what a live experiment cannot run.
 
-    The order of initial samples is random unless the study gives it.
+    The order of initial samples is random unless the study gives it, and evidence other than the mixture is
+    named.
     """
     if study.procedure.initial_order is None:
         study = replace(study, procedure=replace(study.procedure, initial_order="random"))
+    study = replace(study, procedure=settled(study.problem, study.procedure))
     study = _with_salt(experiment, study, seed)
     _check_protocol(experiment, study, seed, lease)
     return Created(

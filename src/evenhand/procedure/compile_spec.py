@@ -9,14 +9,14 @@ from evenhand.errors import BadInput
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
 from evenhand.model.region import BOX, CUSTOM, PENALTY, RELATIVE, Region
+from evenhand.procedure.choose_evidence import evidence_of, why_not_linear
 from evenhand.procedure.guardrail_spec import compile_guardrails
 from evenhand.procedure.initial_samples import initial_table, rounds_of
 from evenhand.procedure.interval_settings import check_intervals
 from evenhand.procedure.spec import (
     ACTIVE,
     EVIDENCE_VERSION,
-    LINEAR_FAMILIES,
-    LINEAR_POLICIES,
+    LINEAR_BETS,
     MANY,
     SAMPLING,
     SCREENING,
@@ -53,6 +53,7 @@ def compile_spec(
     budget = procedure.stopping.samples if isinstance(procedure.stopping, Budget) else procedure.max_samples
     initial = initial_table(procedure.initial, problem)
     rounds = rounds_of(initial)
+    linear = evidence_of(problem, procedure) == LINEAR_BETS
     return Spec(
         code=standard.code,
         shares=standard.shares,
@@ -91,8 +92,8 @@ def compile_spec(
         guardrails=compile_guardrails(problem),
         wrong_statements=float(wrong_statements(problem)),
         many=policies > MANY,
-        linear_bets=procedure.evidence == "linear-bets",
-        bounded=procedure.evidence == "linear-bets" and problem.family.name == "bounded",
+        linear_bets=linear,
+        bounded=linear and problem.family.name == "bounded",
     )
 
 
@@ -114,30 +115,14 @@ def _refuse_what_does_not_go_together(problem: Problem, procedure: Procedure) ->
 
 def _refuse_where_bets_are_not_linear(problem: Problem, procedure: Procedure) -> None:
     """Refuse linear bets where they do not serve: other families, penalties, too many policies."""
-    if procedure.evidence != "linear-bets":
-        return
-    if problem.family.name not in LINEAR_FAMILIES:
-        raise BadInput(
-            f"evidence 'linear-bets' is for the families {', '.join(LINEAR_FAMILIES)}; the family is "
-            f"{problem.family.name!r}. Leave evidence out."
-        )
-    if problem.standard.region.kind == PENALTY:
-        raise BadInput("evidence 'linear-bets' does not support penalties; leave evidence out.")
-    if problem.max_policies is not None:
-        raise BadInput(
-            "evidence 'linear-bets' does not support max_policies: its bets on a pair begin with the first "
-            "outcome of both. Leave evidence or max_policies out."
-        )
-    if problem.shape[0] > LINEAR_POLICIES:
-        raise BadInput(
-            f"evidence 'linear-bets' supports up to {LINEAR_POLICIES} policies; there are "
-            f"{problem.shape[0]}. Leave evidence out."
-        )
+    why = why_not_linear(problem) if procedure.evidence == LINEAR_BETS else None
+    if why is not None:
+        raise BadInput(f"evidence 'linear-bets' {why}. Leave evidence out.")
 
 
 def refuse_linear_bets(procedure: Procedure, what: str) -> None:
     """Refuse linear bets where outcomes of different policies may be on the same item."""
-    if procedure.evidence == "linear-bets":
+    if procedure.evidence == LINEAR_BETS:
         raise BadInput(
             f"{what} does not support evidence 'linear-bets': its bets assume that no item is shared. Leave "
             "evidence out."

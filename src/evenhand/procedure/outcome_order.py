@@ -25,13 +25,13 @@ from evenhand.compile import Axes, kernel
 from evenhand.errors import BadInput
 from evenhand.model.problem import Problem
 from evenhand.model.region import PerCell
-from evenhand.procedure.spec import Procedure
+from evenhand.procedure.choose_evidence import evidence_of
+from evenhand.procedure.spec import BY_EVIDENCE, LINEAR_BETS, Procedure
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 FAMILIES = ("gaussian-unknown", "exponential", "gamma")
-BY_EVIDENCE = ("certified", "budget")  # the others use likelihood ratios, which do not depend on the order
 ORDER_FREE, IN_ORDER_RULE = "order-free rule", "rule that uses the order of the outcomes"
 LINEAR = "linear bets, which use the order of the outcomes"
 INTERVAL_BETS = "linear bets of a size that is fixed before an interval is counted"
@@ -52,14 +52,14 @@ class Order(NamedTuple):
 
 def depends_on_order(problem: Problem, procedure: Procedure) -> bool:
     """Return whether this procedure's evidence depends on the order of outcomes in a cell."""
-    in_order = procedure.evidence == "linear-bets" and procedure.interval is None
+    in_order = evidence_of(problem, procedure) == LINEAR_BETS and procedure.interval is None
     ordered = problem.family.name in FAMILIES or in_order
     return ordered and procedure.stopping_name in BY_EVIDENCE
 
 
 def evidence_method(problem: Problem, procedure: Procedure) -> str:
     """Return the name of the evidence that a procedure uses, for verdicts."""
-    if procedure.evidence == "linear-bets":
+    if evidence_of(problem, procedure) == LINEAR_BETS:
         return LINEAR if procedure.interval is None else INTERVAL_BETS
     return IN_ORDER_RULE if depends_on_order(problem, procedure) else ORDER_FREE
 

@@ -37,7 +37,8 @@ SAMPLING = (
 )  # fmt: skip
 SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every policy is to be classified
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
-EVIDENCE = ("mixture", "linear-bets")  # how the certified rule compares overall means
+EVIDENCE = MIXTURE, LINEAR_BETS = ("mixture", "linear-bets")  # how the certified rule compares overall means
+BY_EVIDENCE = ("certified", "budget")  # the stopping rules that use it; the others use likelihood ratios
 LINEAR_FAMILIES = ("bernoulli", "binomial", "bounded")  # outcomes in a known interval
 LINEAR_POLICIES = 64  # linear bets are kept for every ordered pair of policies
 
@@ -184,9 +185,10 @@ class Procedure:
         experiments use "random" unless given, everything else "declared".
     futility : float, optional
         End without a verdict when the estimated probability of a decision before `max_samples` is below this.
-    evidence : {"mixture", "linear-bets"}
+    evidence : {"mixture", "linear-bets"}, optional
         How the certified rule compares overall means. "linear-bets" is for Bernoulli, binomial and bounded
-        outcomes of up to 64 policies, and uses the order of the outcomes.
+        outcomes of up to 64 policies, and uses the order of the outcomes. It is the default for bounded
+        outcomes that come one by one; "mixture" is the default otherwise.
     interval : Intervals, optional
         Run in intervals: servers assign by published shares, and outcomes come as counts.
 
@@ -214,7 +216,7 @@ class Procedure:
     tolerance: Any = 0.0  # how far outside its own floors and caps an answer may be; or one per group
     initial_order: str | None = None  # of the initial samples within a round: "declared" or "random"
     futility: float | None = None  # end when the estimated probability of a decision is below this
-    evidence: str = "mixture"  # how the certified rule compares overall means: "mixture" or "linear-bets"
+    evidence: str | None = None  # how the certified rule compares overall means; None: see `choose_evidence`
     interval: Intervals | None = None  # publish shares and take counts, interval by interval
 
     def __post_init__(self) -> None:
@@ -230,8 +232,9 @@ class Procedure:
         if not _finite(self.leader) or not 0 <= self.leader <= 1:
             raise BadInput(f"leader must be a number between 0 and 1; it is {shown(self.leader)}.")
         _known(self.tracking, ("c", "d"), "tracking")
-        _known(self.evidence, EVIDENCE, "evidence")
-        if self.evidence == "linear-bets" and self.stopping_name not in ("certified", "budget"):
+        if self.evidence is not None:
+            _known(self.evidence, EVIDENCE, "evidence")
+        if self.evidence == LINEAR_BETS and self.stopping_name not in BY_EVIDENCE:
             raise BadInput(
                 "evidence 'linear-bets' belongs to stopping 'certified' or a budget; the stopping is "
                 f"{self.stopping_name!r}, which uses likelihood ratios."
@@ -333,7 +336,7 @@ class Procedure:
             table["initial_order"] = self.initial_order
         if self.futility is not None:
             table["futility"] = self.futility
-        if self.evidence != "mixture":
+        if self.evidence is not None:
             table["evidence"] = self.evidence
         if self.interval is not None:
             table["interval"] = self.interval.to_dict()

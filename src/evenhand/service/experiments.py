@@ -26,6 +26,7 @@ from evenhand.live.protocol import Protocol, new_protocol
 from evenhand.live.requests import Caller, owned_key
 from evenhand.live.status import Status
 from evenhand.live.tickets import ticket_code, ticket_number
+from evenhand.procedure.choose_evidence import evidence_of
 from evenhand.service.auth import key_of
 from evenhand.study import Study, dumps, loads
 
@@ -182,15 +183,18 @@ class Registry:
 
 
 def _as_begun(asked: Created, study: Study, found: Protocol) -> str:
-    """Return the study asked for, with the order of initial samples of the experiment unless it gives one.
+    """Return the study asked for, with what it leaves open as the experiment has it.
 
-    Experiments of earlier releases have none, and new ones a random one.
+    That is the order of initial samples, of which experiments of earlier releases have none and new ones a
+    random one, and the evidence, which earlier releases did not write where it was the mixture.
     """
-    if study.procedure.initial_order is not None:
-        return asked.study
     settled = loads(asked.study)
-    order = found.procedure.initial_order
-    return dumps(replace(settled, procedure=replace(settled.procedure, initial_order=order)))
+    wanted, given = settled.procedure, study.procedure
+    if given.initial_order is None:
+        wanted = replace(wanted, initial_order=found.procedure.initial_order)
+    if given.evidence is None or given.evidence == evidence_of(found.problem, found.procedure):
+        wanted = replace(wanted, evidence=found.procedure.evidence)
+    return dumps(replace(settled, procedure=wanted))
 
 
 BLIND = ("experiment", "title", "state", "samples", "pending", "late", "events", "counts")

@@ -7,7 +7,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
+from evenhand.procedure.choose_evidence import recorded, settled
 from evenhand.procedure.outcome_order import evidence_method
 from evenhand.procedure.state import NONE
 from evenhand.result import Result
@@ -182,8 +183,10 @@ class Runs(Result):
 
     def save(self, path: str | Path) -> None:
         """Write everything to one npz file, with the study as JSON, atomically."""
+        study = self.study
+        study = replace(study, procedure=settled(study.problem, study.procedure))
         header = {
-            "study": self.study.to_dict(),
+            "study": study.to_dict(),
             "seed": self.seed,
             "checkpoints": list(self.checkpoints),
             "seconds": self.seconds,
@@ -194,8 +197,9 @@ class Runs(Result):
     def load(cls, path: str | Path) -> Runs:
         """Return the runs that `save` wrote."""
         header, rows = read_npz(Path(path))
+        study = Study.from_dict(header["study"])
         return cls(
-            Study.from_dict(header["study"]),
+            replace(study, procedure=recorded(study.problem, study.procedure)),
             header["seed"],
             tuple(header["checkpoints"]),
             rows,

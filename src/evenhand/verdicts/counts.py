@@ -15,6 +15,7 @@ from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import BOOLEANS
 from evenhand.model.guardrails import Guardrail
 from evenhand.model.problem import Problem
+from evenhand.procedure.choose_evidence import with_mixture
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.outcome_order import FAMILIES, Order, new_order, note_order
 from evenhand.procedure.spec import Procedure, Spec
@@ -71,8 +72,8 @@ class Tally:
         self.drops_missing = missing == "drop"
         self.policies = {name: k for k, name in enumerate(problem.policies)}
         self.groups = {name: g for g, name in enumerate(problem.group_names)}
-        # counts do not depend on the procedure, so an empty state of any procedure will do
-        self.spec: Spec = compile_spec(problem, Procedure())
+        # counts do not depend on the procedure; with the mixture the state holds nothing else
+        self.spec: Spec = compile_spec(problem, with_mixture(problem, Procedure()))
         self.state: State = new_state(self.spec)
         self.work: Work = new_work(self.spec)
         self.order: Order = new_order(self.state.n.shape)

@@ -22,6 +22,7 @@ from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors, Penalty
 from evenhand.model.result_rows import CellRow, Classes, GuardrailRows, PolicyRow, classes_of
 from evenhand.model.study_like import problem_of
+from evenhand.procedure.choose_evidence import with_mixture
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.guardrail_rows import guardrail_problem, guardrail_rows
 from evenhand.procedure.intervals import spent_on
@@ -310,7 +311,7 @@ def judge(
     names = (problem.title, problem.file) if isinstance(problem, Study) else ("", "")
     problem = problem_of(problem)
     # whether rows come in the order of observation is not known, so bets that use the order do not serve
-    chosen = replace(chosen, evidence="mixture")
+    chosen = with_mixture(problem, chosen)
     spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample does not use the stopping rule
     found = read(problem, data, missing, columns, optional(table, str, "table"))
     if depends_on_order(problem, chosen) and not fixed:

@@ -24,6 +24,7 @@ from evenhand.model.argument_checks import is_number, optional, whole_number
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.assignment import Shares
+from evenhand.procedure.choose_evidence import with_mixture
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.interval_settings import FLOOR, Intervals
 from evenhand.procedure.spec import Procedure
@@ -109,7 +110,7 @@ def next_shares(
         return _first(problem, shares, salt)
     if not isinstance(shares, Shares):
         raise BadInput(f"shares must be those of the interval before; they are {shown(shares)}.")
-    spec = compile_spec(problem, replace(chosen, evidence="mixture"))  # counts have no order
+    spec = compile_spec(problem, with_mixture(problem, chosen))  # counts have no order
     state = read(problem, data, missing, columns, table).state
     volumes, version = Intervals(volume).volumes(problem), shares.version + 1
     allocation = next_allocation(spec, state, np.zeros(spec.phi.shape), volumes, floor, seed, version)

@@ -22,6 +22,7 @@ from evenhand.errors import BadInput, Conflict, shown
 from evenhand.model.argument_checks import optional
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
+from evenhand.procedure.choose_evidence import with_mixture
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.evidence import linear_minimum
 from evenhand.procedure.evidence.linear_bets import (
@@ -99,7 +100,7 @@ class PairedIntervals:
             raise BadInput(
                 "paired intervals take no guard-rails; judge the outcomes with them in another way."
             )
-        self._procedure = Procedure(delta=chosen.delta)
+        self._procedure = with_mixture(self.problem, Procedure(delta=chosen.delta))
         refuse_what_cannot_be_paired(self.problem, chosen, fixed=False)
         self._spec: Spec = compile_spec(self.problem, self._procedure)
         self._state: State = new_state(self._spec)

@@ -17,8 +17,8 @@ from evenhand.model.phrases import (
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, QUOTA, RELATIVE, SPREAD
 from evenhand.model.requirements import NoConstraint, Penalty
-from evenhand.procedure.outcome_order import depends_on_order
-from evenhand.procedure.spec import proves
+from evenhand.procedure.outcome_order import ORDER_FREE, depends_on_order
+from evenhand.procedure.spec import MIXTURE, proves
 from evenhand.procedure.state import NONE
 from evenhand.theory.metrics import METRIC
 from evenhand.verdicts.forecast_statement import NOT_ASKED
@@ -110,7 +110,7 @@ def sentences(verdict: Verdict) -> list[str]:
             f"{verdict.missing:,} of {verdict.rows:,} rows were left out because a value was missing."
         )
     said += [missing_sentence(rows) for rows in verdict.guardrails if rows.missing]
-    said += [_order(verdict), *_items(verdict)]
+    said += [_order(verdict), _order_free(verdict), *_items(verdict)]
     return [sentence for sentence in said if sentence]
 
 
@@ -123,6 +123,18 @@ def _order(verdict: Verdict) -> str:
         f"The evidence of {verdict.problem.family.name} outcomes depends on their order within each cell: it "
         "holds if the rows are in the order in which they were observed."
     )
+
+
+def _order_free(verdict: Verdict) -> str:
+    """Return that the order of outcomes was not used, where evidence that uses it is the default."""
+    if (
+        verdict.procedure.evidence != MIXTURE
+        or verdict.method != ORDER_FREE
+        or verdict.fixed
+        or verdict.exact
+    ):
+        return ""
+    return "Policies are compared by the order-free rule: it does not use the order in which outcomes came."
 
 
 def _items(verdict: Verdict) -> list[str]:

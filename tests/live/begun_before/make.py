@@ -1,9 +1,10 @@
-"""How the experiments in this folder were made, by evenhand 0.1.0 at commit de18d5a; never make them again.
+"""How the experiments in this folder were made, by evenhand 0.1.0 at de18d5a; never make them again.
 
     collapsed   its evidence, bounded as that version did, is -8.3 although the data are as clear as can be
     unproven    kaufmann-koolen with a variance that nobody knows, which is refused today
+    bounded     made at commit fcaea6b, when the evidence of bounded outcomes was a mixture unless asked for
 
-Both must open, be derived again event by event, and say what is the matter.
+All must open, be derived again event by event, and say what is the matter.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import evenhand as eh
 from evenhand.live.experiment import Experiment
 from tests.live.example_experiments import create
 
+LEVELS = {"a": 6.0, "b": 5.0}
 MEANS = {"a": (620_000, 600_000, 610_000), "d": (550_000, 560_000, 570_000)}
 
 
@@ -35,4 +37,14 @@ def unproven(address: str) -> Experiment:
         [ask] = trial.ask(1)
         trial.tell(ask, (0.25 if ask.policy == "a" else -0.25) + ((number * 29) % 17 - 8) / 20)
     trial.ask(1, worker="w")
+    return trial
+
+
+def bounded(address: str) -> Experiment:
+    """Undecided by mixtures; linear bets would have decided."""
+    study = eh.Problem(["a", "b"], {"x": 0.6, "y": 0.4}, eh.Bounded(0.0, 10.0), eh.Floors(2.0))
+    trial = create(address, study=study, procedure=eh.Procedure(delta=0.05))
+    for number in range(60):
+        [ask] = trial.ask(1)
+        trial.tell(ask, LEVELS[ask.policy] + ((number * 29) % 17 - 8) / 8)
     return trial
