@@ -62,6 +62,7 @@ def test_other_families_have_the_mixture_by_default(family: eh.Family, mode: str
         ({"constraint": eh.Penalty(0.5, 1.0)}, {}),
         ({"max_policies": 4}, {}),
         ({"policies": [f"p{k}" for k in range(65)]}, {}),
+        ({"policies": [f"p{k}" for k in range(64)], "groups": {f"g{g}": 1 / 16 for g in range(16)}}, {}),
         ({"mode": "proportional"}, {"interval": eh.Intervals(volume=100)}),
         ({}, {"stopping": "stylised"}),
         ({}, {"stopping": "kaufmann-koolen"}),

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from evenhand.model.problem import Problem
 from evenhand.model.region import PENALTY
+from evenhand.procedure.evidence.linear_bets import TILTS
 from evenhand.procedure.spec import (
     BY_EVIDENCE,
     LINEAR_BETS,
@@ -19,6 +20,8 @@ from evenhand.procedure.spec import (
     MIXTURE,
     Procedure,
 )
+
+MOST_BETS = 2_000_000  # numbers in a state, 16 MB: with more the mixture is the default
 
 
 def evidence_of(problem: Problem, procedure: Procedure) -> str:
@@ -32,7 +35,8 @@ def evidence_of(problem: Problem, procedure: Procedure) -> str:
         return procedure.evidence
     name = problem.family.name
     gains = name == "bounded" or (name == "gaussian" and problem.mode != "active")
-    gains = gains and procedure.interval is None
+    policies, groups = problem.shape
+    gains = gains and procedure.interval is None and 2 * TILTS * 2 * policies**2 * groups <= MOST_BETS
     usable = procedure.stopping_name in BY_EVIDENCE and why_not_linear(problem) is None
     return LINEAR_BETS if gains and usable else MIXTURE
 
