@@ -1,12 +1,13 @@
 """Compare the evidence by linear bets with that by mixtures, in samples until the certified decision.
 
-    python -m benchmarks.linear_bets [fresh] [stroke] [large] [--instances 50] [--replications 100]
+    python -m benchmarks.linear_bets [fresh] [stroke] [large] [gaussian] [--instances 50] [--replications 100]
 
 `fresh`: random instances that were not used for tuning, half of them Bernoulli, a quarter binomial and a
 quarter bounded (Beta outcomes). `stroke`: the stroke trial. `large`: the paper's operational-scale study with
-20 policies, modelled as Bernoulli. Instance j is drawn by NumPy's default generator with seed FIRST_SEED + j.
-Both kinds of evidence get the same outcomes; runs that do not stop count at the cap. Prints one JSON line per
-instance, then the table of docs/sampling.md.
+20 policies, modelled as Bernoulli. `gaussian`: random instances with Gaussian outcomes, in every sampling
+mode, every other one with arrivals that differ from the shares. Instance j is drawn by NumPy's default
+generator with seed FIRST_SEED + j. Both kinds of evidence get the same outcomes; runs that do not stop count
+at the cap. Prints one JSON line per instance, then the table of docs/sampling.md.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 import evenhand as eh
 from evenhand.cli.paper import paper_module
 from evenhand.errors import EvenhandError
+from evenhand.model.problem import MODES
 from evenhand.simulation.outcome_laws import DrawnTruth
 from evenhand.study import Truth
 
@@ -39,7 +41,9 @@ CAP = 50_000
 DRAWS = 400  # outcomes per cell of a bounded instance, drawn with replacement
 KINDS = ("bernoulli", "binomial", "bernoulli", "bounded")
 RULES = ("mixture", "linear-bets")
-SUBJECTS = ("fresh", "stroke", "large")
+SUBJECTS = ("fresh", "stroke", "large", "gaussian")
+EFFECTS = (0.15, 2.0)  # lead of the best Gaussian policy, in standard deviations
+FLOOR, CLEAR = -1.0, 0.15  # floor of Gaussian cells, and the least distance of a mean to it
 
 
 class Result(NamedTuple):
@@ -81,6 +85,15 @@ def _subjects(
         for number in range(chosen.first, chosen.first + chosen.instances):
             kind = KINDS[number % len(KINDS)]
             yield f"instance {number}", kind, *draw(FIRST_SEED + number, kind, folder)
+    if "gaussian" in subjects:
+        for mode in MODES:
+            for number in range(chosen.first, chosen.first + chosen.instances):
+                yield (
+                    f"gaussian {number}, {mode}", f"gaussian, {mode}",
+                    *draw_gaussian(FIRST_SEED + number, mode, number % 2 == 1),
+                )  # fmt: skip
+    if not {"stroke", "large"} & set(subjects):
+        return
     paper_module()
     from evenhand.paper import instances
 
@@ -93,6 +106,31 @@ def _subjects(
             "operational scale, 20 policies", "operational scale",
             instances.operational_scale(20, eh.Bernoulli()), DrawnTruth(drawn),
         )  # fmt: skip
+
+
+def draw_gaussian(seed: int, mode: str, own_arrivals: bool) -> tuple[eh.Problem, Truth]:
+    """Draw an instance with 3 to 5 policies, 2 to 4 groups and sd 1; repeat until no mean is at the floor."""
+    rng = np.random.default_rng(seed)
+    while True:
+        policies, groups = int(rng.integers(3, 6)), int(rng.integers(2, 5))
+        shares, arrivals = rng.dirichlet(np.full(groups, 5.0)), rng.dirichlet(np.full(groups, 5.0))
+        effect = math.exp(rng.uniform(*np.log(EFFECTS)))
+        behind = np.concatenate([[0.0, effect], effect * rng.uniform(1.0, 3.0, policies - 2)])
+        means = rng.normal(0.0, 0.3, (policies, groups))
+        means -= (means @ shares + behind)[:, np.newaxis]
+        if np.abs(means - FLOOR).min() < CLEAR or means[0].min() < FLOOR:
+            continue
+        names = [f"group {g}" for g in range(groups)]
+        problem = eh.Problem(
+            [f"policy {k}" for k in range(policies)],
+            dict(zip(names, shares.tolist(), strict=True)),
+            eh.Gaussian(1.0),
+            eh.Floors(FLOOR),
+            mode=mode,
+            arrivals=dict(zip(names, arrivals.tolist(), strict=True)) if own_arrivals else None,
+            normalise=True,
+        )
+        return problem, Truth(means=tuple(map(tuple, means.tolist())))
 
 
 def draw(seed: int, kind: str, folder: Path) -> tuple[eh.Problem, Truth]:

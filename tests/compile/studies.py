@@ -147,6 +147,7 @@ def quick() -> dict[str, Study]:
         initial_order="random",
     )  # fmt: skip
     found["linear bets"] = study("bounded", evidence="linear-bets", indifference=0.05)
+    found["linear bets, gaussian"] = study(mode="proportional", evidence="linear-bets", indifference=0.05)
     return found
 
 
@@ -183,6 +184,8 @@ def _wider() -> dict[str, Study]:
         found[f"linear bets, {family}, {requirement}, {mode}"] = study(
             family, requirement, mode=mode, evidence="linear-bets", max_samples=36
         )
+    for mode in ("active", "agnostic"):
+        found[f"linear bets, gaussian, {mode}"] = study(mode=mode, evidence="linear-bets", max_samples=36)
     found["linear bets, guard-rails"] = study("bernoulli", guardrails=True, evidence="linear-bets")
     found["indifference, bernoulli"] = study("bernoulli", stopping="stylised", indifference=0.2)
     return found

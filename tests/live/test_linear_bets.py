@@ -154,3 +154,28 @@ def test_an_evaluation_refuses_linear_bets() -> None:
             {name: lambda item: 1.0 for name in "abc"}, items, lambda output, item: output, at_least=0.3,
             procedure=PROCEDURE,
         )  # fmt: skip
+
+
+def test_gaussian_units_that_arrive_are_compared_by_linear_bets_and_audited(tmp_path: Path) -> None:
+    address = str(tmp_path / "t.db")
+    asked = eh.Problem(
+        ["a", "b"], {"x": 0.8, "y": 0.2}, eh.Gaussian([[1.0, 2.0], [0.5, 1.0]]), eh.Floors(-3.0),
+        mode="proportional",
+    )  # fmt: skip
+    rng = np.random.default_rng(5)
+    with Experiment.create(address, asked, eh.Procedure(delta=0.1), seed=2, clock=SetClock()) as trial:
+        for number in range(60):
+            ask = trial.ask(group="xxyx"[number % 4])
+            if ask is None:
+                break
+            last = ask
+            trial.tell(ask, 100.0 + 0.2 * (ask.policy == "a") + rng.standard_normal())
+        trial.amend(last, 100.25, reason="mistyped", by="the clerk")
+        status, study = trial.status(), log(trial)[0].study
+        state = trial.present().state
+    assert 'evidence = "linear-bets"' in study
+    assert (status.method, status.samples) == (LINEAR, 60)
+    again = load(open_journal(address, write=False), "main").replay.state
+    for one, other in zip(state, again, strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
+    assert audit(address).identical

@@ -13,6 +13,8 @@ import evenhand as eh
 from evenhand.procedure.choose_evidence import evidence_of, recorded, settled
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.outcome_order import LINEAR, ORDER_FREE
+from evenhand.simulation.executors import Serial
+from evenhand.simulation.interval_cost import run_one_by_one
 from evenhand.simulation.runs import Runs, read_npz, write_npz
 
 MEANS = [[0.7, 0.6], [0.5, 0.4]]
@@ -36,9 +38,22 @@ def test_bounded_outcomes_have_linear_bets_by_default(mode: str, stopping: Any) 
     assert (mixture.linear_bets, mixture.bounded) == (False, False)
 
 
+@pytest.mark.parametrize("mode", ["proportional", "agnostic"])
+def test_gaussian_outcomes_have_linear_bets_by_default_where_the_rule_cannot_choose_the_group(
+    mode: str,
+) -> None:
+    asked = problem(eh.Gaussian(1.0), mode=mode)
+    assert evidence_of(asked, eh.Procedure()) == "linear-bets"
+    spec = compile_spec(asked, eh.Procedure())
+    assert (spec.linear_bets, spec.bounded) == (True, False)
+    assert evidence_of(asked, eh.Procedure(interval=eh.Intervals(volume=100))) == "mixture"
+    assert evidence_of(problem(eh.Gaussian(1.0)), eh.Procedure()) == "mixture"
+
+
+@pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
 @pytest.mark.parametrize("family", [eh.Bernoulli(), eh.Binomial(4), eh.Poisson(), eh.GaussianUnknown()])
-def test_other_families_have_the_mixture_by_default(family: eh.Family) -> None:
-    assert evidence_of(problem(family), eh.Procedure()) == "mixture"
+def test_other_families_have_the_mixture_by_default(family: eh.Family, mode: str) -> None:
+    assert evidence_of(problem(family, mode=mode), eh.Procedure()) == "mixture"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +62,7 @@ def test_other_families_have_the_mixture_by_default(family: eh.Family) -> None:
         ({"constraint": eh.Penalty(0.5, 1.0)}, {}),
         ({"max_policies": 4}, {}),
         ({"policies": [f"p{k}" for k in range(65)]}, {}),
+        ({"policies": [f"p{k}" for k in range(64)], "groups": {f"g{g}": 1 / 16 for g in range(16)}}, {}),
         ({"mode": "proportional"}, {"interval": eh.Intervals(volume=100)}),
         ({}, {"stopping": "stylised"}),
         ({}, {"stopping": "kaufmann-koolen"}),
@@ -97,3 +113,15 @@ def test_a_verdict_on_bounded_rows_says_that_the_order_was_not_used() -> None:
     assert any(said in sentence for sentence in found.words())
     binary = {k: {g: np.round(x) for g, x in row.items()} for k, row in data.items()}
     assert not any(said in sentence for sentence in eh.judge(problem(eh.Bernoulli()), binary).words())
+
+
+def test_the_cost_of_intervals_is_told_against_the_same_evidence() -> None:
+    asked = problem(eh.Gaussian(1.0), mode="proportional")
+    procedure = eh.Procedure(interval=eh.Intervals(volume=100), max_samples=2_000)
+    study = eh.Study(asked, procedure, eh.Truth(means=MEANS))
+    with Serial() as executor:
+        told = run_one_by_one(study, eh.simulate(study, replications=4, seed=2), executor)
+    mixture = replace(study, procedure=replace(procedure, interval=None, evidence="mixture"))
+    linear = replace(study, procedure=replace(procedure, interval=None))
+    plain, other = (eh.simulate(one, replications=4, seed=2).assigned.mean() for one in (mixture, linear))
+    assert told.assigned == plain != other

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.model.families import Bernoulli, Binomial, Bounded, Family
+from evenhand.model.families import Bernoulli, Binomial, Bounded, Family, Gaussian
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Caps, Constraint, Floors, Gap, NoConstraint
 from evenhand.procedure.spec import Procedure
@@ -53,6 +53,23 @@ BOUNDARIES: dict[str, tuple[Problem, list[list[float]], dict[str, Any]]] = {
     ),
     "binomial, hair": (problem(Binomial(4), Floors(1.0)), [[2.0] * 3, [2.0 + 4 * HAIR] * 3], {}),
     "bounded, two values": (problem(Bounded(0.0, 1.0), Floors(0.2)), [[0.5] * 3, [0.5 + HAIR] * 3], {}),
+    "gaussian, active": (
+        problem(Gaussian(1.0), Floors(0.0), 3), [[0.5] * 3, [0.5 + HAIR] * 3, [0.3] * 3], {},
+    ),
+    "gaussian, proportional": (
+        problem(Gaussian([[1.0, 0.5, 2.0], [0.5, 1.0, 1.0]]), Floors(-2.0), mode="proportional"),
+        [[0.9, 0.2, 0.5], [0.5, 0.8, 0.6 + 5 * HAIR]], {},
+    ),
+    "gaussian, agnostic, floor missed by a hair": (
+        problem(
+            Gaussian(1.0), Floors(0.0), 3, mode="agnostic", arrivals={"x": 0.2, "y": 0.2, "z": 0.6}
+        ),
+        [[-HAIR, 1.0, 1.0], [0.2, 0.2, 0.2], [0.1] * 3], {},
+    ),
+    "gaussian, proportional, rival barely feasible": (
+        problem(Gaussian(1.0), Floors(0.0), 3, mode="proportional"),
+        [[HAIR, 1.0, 1.0], [0.2, 0.2, 0.2], [0.1] * 3], {},
+    ),
 }  # fmt: skip
 
 

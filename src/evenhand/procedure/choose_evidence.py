@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from evenhand.model.problem import Problem
 from evenhand.model.region import PENALTY
+from evenhand.procedure.evidence.linear_bets import TILTS
 from evenhand.procedure.spec import (
     BY_EVIDENCE,
     LINEAR_BETS,
@@ -20,16 +21,22 @@ from evenhand.procedure.spec import (
     Procedure,
 )
 
+MOST_BETS = 2_000_000  # numbers in a state, 16 MB: with more the mixture is the default
+
 
 def evidence_of(problem: Problem, procedure: Procedure) -> str:
     """Return the evidence that compares overall means in this procedure.
 
-    By default linear bets for bounded outcomes that come one by one, and the mixture otherwise;
-    `docs/decisions/linear-bets.md` has the measurements.
+    By default linear bets for outcomes that come one by one, if they are bounded, or Gaussian of known sd in
+    a mode where the rule cannot choose the group; and the mixture otherwise. The measurements are in
+    `docs/decisions/linear-bets.md`.
     """
     if procedure.evidence is not None:
         return procedure.evidence
-    gains = problem.family.name == "bounded" and procedure.interval is None
+    name = problem.family.name
+    gains = name == "bounded" or (name == "gaussian" and problem.mode != "active")
+    policies, groups = problem.shape
+    gains = gains and procedure.interval is None and 2 * TILTS * 2 * policies**2 * groups <= MOST_BETS
     usable = procedure.stopping_name in BY_EVIDENCE and why_not_linear(problem) is None
     return LINEAR_BETS if gains and usable else MIXTURE
 

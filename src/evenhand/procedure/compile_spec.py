@@ -118,6 +118,11 @@ def _refuse_where_bets_are_not_linear(problem: Problem, procedure: Procedure) ->
     why = why_not_linear(problem) if procedure.evidence == LINEAR_BETS else None
     if why is not None:
         raise BadInput(f"evidence 'linear-bets' {why}. Leave evidence out.")
+    in_intervals = procedure.evidence == LINEAR_BETS and procedure.interval is not None
+    if in_intervals and problem.family.name == "gaussian":
+        raise BadInput(
+            "evidence 'linear-bets' does not support intervals of gaussian outcomes; leave evidence out."
+        )
 
 
 def refuse_linear_bets(procedure: Procedure, what: str) -> None:

@@ -39,7 +39,7 @@ SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every 
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
 EVIDENCE = MIXTURE, LINEAR_BETS = ("mixture", "linear-bets")  # how the certified rule compares overall means
 BY_EVIDENCE = ("certified", "budget")  # the stopping rules that use it; the others use likelihood ratios
-LINEAR_FAMILIES = ("bernoulli", "binomial", "bounded")  # outcomes in a known interval
+LINEAR_FAMILIES = ("bernoulli", "binomial", "bounded", "gaussian")  # a known interval, or a known sd
 LINEAR_POLICIES = 64  # linear bets are kept for every ordered pair of policies
 
 ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
@@ -186,9 +186,10 @@ class Procedure:
     futility : float, optional
         End without a verdict when the estimated probability of a decision before `max_samples` is below this.
     evidence : {"mixture", "linear-bets"}, optional
-        How the certified rule compares overall means. "linear-bets" is for Bernoulli, binomial and bounded
-        outcomes of up to 64 policies, and uses the order of the outcomes. It is the default for bounded
-        outcomes that come one by one; "mixture" is the default otherwise.
+        How the certified rule compares overall means. "linear-bets" is for Bernoulli, binomial, bounded and
+        Gaussian outcomes of up to 64 policies, and uses the order of the outcomes. It is the default for
+        bounded outcomes that come one by one, and for Gaussian ones except in the active mode; "mixture" is
+        the default otherwise.
     interval : Intervals, optional
         Run in intervals: servers assign by published shares, and outcomes come as counts.
 

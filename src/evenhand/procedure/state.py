@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from evenhand.compile import Axes, kernel
 from evenhand.model.region import PerCell, PerGroup, PerPolicy
-from evenhand.model.unit_families import EXPONENTIAL
+from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
+from evenhand.procedure.evidence.gaussian_bets import record_gaussian_bets
 from evenhand.procedure.evidence.pair_bets import bets_rows, pair_scratch, record_bets
 from evenhand.procedure.guardrail_spec import PerMetric, PerMetricCell
 from evenhand.procedure.spec import MANY, Spec
@@ -352,7 +353,9 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
     """Record an outcome x (unit scale) of cell (k, g); eq:est_performance is s / n."""
     if spec.unknown_variance or spec.code == EXPONENTIAL:
         _record_shifted(state.bets, state.n[g, k], k, g, x)
-    if spec.linear_bets:
+    if spec.linear_bets and spec.code == GAUSSIAN:
+        record_gaussian_bets(state.bets, state.n, spec.phi, spec.shares, k, g, x, 1.0)
+    elif spec.linear_bets:
         record_bets(state.bets, state.n, state.s, spec.shares, spec.bounded, k, g, x)
     if state.n[g, k] == 0.0:
         state.clock[EMPTY] -= 1

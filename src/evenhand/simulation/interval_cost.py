@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.procedure.choose_evidence import evidence_of
 from evenhand.simulation.executors import Executor
 from evenhand.simulation.runs import Runs, standard_error
 from evenhand.simulation.shards import Progress, prepare, run_job
@@ -46,8 +47,9 @@ class IntervalCost:
 def run_one_by_one(
     study: Study, runs: Runs, executor: Executor, progress: Progress | None = None
 ) -> IntervalCost:
-    """Return the cost of intervals, from further runs of the same study without them."""
-    alone = replace(study, procedure=replace(study.procedure, interval=None))
+    """Return the cost of intervals, from runs of the same study and evidence without them."""
+    same = evidence_of(study.problem, study.procedure)
+    alone = replace(study, procedure=replace(study.procedure, interval=None, evidence=same))
     count = min(runs.replications, MOST)
     found = run_job(prepare(alone, runs.seed), count, executor, progress)
     return cost_of(runs, found)

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.region import PerCell
+from evenhand.model.unit_families import GAUSSIAN
 from evenhand.procedure.decide import check, next_cell
+from evenhand.procedure.evidence.gaussian_bets import record_gaussian_bets
 from evenhand.procedure.evidence.pair_bets import record_block_of_bets
 from evenhand.procedure.guardrail_spec import PerMetric, PerMetricCell
 from evenhand.procedure.randomness import DELAYS, standard_normal, uniform
@@ -134,7 +136,9 @@ def _record_block(
     if spec.unknown_variance:
         z = standard_normal(seed, step, k * state.n.shape[0] + g, replication, DELAYS)
         _add_squares(state.bets, source.sd[g, k], k, g, unit, count, z)
-    if spec.linear_bets:
+    if spec.linear_bets and spec.code == GAUSSIAN:
+        record_gaussian_bets(state.bets, state.n, spec.phi, spec.shares, k, g, unit, float(count))
+    elif spec.linear_bets:
         record_block_of_bets(state.bets, state.n, state.s, spec.shares, spec.bounded, k, g, unit, count)
     state.n[g, k] += count
     state.s[g, k] += unit

@@ -181,7 +181,7 @@ def test_binary_cells_are_the_same_with_and_without_linear_bets():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"family": eh.Gaussian(1.0)}, "the family is 'gaussian'"),
+        ({"family": eh.Poisson()}, "the family is 'poisson'"),
         ({"constraint": eh.Penalty(0.5, 1.0)}, "does not support penalties"),
         ({"policies": [f"p{k}" for k in range(65)]}, "supports up to 64 policies; there are 65"),
     ],

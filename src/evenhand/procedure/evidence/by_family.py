@@ -13,6 +13,7 @@ from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, divergence, edge
 from evenhand.procedure.evidence import (
     control_pair,
     gaussian,
+    gaussian_lead,
     gaussian_unknown,
     likelihood_mixture,
     linear_evidence,
@@ -96,6 +97,8 @@ def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) 
     if spec.unknown_variance:
         return known(gaussian_unknown.ahead(spec, state, i, k, threshold(spec), work))
     if spec.code == GAUSSIAN:
+        if spec.linear_bets:
+            return known(gaussian_lead.ahead(spec, state, i, k, enough, work))
         return known(gaussian.ahead(spec, state, i, k))
     if spec.code == EXPONENTIAL:
         return likelihood_mixture.ahead(spec, state, i, k, work)

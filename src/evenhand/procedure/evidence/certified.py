@@ -228,7 +228,8 @@ def _quota(
 @kernel
 def ahead_from_stored(spec: Spec, state: State, work: Work, i: int, k: int, enough: float) -> float:
     """Do what `ahead` does, with stored quantities of both policies where it is Gaussian."""
-    if spec.code == GAUSSIAN and not spec.unknown_variance and spec.region.kind != PENALTY:
+    known_variance = spec.code == GAUSSIAN and not spec.unknown_variance
+    if known_variance and spec.region.kind != PENALTY and not spec.linear_bets:
         return known(
             gaussian.ahead_by_blocks(spec, _block(spec, state, work, i), _block(spec, state, work, k))
         )

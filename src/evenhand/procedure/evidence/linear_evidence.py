@@ -34,7 +34,7 @@ def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) 
     Above `enough` the bound need not be tight.
     """
     groups = spec.shares.size
-    block, null, rest = _views(spec, work)
+    block, null, rest = views(spec, work)
     _gather(spec, state, i, k, block)
     for v in range(2 * groups):
         null.low[v], null.high[v] = 0.0, 1.0
@@ -97,7 +97,7 @@ def _likelihood_ratio(spec: Spec, state: State, i: int, k: int, rest: Array) -> 
 
 
 @kernel
-def _views(spec: Spec, work: Array) -> tuple[Block, Null, Array]:
+def views(spec: Spec, work: Array) -> tuple[Block, Null, Array]:
     """Return views of the scratch: a block, its null, and the rest."""
     groups = spec.shares.size
     cells = KINDS * groups
