@@ -19,7 +19,11 @@ WITH_CODE = [page for page in PAGES if any(block.language in RUN for block in bl
 # the tutorial lets a trial of fifty thousand patients run to its end; notebooks take several seconds each
 GALLERY = sorted((ROOT / "docs/gallery").glob("[!i]*.md"))
 QUICK = [ROOT / "docs/gallery/four-fifths.md", ROOT / "docs/gallery/screen-model.md"]
-SLOW = [ROOT / "docs/tutorial.md", *(page for page in GALLERY if page not in QUICK)]
+SLOW = [
+    ROOT / "docs/tutorial.md",
+    ROOT / "docs/guides/platform.md",
+    *(page for page in GALLERY if page not in QUICK),
+]
 
 
 @pytest.mark.parametrize(

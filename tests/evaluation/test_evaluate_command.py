@@ -47,6 +47,7 @@ def study(tmp_path: Path, port: int) -> Path:
     return endpoints.write_study(tmp_path, port)
 
 
+@pytest.mark.slow
 def test_endpoints_are_evaluated_killed_and_resumed(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,7 +216,7 @@ def test_bad(assert_meets):
 """
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+@pytest.mark.parametrize("workers", [[], pytest.param(["-n", "2"], marks=pytest.mark.slow)])
 def test_a_fixture_asserts_and_reports(tmp_path: Path, workers: list[str]) -> None:
     (tmp_path / "test_models.py").write_text(PASSING)
     plugin = ["-p", "no:evenhand", "-p", "evenhand.evaluation.pytest_plugin"]

@@ -22,7 +22,7 @@ def recorded(journal: str) -> dict[tuple[str, str], float]:
     return {(row["policy"], row["item"]): row["outcome"] for row in rows}
 
 
-@pytest.mark.parametrize(("concurrency", "stride"), [(1, 1), (3, 4)])
+@pytest.mark.parametrize(("concurrency", "stride"), [pytest.param(1, 1, marks=pytest.mark.slow), (3, 4)])
 def test_an_evaluation_killed_at_any_step_loses_no_recorded_call_and_pays_none_twice(
     tmp_path: Path, concurrency: int, stride: int
 ) -> None:

@@ -85,6 +85,7 @@ def continued_elsewhere(address: str, settings: dict[str, str]) -> Audit:
     return found
 
 
+@pytest.mark.slow
 def test_a_log_continued_with_another_mathematical_library_is_identical_on_both(tmp_path: Path) -> None:
     if in_another_process(OTHER_LIBRARY, "build") == present_build()["arithmetic"]:
         pytest.skip("this C library has one form of its functions only, or this processor needs no other")

@@ -56,6 +56,7 @@ def uninterrupted(address: str) -> tuple[list[Any], str]:
             return answers, str(trial.head)
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_every_step_counts_every_interval_once(tmp_path: Path) -> None:
     answers, head = uninterrupted(str(tmp_path / "whole.db"))
     with Experiment.open(str(tmp_path / "whole.db"), write=False) as whole:

@@ -124,6 +124,7 @@ def errors_with_delay(replications: int, most: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_risk_holds_with_outcomes_out_of_order() -> None:
     errors_with_delay(200, 300)
 

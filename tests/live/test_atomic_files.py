@@ -56,7 +56,9 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-@pytest.mark.parametrize("next_step", ["write", "read", "export"])
+@pytest.mark.parametrize(
+    "next_step", ["write", *(pytest.param(step, marks=pytest.mark.slow) for step in ("read", "export"))]
+)
 def test_what_killed_exports_leave_is_removed_by_the_next_open(
     journal: str, tmp_path: Path, next_step: str
 ) -> None:

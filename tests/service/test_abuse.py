@@ -297,6 +297,7 @@ def test_a_foreign_host_or_page_reaches_nothing(bare: TestClient[Any]) -> None:
     assert [one["experiment"] for one in bare.get("/api/v1/experiments").json()] == ["main"]
 
 
+@pytest.mark.slow
 def test_no_get_changes_anything_but_the_list_of_who_looked(bare: TestClient[Any]) -> None:
     create(bare)
     before = bare.get("/api/v1/experiments/main").json()["counts"]

@@ -316,6 +316,7 @@ def told(client: Any) -> float:
 # ---------------------------------------------------------------- backup, unit, container
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_guide_back_up_restore_and_upgrade(tmp_path: Path) -> None:
     text = (GUIDES / "backup.md").read_text()
     back_up, restore, upgrade, _podman = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)

@@ -72,6 +72,7 @@ def printed(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, Any]
     return found
 
 
+@pytest.mark.slow
 def test_every_place_shows_the_same_forecast_and_what_it_assumes(
     folder: Path, client: TestClient[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

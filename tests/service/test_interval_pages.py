@@ -111,6 +111,7 @@ def test_alarms_are_shown_and_the_list_too(client: TestClient[Any]) -> None:
     assert "a in x" in log
 
 
+@pytest.mark.slow
 def test_the_report_shows_intervals(client: TestClient[Any]) -> None:
     page = words(client, "/experiments/decided/report")
     assert "Shares by interval" in page

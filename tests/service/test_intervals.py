@@ -153,6 +153,7 @@ def test_operators_have_the_rights_they_need_and_no_others(here: World) -> None:
     assert here.post("admin", "correct-counts", body | {"reason": "r"}).status_code == 200  # what it was
 
 
+@pytest.mark.slow
 def test_two_worlds_that_differ_in_counts_look_the_same_to_operators(tmp_path: Path) -> None:
     """An analyst records the counts of an open interval: one success more in one world."""
     views = []

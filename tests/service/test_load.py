@@ -49,6 +49,7 @@ def send(port: int, head: bytes, part: bytes, most: int) -> bytes:
             return b""
 
 
+@pytest.mark.slow
 def test_it_stops_quietly_beside_an_open_dashboard(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Running(str(tmp_path / "journal.db"), log) as service:

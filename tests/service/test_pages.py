@@ -291,6 +291,7 @@ def test_a_browser_without_a_session_is_shown_where_to_give_its_key(client: Test
     assert answer.headers["location"] == "/login"
 
 
+@pytest.mark.slow
 def test_a_study_of_ten_thousand_cells_has_a_page_of_bounded_size(tmp_path: Path) -> None:
     name = "\u6f22\u5b57\u0646\u0627\u0645 " * 20
     problem = {

@@ -294,6 +294,7 @@ def test_a_plan_over_http_is_the_plan(client: TestClient[Any]) -> None:
     assert answer.json()["answer"] == "steady"
 
 
+@pytest.mark.slow
 def test_names_from_users_are_escaped_on_every_page(client: TestClient[Any]) -> None:
     evil = "<script>alert(1)</script>"
     study = {**STUDY, "title": evil, "problem": {**STUDY["problem"], "policies": [evil, "b"]}}

@@ -37,7 +37,7 @@ def spec_of(
     groups = {f"group {g}": float(share) for g, share in enumerate(np.atleast_1d(shares))}
     names = [f"policy {k}" for k in range(policies)]
     problem = Problem(names, groups, family, constraint or NoConstraint(), normalise=True)
-    return compile_spec(problem, Procedure(delta=delta))
+    return compile_spec(problem, Procedure(delta=delta, evidence="mixture"))  # counts have no order
 
 
 def counted(spec: Spec, n: ArrayLike, means: ArrayLike) -> tuple[State, Work]:
