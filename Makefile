@@ -6,10 +6,10 @@ WORKERS ?= 2
 PYTEST  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test check slow coverage lowest paper bench docs where pins clean
+.PHONY: help setup system demo test check slow coverage lowest paper bench docs release where pins clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{ printf "%-16s %s\n", $$1, $$2 }'
 
 setup: system $(READY)  ## create .venv with everything pinned by constraints.txt
 
@@ -24,8 +24,8 @@ demo: setup  ## plan, simulate, run and report the stroke trial
 	$(BIN)/evenhand demo
 	@echo "The command evenhand is in $(BIN); after 'source $(BIN)/activate' it is found by its name."
 
-test: setup  ## all tests that are not slow
-	$(PYTEST) -m "not slow"
+test: setup  ## all tests that are not slow; from Python 3.12 on also which lines they run
+	@WORKERS=$(WORKERS) tools/run_tests.sh
 
 check: setup  ## format, lint, types, layers, text
 	$(BIN)/ruff format --check .
@@ -37,11 +37,8 @@ check: setup  ## format, lint, types, layers, text
 slow: setup  ## the long statistical, fault and browser tests
 	$(PYTEST) -m slow
 
-coverage: setup  ## the tests of `make test` (or of only=FOLDER), and which lines they run, in out/coverage
-	@mkdir -p out
-	$(BIN)/coverage erase
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(WORKERS) -m "not slow" $(only)
-	$(BIN)/coverage combine -q
+coverage: setup  ## the tests of `make test` (or of only=FOLDER), and every line that they do not run, in out/coverage
+	@WORKERS=$(WORKERS) tools/run_tests.sh --lines $(only)
 	$(BIN)/coverage html -q -d out/coverage
 	$(BIN)/coverage report --skip-covered --sort=cover
 
@@ -57,6 +54,9 @@ bench: setup  ## benchmarks against other software, as JSON lines
 docs: setup  ## build the documentation in docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+release: setup  ## build the wheel and the sdist in dist; refused without a public address
+	$(BIN)/python tools/release.py
 
 where:  ## find an equation of the paper in the code: make where eq=f_mu_opt
 	@tools/where.sh "$(eq)"

@@ -1,7 +1,6 @@
 """Configuration of Sphinx for `make docs`."""
 
 import sys
-from importlib.metadata import version as installed_version
 from pathlib import Path
 
 from docutils import nodes
@@ -12,12 +11,13 @@ from sphinx.writers.html5 import HTML5Translator
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from evenhand import __version__
 from tools import reference
 
 project = "evenhand"
 author = "the evenhand authors"
 copyright = author  # noqa: A001 - Sphinx requires this name
-version = release = installed_version("evenhand")
+version = release = __version__
 
 extensions = ["myst_nb"]  # reads Markdown and executes the notebooks of the gallery
 html_math_renderer = "mathml"  # formulas need no script from another server, so pages can be read offline

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from evenhand.model.problem import Problem
 from evenhand.reports.captioned_figures import allocation_picture
+from evenhand.reports.figure_rows import shares, true_standings
 from evenhand.reports.page_parts import Picture
-from evenhand.reports.sections.section_rows import shares, true_standings
 from evenhand.simulation.runs import Runs
 from evenhand.theory.plan import plan
 

@@ -136,7 +136,7 @@ def test_plans_dossiers_and_fixed_samples_take_guard_rails(
     words = ["report", "study.toml", "--dossier", "-o", "dossier.html", "--replications", "4"]
     called(capsys, *words, "--max-samples", "200")
     page = Path("dossier.html").read_text(encoding="utf-8")
-    assert "old misses its bound of errors in web by a hair" in page
+    assert "old narrowly misses its bound of errors in web" in page
     assert "The assumed means of calls" in page
     lines = ["policy,group,outcome,errors,calls"]
     for number in range(400):

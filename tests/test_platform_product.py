@@ -62,7 +62,7 @@ def refused(client: TestClient[Any], verb: str, policy: str, words: str) -> None
     assert client.get(PATH).json()["events"] == before
 
 
-def test_policies_come_and_go_over_http_and_the_page_says_who(
+def test_policies_join_and_leave_over_http_and_the_page_says_who(
     client: TestClient[Any], tmp_path: Path
 ) -> None:
     made = client.post("/api/v1/experiments", json={"id": "platform", "study": STUDY.to_dict(), "seed": 5})

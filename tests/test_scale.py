@@ -183,9 +183,9 @@ def test_means_on_the_boundary_are_on_it_in_every_unit(scale: float) -> None:
 @pytest.mark.parametrize("scale", TENS)
 def test_a_floor_of_0_is_met_up_to_rounding_in_every_unit(scale: float) -> None:
     problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Gaussian(scale), eh.Floors(0.0))
-    hair = (0.3 - (0.1 + 0.2)) * scale
-    assert hair < 0
-    assert problem.feasible([[hair, scale], [-1e-9 * scale, scale]]).tolist() == [True, False]
+    gap = (0.3 - (0.1 + 0.2)) * scale
+    assert gap < 0
+    assert problem.feasible([[gap, scale], [-1e-9 * scale, scale]]).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("scale", TENS)
@@ -387,7 +387,7 @@ def test_any_unit_will_do(family: str, kind: str, exponent: int, digits: float, 
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-def test_the_scenarios_of_a_dossier_lie_a_hair_of_the_noise_from_a_boundary(scale: float) -> None:
+def test_the_scenarios_of_a_dossier_lie_near_a_boundary(scale: float) -> None:
     world = World("gaussian", scale)
     grid = scenario_grid(world.problem("floors"), Scenario(world.at(MEANS), {}))
     same = scenario_grid(World("gaussian").problem("floors"), Scenario(MEANS, {}))

@@ -101,7 +101,7 @@ def test_a_dossier_covers_the_question(kind: str, tmp_path: Path, capsys: pytest
     words = ["report", str(study), "--dossier", "-o", str(page), "--replications", "4", "--seed", "1"]
     called(capsys, *words, "--max-samples", "200")
     text = page.read_text(encoding="utf-8")
-    assert "misses its bound in y by a hair" in text
+    assert "narrowly misses its bound in y" in text
     assert STUDIES[kind].problem.constraint.describe() in text
 
 

@@ -211,6 +211,7 @@ def _public_names() -> dict[str, list[str]]:
             "procedure.interval_settings",
             "live.intervals",
             "live.interval_bets",
+            "live.interval_pairs",
             "verdicts.next_shares",
             "verdicts.paired_intervals",
         ),

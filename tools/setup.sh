@@ -11,6 +11,7 @@ main() {
     if [ "${1:-}" = pins ]; then
         resolve_pins
     else
+        echo "installing evenhand and what it needs into .venv"
         install || install_by_pip
     fi
 }

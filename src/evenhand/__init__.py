@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # `_NAMES_BY_MODULE` for type checkers and editors; not run
     from evenhand.live.events import LogEntry as LogEntry
     from evenhand.live.experiment import Experiment as Experiment
     from evenhand.live.interval_bets import IntervalBets as IntervalBets
+    from evenhand.live.interval_pairs import PairIntervalBets as PairIntervalBets
     from evenhand.live.intervals import IntervalReceipt as IntervalReceipt
     from evenhand.live.status import Status as Status
     from evenhand.live.tickets import Ask as Ask
@@ -117,6 +118,7 @@ _NAMES_BY_MODULE = {
     "simulation.scan": ("Scan", "scan"),
     "live.experiment": ("Experiment",),
     "live.interval_bets": ("IntervalBets",),
+    "live.interval_pairs": ("PairIntervalBets",),
     "live.intervals": ("IntervalReceipt",),
     "live.status": ("Status",),
     "live.tickets": ("Ask", "Receipt"),

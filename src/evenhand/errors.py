@@ -76,8 +76,10 @@ def shown(value: object) -> str:
     """Return a value as a message shows it: its repr where that is short, otherwise the name of its class."""
     try:
         text = repr(value)
-    except ValueError:  # a whole number with more digits than Python prints
-        return "a very large number"
+    except Exception:  # a whole number of too many digits, or a class whose repr fails
+        if isinstance(value, int):
+            return "a very large number"
+        text = "\n"
     if "\n" not in text and len(text) <= LONGEST_SHOWN and " at 0x" not in text:
         return text
     kind = type(value).__name__

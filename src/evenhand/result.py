@@ -1,6 +1,6 @@
 """Result: the base class of the results that evenhand returns.
 
-The content comes from `evenhand.reports.display`, which is imported when somebody looks: this is the one
+The content comes from `evenhand.reports.display`, which is imported when a result is shown: this is the one
 import that points upwards, and pyproject.toml names it as an exception to the layers.
 """
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -139,6 +141,19 @@ def test_help_lists_every_command_without_the_compiler() -> None:
     assert "plan" in done.stdout
     for heavy in ("llvmlite", "scipy", "highspy", "sqlalchemy", "matplotlib", "litestar"):
         assert f"'{heavy}'" not in done.stdout
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_one_word(tmp_path: Path) -> None:
+    """Imports take up to a second on a busy machine; Ctrl-C then ended in a traceback."""
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    (entry,) = entry_points(group="console_scripts", name="evenhand")
+    script = f"import sys; from {entry.module} import {entry.attr} as main; sys.exit(main())"
+    for start in (["-c", script], ["-m", "evenhand"]):
+        done = subprocess.run(
+            [sys.executable, *start, "plan"],
+            capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nevenhand: stopped.\n")
 
 
 def test_every_command_says_what_it_does() -> None:

@@ -121,7 +121,7 @@ constraint = { kind = "caps", at_most = 1.5 }
     assert any(bound.get("metric") == "complaints" for bound in as_json(run, text)["binding"])
 
 
-def test_screening_says_who_passes_and_who_does_not(run: Callable[..., str]) -> None:
+def test_screening_names_the_policies_that_pass_and_fail(run: Callable[..., str]) -> None:
     text = HEAD + 'goal = "screen"\nconstraint = { kind = "floors", at_least = 0.5 }\n' + TRUTH
     out = run(text)
     assert out.startswith(

@@ -182,20 +182,20 @@ def test_a_rule_compared_with_itself_is_refused(run: Run, study: str) -> None:
 def test_calibrate_prints_a_threshold_and_the_worst_scenario(run: Run, study: str, tmp_path: Path) -> None:
     scenarios = tmp_path / "scenarios.toml"
     scenarios.write_text(
-        '[[scenario]]\nname = "by a hair"\nmeans = [[0.9, 0.299], [0.5, 0.5]]\n'
+        '[[scenario]]\nname = "narrow"\nmeans = [[0.9, 0.299], [0.5, 0.5]]\n'
         '[[scenario]]\nname = "easy"\nmeans = [[0.9, 0.9], [0.1, 0.1]]\n'
     )
     command = ("calibrate", study, "--scenarios", str(scenarios), "--replications", "100", "--horizon", "300")
     found = read(run(*command, "--json")[1])
     assert found["calibrated"] > 0
-    assert found["worst"]["scenario"] == "by a hair"
+    assert found["worst"]["scenario"] == "narrow"
     assert found["worst"]["error"]["high"] >= found["worst"]["error"]["rate"]
     code, out, _ = run(*command)
     assert code == 0
     assert f"stopping = {{ calibrated = {found['calibrated']:g} }}" in out
 
 
-def test_a_sweep_goes_on_where_it_was(run: Run, study: str, tmp_path: Path) -> None:
+def test_a_sweep_continues_where_it_was(run: Run, study: str, tmp_path: Path) -> None:
     command = (
         "sweep",
         study,

@@ -55,7 +55,7 @@ def test_costs_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert f"A run cost {found['cost']['mean']:,.6g} on average." in capsys.readouterr().out
 
 
-def test_screening_says_who_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_screening_names_the_policies_that_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, problem='goal = "screen"')
     assert main(["simulate", path, *RUNS]) == 0
     assert "Every policy was classified correctly in 100.0% of 20 runs" in capsys.readouterr().out

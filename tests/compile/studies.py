@@ -89,6 +89,8 @@ def study(
     goal: str = "best",
     guardrails: bool = False,
     costs: dict[str, float] | None = None,
+    room: int | None = None,
+    truth: dict[str, Any] | None = None,
     **procedure: Any,
 ) -> Study:
     """A study with three policies, two groups and a cap of 24 samples, unless told otherwise.
@@ -111,6 +113,7 @@ def study(
                 "goal": goal,
                 "guardrails": rails if guardrails else [],
                 **({"costs": costs} if costs else {}),
+                **({"max_policies": room} if room else {}),
             },
             "procedure": {
                 "sampling": sampling, "stopping": STOPPING[stopping], "delta": 0.1, "batch": batch,
@@ -119,6 +122,7 @@ def study(
             "truth": {
                 "means": [[scale * mean for mean in row] for row in table], "lag": lag, "dropout": dropout,
                 "guardrails": {rail["name"]: MEANS for rail in rails} if guardrails else {},
+                **(truth or {}),
             },
         }
     )  # fmt: skip
@@ -148,7 +152,47 @@ def quick() -> dict[str, Study]:
     )  # fmt: skip
     found["linear bets"] = study("bounded", evidence="linear-bets", indifference=0.05)
     found["linear bets, gaussian"] = study(mode="proportional", evidence="linear-bets", indifference=0.05)
+    found["room for policies that join"] = study("bernoulli", room=5, indifference=0.05)
     return found
+
+
+def in_intervals() -> dict[str, Study]:
+    """Studies that run in intervals: families, two sampling rules, bets, late counts, room for policies."""
+    found = {}
+    for number, family in enumerate(f for f in FAMILIES if f not in ("exponential", "gamma")):
+        requirement = ("floors", "caps", "none")[number % 3]
+        sampling, stopping = ("ts-ids", "top-two")[number % 2], ("certified", "stylised")[number // 2 % 2]
+        found[f"{family} {requirement} {sampling} {stopping}"] = _in_intervals(
+            family, requirement, sampling, stopping
+        )
+    found["linear bets"] = _in_intervals("bernoulli", evidence="linear-bets")
+    found["linear bets, bounded, outcomes at the ends"] = _in_intervals(
+        "bounded", "caps", evidence="linear-bets", truth={"outcomes": "bernoulli"}
+    )
+    found["beside a control"] = _in_intervals("bernoulli", "beside a control")
+    found["counted late, outcomes lost"] = _in_intervals(
+        "bernoulli", pending=([1, 4], 0.2, 1), settings={"length": "1h", "delay": "2h"}
+    )
+    found["indifference and tolerance"] = _in_intervals("poisson", indifference=0.2, tolerance=0.1)
+    found["room for policies that join"] = _in_intervals("bernoulli", room=5)
+    return found
+
+
+def in_intervals_slow() -> dict[str, Study]:
+    """Studies that run in intervals and take plain Python a minute: long evidence, programmes, searches."""
+    found = {
+        name: _in_intervals("gaussian", name, "top-two") for name in ("gap", "ratio", "quota", "penalty")
+    }
+    found["exponential"] = _in_intervals("exponential", "caps")
+    found["gamma"] = _in_intervals("gamma", "none", "top-two")
+    found["guard-rails"] = _in_intervals(guardrails=True)
+    return found
+
+
+def _in_intervals(*parts: Any, settings: dict[str, Any] | None = None, **more: Any) -> Study:
+    """Return a study with intervals of 15 units and a cap of 45 samples."""
+    interval = {"volume": 15, **(settings or {})}
+    return study(*parts, **{"mode": "proportional", "interval": interval, "max_samples": 45} | more)
 
 
 def _wider() -> dict[str, Study]:

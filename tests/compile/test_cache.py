@@ -153,7 +153,7 @@ def test_what_is_stored_is_what_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     assert not path.exists()
 
 
-def test_a_full_disk_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path))
     monkeypatch.setattr(cache, "_warned", set())
 

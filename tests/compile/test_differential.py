@@ -11,6 +11,7 @@ from evenhand.procedure.decide import check
 from evenhand.procedure.spec import FIRST_EVIDENCE
 from evenhand.simulation import engine
 from evenhand.simulation.buffers import new_buffers, new_rows, new_trace
+from evenhand.simulation.interval_engine import new_open_counts, new_virtual_buffers, run_interval_block
 from evenhand.simulation.shards import prepare
 from evenhand.study import Study
 from tests.compile import studies
@@ -36,9 +37,32 @@ def compared(study: Study) -> None:
     assert found[0][0].samples.min() >= 6
 
 
+def compared_in_intervals(study: Study) -> None:
+    """Run both in intervals and compare everything that is written."""
+    job = prepare(study, SEED, (15, 30))
+    assert job.intervals is not None
+    found = []
+    for run in (run_interval_block, lambda *arguments: run_plain(run_interval_block, *arguments)):
+        rows, buffers = new_rows(REPLICATIONS, 2, job.spec.phi.shape), new_buffers(job.spec, job.source)
+        opened, virtual = new_open_counts(job.spec, job.intervals), new_virtual_buffers(job.spec)
+        run(
+            job.spec, job.intervals, job.source, SEED, 0, buffers, opened, virtual, np.array([15, 30]), rows
+        )  # fmt: skip
+        found.append((rows, buffers.state, buffers.pending, opened, virtual.state))
+    for one, other in zip(*found, strict=True):
+        for field, a, b in zip(one._fields, one, other, strict=True):
+            assert np.array_equal(a, b, equal_nan=True), field
+    assert found[0][0].samples.min() >= 15
+
+
 @pytest.mark.parametrize("name", studies.quick())
 def test_every_member_of_every_set_is_compiled_to_what_python_computes(name: str) -> None:
     compared(studies.quick()[name])
+
+
+@pytest.mark.parametrize("name", studies.in_intervals())
+def test_runs_in_intervals_are_compiled_to_what_python_computes(name: str) -> None:
+    compared_in_intervals(studies.in_intervals()[name])
 
 
 @pytest.mark.parametrize("version", [FIRST_EVIDENCE, FIRST_EVIDENCE + 1])
@@ -77,3 +101,9 @@ def test_a_simulation_with_constant_lengths_gives_the_same() -> None:
 @pytest.mark.parametrize("name", studies.covering())
 def test_every_pair_of_members_is_compiled_to_what_python_computes(name: str) -> None:
     compared(studies.covering()[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", studies.in_intervals_slow())
+def test_longer_runs_in_intervals_are_compiled_to_what_python_computes(name: str) -> None:
+    compared_in_intervals(studies.in_intervals_slow()[name])

@@ -96,7 +96,7 @@ def test_a_compiling_process_that_is_killed_ends_with_one_sentence(tmp_path: Pat
     assert err.count("\n") == 1
 
 
-def test_a_cache_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     process = start(PLAN, tmp_path / "file" / "cache")
     out, err = process.communicate(timeout=600)
@@ -107,7 +107,7 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) 
     assert err.endswith("so what is compiled is not kept. Name another place in EVENHAND_CACHE.\n")
 
 
-def test_a_service_that_cannot_compile_answers_503_and_lives(
+def test_a_service_that_cannot_compile_answers_503_and_keeps_running(
     tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))

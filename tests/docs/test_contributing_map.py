@@ -37,3 +37,12 @@ def test_the_files_and_functions_of_an_answer_exist(question: str) -> None:
         text = (ROOT / path).read_text(encoding="utf-8")
         for name in names:
             assert re.search(rf"\b(?:def|class|function) {name}\b", text), f"{name} is not in {path}"
+
+
+def test_the_page_on_journals_names_what_a_storage_defines() -> None:
+    from evenhand.live.journal import Journal
+
+    page = (ROOT / "docs/contributing/journal.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(_\w+|shared|missing|claims|transaction|read)`", page)) - {"__init__"}
+    assert len(named) >= 10
+    assert [name for name in sorted(named) if not hasattr(Journal, name)] == []

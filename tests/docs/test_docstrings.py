@@ -18,8 +18,8 @@ RESULTS = (
     "Plan", "Runs", "Comparison", "Calibration", "BoxCalibration", "Scan", "Verdict", "Evaluation", "Report",
 )  # fmt: skip
 RECORDS = (
-    "Ask", "CellRow", "IntervalBets", "IntervalReceipt", "ItemPlan", "LogEntry", "PolicyRow", "Receipt",
-    "Status",
+    "Ask", "CellRow", "IntervalBets", "IntervalReceipt", "ItemPlan", "LogEntry", "PairIntervalBets",
+    "PolicyRow", "Receipt", "Status",
 )  # made by evenhand, read by users  # fmt: skip
 ERRORS = [n for n in eh.__all__ if inspect.isclass(getattr(eh, n)) and issubclass(getattr(eh, n), Exception)]
 NAMES = [name for name in eh.__all__ if name not in ERRORS]

@@ -111,11 +111,6 @@ def test_a_failed_call_counts_as_the_worst_outcome_of_every_metric(tmp_path: Pat
     ("options", "message"),
     [
         ({"score": None, "target": "x"}, "needs score(output, item), a function that returns the outcome"),
-        ({"score": lambda out, item: 1.0}, "must return a mapping of outcome, toxic to numbers"),
-        ({"score": lambda out, item: {"outcome": 1.0}}, "'toxic' is missing"),
-        ({"score": lambda out, item: {"outcome": 1, "toxic": 0, "x": 1}}, "'x' is none of these"),
-        ({"score": lambda out, item: {"outcome": 1, "toxic": None}}, "score of toxic must return a number"),
-        ({"score": lambda out, item: {"outcome": 1, "toxic": 0.5}}, "scores of toxic must be 0 or 1"),
         ({"rail": eh.Guardrail("toxic", eh.Poisson(), eh.Caps(1.0))}, "no worst outcome of 'toxic'"),
         (
             {"rail": eh.Guardrail("toxic", eh.Bernoulli(), eh.All((eh.Floors(0.1), eh.Caps(0.9))))},
@@ -130,6 +125,22 @@ def test_what_cannot_be_graded_is_refused_in_one_sentence(
         evaluated(**options)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (lambda out, item: 1.0, "must return a mapping of outcome, toxic to numbers"),
+        (lambda out, item: {"outcome": 1.0}, "'toxic' is missing"),
+        (lambda out, item: {"outcome": 1, "toxic": 0, "x": 1}, "'x' is none of these"),
+        (lambda out, item: {"outcome": 1, "toxic": None}, "score of toxic must return a number"),
+        (lambda out, item: {"outcome": 1, "toxic": 0.5}, "scores of toxic must be 0 or 1"),
+    ],
+)
+def test_scores_that_are_nonsense_interrupt_the_run_in_one_sentence(score: Any, message: str) -> None:
+    result = evaluated(score=score)
+    assert "failed on 10 items in a row" in result.interrupted
+    assert message in result.interrupted
 
 
 def test_a_study_file_evaluates_guard_rails_from_the_command_line(

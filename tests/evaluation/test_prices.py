@@ -123,7 +123,7 @@ def test_a_price_of_a_label_that_is_no_price_is_refused(price: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_wrong_answer_is_rare_where_prices_decide_who_answers_and_a_rival_is_better_by_a_hair() -> None:
+def test_a_wrong_answer_is_rare_where_prices_decide_who_answers_and_a_rival_is_slightly_better() -> None:
     means = np.array([[0.9, 0.9], [0.901, 0.9], [0.8, 0.8]])
     problem = eh.Problem(["a", "b", "c"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.7))
     pool = open_pool([{"group": "xy"[n % 2]} for n in range(600)], "group", None)

@@ -153,7 +153,7 @@ def test_a_snapshot_is_by_the_build_that_it_names(tmp_path: Path, monkeypatch: p
     assert audit(address).identical
 
 
-def test_whoever_goes_on_goes_on_from_the_digits_of_the_snapshot_and_so_does_the_audit(
+def test_a_continued_experiment_starts_from_the_digits_of_the_snapshot_and_so_does_the_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A snapshot by another build holds its last digits. From there on every chance is equal, bit by bit."""

@@ -172,7 +172,7 @@ def test_of_two_outcomes_told_at_once_one_counts_and_the_other_is_refused(tmp_pa
     assert counts["Told"] == counts["Refused"] == 20
 
 
-def test_nothing_is_handed_out_after_the_stop_with_sixteen_workers_in_flight(tmp_path: Path) -> None:
+def test_no_ticket_is_issued_after_the_stop_with_sixteen_workers_in_flight(tmp_path: Path) -> None:
     with create(str(tmp_path / "t.db")) as trial:
 
         def work(number: int) -> None:

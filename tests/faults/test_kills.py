@@ -134,7 +134,7 @@ def kill_at_every_step(folder: Path, most: int, places: range) -> int:
     return kills
 
 
-def test_a_writer_killed_at_every_step_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_a_writer_killed_at_every_step_continues_as_if_nothing_had_happened(tmp_path: Path) -> None:
     kills = kill_at_every_step(tmp_path, 7, range(1, PLACES + 1))
     print(f"fault 1: {kills} kills at every step of 6 x the plan, 0 differences")
     assert kills > 40

@@ -91,7 +91,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_a_full_disk_is_said_plainly_and_writing_goes_on_when_there_is_room(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_writing_continues_when_there_is_room(small_disk: Path) -> None:
     filler = small_disk / "filler"
     filler.write_bytes(bytes(100_000))
     with create(str(small_disk / "t.db"), study=endless()) as trial:
@@ -114,7 +114,7 @@ def test_a_full_disk_is_said_plainly_and_writing_goes_on_when_there_is_room(smal
 # ---------------------------------------------------------------- 11: copies
 
 
-def test_a_hot_backup_goes_on_elsewhere_and_an_old_copy_put_back_is_refused(tmp_path: Path) -> None:
+def test_a_hot_backup_continues_elsewhere_and_an_old_copy_put_back_is_refused(tmp_path: Path) -> None:
     address = tmp_path / "t.db"
     create(str(address), study=endless()).close()
     life = Process(busy, str(address), 4, "w")

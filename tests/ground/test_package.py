@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.release import NAMES, REPEATED, faults_in
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -77,10 +79,68 @@ def test_the_conda_recipe_has_the_dependencies_and_the_version_of_the_project() 
     assert f'version: "{PROJECT["version"]}"' in recipe
     run = recipe.split("  run:\n")[1].split("\n\n")[0]
     wanted = dict(requirement(line.removeprefix("    - ")) for line in run.splitlines())
-    names = {"matplotlib-base": "matplotlib", "msgspec-python": "msgspec"}
+    names = {"matplotlib-base": "matplotlib"}
     wanted = {names.get(name, name): versions for name, versions in wanted.items()}
     assert wanted.pop("python") == PROJECT["requires-python"]
     assert wanted == dict(requirement(text) for text in PROJECT["dependencies"])
+
+
+ADDRESS = "https://codehost.dev/owner/evenhand"  # a valid form; nothing connects to it
+
+
+def checkout(folder: Path, urls: str, address: str) -> Path:
+    """Copy the files that a release is checked by; add links and the address where they are repeated."""
+    for name in ("pyproject.toml", "CITATION.cff", "conda/meta.yaml", "paper.md", "CHANGELOG.md"):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        shutil.copyfile(ROOT / name, folder / name)
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    own = r"\[project\.urls\]\n(?:[^\[\n].*\n)*"
+    with (folder / "pyproject.toml").open("w", encoding="utf-8") as file:
+        file.write(f"{re.sub(own, '', project)}\n[project.urls]\n{urls}\n")
+    for name, form in REPEATED.items():
+        with (folder / name).open("a", encoding="utf-8") as file:
+            file.write(f"\n{form.format(address)}\n")
+    version = PROJECT["version"]
+    with (folder / "CHANGELOG.md").open("a", encoding="utf-8") as file:
+        file.write(f"\n## {version} (today)\n")
+    return folder
+
+
+def links(address: str) -> str:
+    return "\n".join(f'{name} = "{address}"' for name in ("Documentation", "Issues", "Source"))
+
+
+def test_a_release_needs_an_address_that_all_files_repeat(tmp_path: Path) -> None:
+    assert faults_in(checkout(tmp_path / "complete", links(ADDRESS), ADDRESS)) == []
+    found = faults_in(checkout(tmp_path / "other", links(ADDRESS), "https://codehost.dev/other"))
+    assert [fault.split()[0] for fault in found] == ["CITATION.cff", "conda/meta.yaml", "paper.md"]
+    assert len(faults_in(checkout(tmp_path / "none", "", ADDRESS))) == 3
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "evenhand",
+        "http://codehost.dev/evenhand",
+        "https://localhost/e",
+        "https://example.com",
+        "https://a.test",
+    ],
+)
+def test_a_release_is_refused_with_an_address_that_nobody_can_open(address: str, tmp_path: Path) -> None:
+    found = faults_in(checkout(tmp_path, links(address), address))
+    assert [f"must have {name}," in fault for name, fault in zip(NAMES, found, strict=True)] == [True] * 3
+
+
+def test_nothing_is_built_without_an_address(tmp_path: Path) -> None:
+    folder = checkout(tmp_path, "", ADDRESS)
+    (folder / "tools").mkdir()
+    shutil.copyfile(ROOT / "tools/release.py", folder / "tools/release.py")
+    done = subprocess.run([sys.executable, folder / "tools/release.py"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "must have Source, a public https address" in done.stderr
+    assert not (folder / "dist").exists()
 
 
 def test_the_workflow_tests_every_python_that_the_classifiers_name() -> None:

@@ -211,7 +211,7 @@ FORGERIES: tuple[Forgery, ...] = (
     of("ask: a chance digest beyond 64 bits", "asked", put(chance="f" * 40)),
     of("ask: a digest in capitals", "asked", put(chance="ABCDEF0123456789")),
     of("ask: another chance", "asked", put(p=0.12345)),
-    of("ask: a chance a hair higher", "asked", lambda e, _log, _luck: e.update(p=e["p"] * (1.0 + 1e-12)),
+    of("ask: a chance slightly higher", "asked", lambda e, _log, _luck: e.update(p=e["p"] * (1.0 + 1e-12)),
        digits=True),
     of("ask: an impossible chance", "asked", put(p=1.5)),
     of("ask: no chance", "asked", put(p=None)),
@@ -306,7 +306,7 @@ FORGERIES: tuple[Forgery, ...] = (
     of("stop: another answer", "stopped", lambda e, _log, _luck: e.update(
         answer="a" if e["answer"] != "a" else "b")),
     of("stop: another number of samples", "stopped", add("samples", 1)),
-    of("stop: a hair more evidence", "stopped", lambda e, _log, _luck: e.update(
+    of("stop: slightly more evidence", "stopped", lambda e, _log, _luck: e.update(
         evidence=e["evidence"] * (1.0 + 1e-12)), has("evidence"), digits=True),
     of("stop: less needed", "stopped", add("needed", -0.5), has("needed")),
     of("stop: another weakest comparison", "stopped", add("weakest", 1), digits=True),

@@ -57,3 +57,57 @@ def play(trial: Experiment, most: int = 100, means: dict[str, dict[str, float]] 
         trial.tell_counts(shares.version, counts(shares, means=means), close=True)
         done += 1
     return done
+
+
+Scores = list[tuple[int, str, str, float]]  # unit, policy, group, outcome
+
+
+def shared(address: str | Journal = ":memory:", **options: Any) -> Experiment:
+    """An experiment in intervals in which every policy serves every unit."""
+    return create(address, 400, procedure=eh.Procedure(delta=0.05, items="shared"), **options)
+
+
+def scores(
+    version: int, units: int = 400, means: dict[str, dict[str, float]] = MEANS, agreement: float = 0.9,
+    values: tuple[float, ...] = (0.0, 1.0),
+) -> Scores:  # fmt: skip
+    """Outcomes of every policy on the units of an interval, which mostly agree; the same every time.
+
+    With more than two values they are spread evenly above and below the mean.
+    """
+    rng = np.random.default_rng([version, units])
+    found: Scores = []
+    for number in range(units):
+        easy, group = rng.random(), "x" if rng.random() < 0.6 else "y"
+        for policy, by_group in means.items():
+            level = easy if rng.random() < agreement else rng.random()
+            right = level < by_group[group]
+            half = len(values) // 2
+            value = values[half + int(level * 97) % half] if right else values[int(level * 89) % half]
+            found.append((version * 10**6 + number, policy, group, value))
+    return found
+
+
+def paired_counts(given: Scores, bets: eh.PairIntervalBets | None = None) -> list[dict[str, Any]]:
+    """The rows of counts of an interval: cells, and pairs with the sums of the bets where they are given."""
+    table = {(unit, policy): outcome for unit, policy, _, outcome in given}
+    places = {unit: group for unit, _, group, _ in given}
+    policies = list(dict.fromkeys(policy for _, policy, _, _ in given))
+    rows: list[dict[str, Any]] = []
+    for group in GROUPS:
+        units = [unit for unit, place in places.items() if place == group]
+        x = {policy: np.array([table[unit, policy] for unit in units]) for policy in policies}
+        for i, policy in enumerate(policies if units else ()):
+            rows.append({"policy": policy, "group": group, "n": len(units), "sum": float(x[policy].sum())})
+            for other in policies[i + 1 :]:
+                apart = x[policy] - x[other]
+                row = {"policy": policy, "other": other, "group": group, "n": len(units)}
+                row |= {"sum": float(apart.sum()), "squares": float(np.square(apart).sum())}
+                if bets is not None:
+                    row["logs"] = [
+                        float(np.log1p(bet.slope * (apart - bet.centre)).sum())
+                        for bet in bets.rows
+                        if (bet.policy, bet.other, bet.group) == (policy, other, group)
+                    ]
+                rows.append(row)
+    return rows

@@ -25,7 +25,7 @@ def test_the_initial_samples_come_first_in_turn() -> None:
 @crossed(
     "rule", [name for name in SAMPLING if name != "oracle"], "mode", ["active", "proportional", "agnostic"]
 )
-def test_whatever_is_handed_out_had_a_chance_and_the_log_says_which(rule: str, mode: str) -> None:
+def test_every_issued_ticket_had_a_chance_and_the_log_says_which(rule: str, mode: str) -> None:
     stopping = eh.Budget(90) if rule in ("ocba-co", "sequential-halving") else "certified"
     trial = create(study=problem(mode), procedure=eh.Procedure(sampling=rule, stopping=stopping, initial=1))
     for number in range(90):

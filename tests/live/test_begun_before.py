@@ -44,7 +44,7 @@ def test_every_event_is_derived_again(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("copy", ["collapsed"], indirect=True)
-def test_an_experiment_goes_on_by_the_evidence_it_was_begun_with_and_says_so(copy: str) -> None:
+def test_an_experiment_continues_by_the_evidence_it_was_begun_with_and_says_so(copy: str) -> None:
     with Experiment.open(copy, clock=SetClock()) as trial:
         assert trial.protocol.spec.evidence == FIRST_EVIDENCE
         status = trial.status()

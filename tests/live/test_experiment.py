@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import evenhand as eh
-from evenhand.errors import BadInput, Closed, Conflict
+from evenhand.errors import BadInput, Closed, Conflict, KeyReused, NotFound, StorageFailed
+from evenhand.live import fault_points
+from evenhand.live.group_commit import Call
+from evenhand.live.tickets import ticket_code
 from tests.live.example_experiments import MEANS, create, kinds, one, play, problem
 
 
@@ -22,7 +29,7 @@ def test_a_run_ends_by_itself_with_an_answer() -> None:
     assert kinds(trial)[-2:] == ["told", "stopped"]
 
 
-def test_after_the_stop_nothing_is_handed_out_and_late_outcomes_are_kept_and_marked() -> None:
+def test_after_the_stop_no_ticket_is_issued_and_late_outcomes_are_kept_and_marked() -> None:
     trial = create()
     pending = trial.ask(5, worker="slow")
     play(trial)
@@ -76,7 +83,7 @@ def test_a_cap_below_the_budget_ends_without_a_decision() -> None:
     assert (trial.status().state, trial.status().answer) == ("exhausted", None)
 
 
-def test_a_paused_experiment_takes_outcomes_and_hands_out_nothing() -> None:
+def test_a_paused_experiment_takes_outcomes_and_issues_no_tickets() -> None:
     trial = create()
     ask = one(trial.ask())
     trial.pause("monitoring visit", by="board")
@@ -166,3 +173,58 @@ def test_an_unblinded_look_is_an_event() -> None:
     trial = create()
     trial.view("analyst", "estimates")
     assert kinds(trial) == ["created", "viewed"]
+
+
+def test_writes_that_are_enqueued_need_no_waiting_thread_and_share_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever enqueues goes on at once; a thread that it starts writes what is queued until then."""
+    with create(str(tmp_path / "trial.db")) as trial:
+        begun: list[Callable[[], None]] = []
+        done: list[Call] = []
+        places: list[str] = []
+        monkeypatch.setattr(fault_points, "hook", places.append)
+        ask = partial(trial.prepared_ask, 1, group=None, lease=None)
+        for number in range(3):
+            trial.enqueue(ask(worker=f"w{number}", key=f"k{number}"), begun.append, done.append)
+        trial.enqueue(ask(worker="w0", key="k0"), begun.append, done.append)  # a repeat
+        trial.enqueue(ask(worker="w9", key="k0"), begun.append, done.append)  # another request
+        assert (len(begun), done) == (1, [])
+        begun.pop()()
+        assert [type(call.error) for call in done] == [type(None)] * 4 + [KeyReused]
+        assert [call.value[0].ticket[:2] for call in done[:4]] == ["t1", "t2", "t3", "t1"]
+        assert places.count("after commit") == 1
+        trial.enqueue(ask(worker="w4", key="k4"), begun.append, done.append)
+        begun.pop()()
+        assert done[-1].value[0].ticket.startswith("t4")
+        assert kinds(trial)[-4:] == ["asked"] * 4
+
+
+def test_an_enqueued_write_and_waiting_threads_lead_in_turns(tmp_path: Path) -> None:
+    with create(str(tmp_path / "trial.db")) as trial, ThreadPoolExecutor(12) as pool:
+        settled: list[Future[Any]] = []
+
+        def enqueue(number: int) -> Any:
+            answer: Future[Any] = Future()
+            settled.append(answer)
+            write = trial.prepared_ask(1, group=None, worker=None, key=f"k{number}", lease=None)
+            trial.enqueue(write, pool.submit, lambda call: answer.set_result(call.value))
+            return answer.result(30)[0].ticket
+
+        def wait(number: int) -> Any:
+            return trial.ask(1, key=f"k{number}")[0].ticket
+
+        with ThreadPoolExecutor(8) as callers:
+            found = list(callers.map(lambda n: (wait if n % 2 else enqueue)(n), range(200)))
+        assert len(set(found)) == 200
+        assert sorted(int(code[1:].partition("-")[0]) for code in found) == list(range(1, 201))
+
+
+def test_an_enqueued_write_that_fails_says_so(tmp_path: Path) -> None:
+    with create(str(tmp_path / "trial.db")) as trial:
+        done: list[Call] = []
+        write = trial.prepared_tell("t1-" + ticket_code(trial.protocol.hash, 1)[3:], 1, group=None, key="k")
+        trial.enqueue(write, lambda lead: lead(), done.append)
+        assert isinstance(done[0].error, NotFound)
+    with pytest.raises(StorageFailed):
+        trial.enqueue(write, lambda lead: lead(), done.append)

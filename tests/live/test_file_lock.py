@@ -13,13 +13,15 @@ from evenhand.files import try_lock, wait_for_lock
 # Windows as far as the package can tell: no fcntl, no fork, and bytes that are locked as Windows locks them.
 # Other packages are loaded before, for the system that they are installed on.
 WINDOWS = """
-import fcntl, importlib, os, pkgutil, sys, types
+import fcntl, importlib.util, os, pkgutil, sys, types
 
 def import_all():
     import evenhand
     names = [module.name for module in pkgutil.walk_packages(evenhand.__path__, "evenhand.")]
+    inspect = importlib.util.find_spec("inspect_ai") is not None  # the extra that its hook needs
+    left_out = {"evenhand.__main__"} | (set() if inspect else {"evenhand.evaluation.inspect_hook"})
     for name in names:
-        if name != "evenhand.__main__":
+        if name not in left_out:
             importlib.import_module(name)
     return names
 

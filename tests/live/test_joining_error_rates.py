@@ -16,13 +16,13 @@ from evenhand.live.replay_kernels import TELL
 from evenhand.procedure.state import ANSWER, DECIDED, NONE, STOPPED
 from tests.live.example_experiments import create
 
-DELTA, HAIR = 0.1, 0.001
+DELTA, TINY = 0.1, 0.001
 MOST = 5
 PROBLEM = eh.Problem(
     ["p0", "p1", "p2"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.3), max_policies=MOST
 )
-# p1 is a hair worse than p0, and p2 misses its floor by a hair
-BEGIN = ((0.5, 0.5), (0.5 - HAIR, 0.5 - HAIR), (0.9, 0.3 - HAIR))
+# p1 is slightly worse than p0, and p2 narrowly misses its floor
+BEGIN = ((0.5, 0.5), (0.5 - TINY, 0.5 - TINY), (0.9, 0.3 - TINY))
 
 
 @cache
@@ -41,8 +41,8 @@ def best(means: dict[str, tuple[float, float]]) -> str | None:
 class Adversary:
     """Knows the truth, and changes the policies while the right answer leads; a wrong leader is left alone.
 
-    First a policy joins that is a hair better than the leader, then one that misses its floor by a hair; then
-    the best policy leaves as long as two others stay.
+    First a policy joins that is slightly better than the leader, then one that narrowly misses its floor;
+    then the best policy leaves as long as two others stay.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Adversary:
             return False
         if count < MOST:
             name, (x, y) = f"p{count}", self.means[right] if right else (0.5, 0.5)
-            self.means[name] = (x + HAIR, y + HAIR) if count % 2 else (0.9, 0.3 - HAIR)
+            self.means[name] = (x + TINY, y + TINY) if count % 2 else (0.9, 0.3 - TINY)
             self.protocol = self.protocol.with_policy(name)
         elif right is not None and len(self.means) > 2:
             del self.means[right]

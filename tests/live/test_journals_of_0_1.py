@@ -46,7 +46,7 @@ def test_there_are_kept_journals() -> None:
     assert len(KEPT) >= 3
 
 
-def test_a_kept_journal_says_what_it_said_when_it_was_written(kept: Path, copy: str) -> None:
+def test_a_kept_journal_shows_what_it_showed_when_it_was_written(kept: Path, copy: str) -> None:
     with Experiment.open(copy, write=False) as trial:
         status = trial.status()
     close = ("evidence", "needed")
@@ -67,7 +67,7 @@ def test_every_decision_of_a_kept_journal_and_of_its_export_is_derived_again(kep
         assert found.events == facts(kept)["events"]
 
 
-def test_a_kept_journal_goes_on(kept: Path, copy: str) -> None:
+def test_a_kept_journal_continues(kept: Path, copy: str) -> None:
     with Experiment.open(copy, clock=SetClock()) as trial:
         if trial.status().state == "running":
             group = "x" if trial.protocol.problem.mode == "proportional" else None

@@ -88,7 +88,7 @@ def test_unknown_and_foreign_tickets_are_not_found() -> None:
     assert kinds(trial) == ["created", "asked"]
 
 
-def test_a_ticket_never_handed_out_is_not_found_even_with_the_right_letters() -> None:
+def test_a_ticket_never_issued_is_not_found_even_with_the_right_letters() -> None:
     trial = create()
     with pytest.raises(NotFound):
         trial.tell(ticket(trial, 5), 1)

@@ -53,7 +53,7 @@ def test_exports_of_earlier_versions_can_be_transferred(kept: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("to_postgres", [False, True])
-def test_the_experiment_goes_on_there_as_it_would_have_here(
+def test_the_experiment_continues_there_as_it_would_have_here(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, to_postgres: bool
 ) -> None:
     """Tickets that are out, keys, leases and the rule's memory arrive too."""

@@ -64,7 +64,7 @@ def test_a_live_experiment_of_every_kind_replays_the_simulation_and_is_audited(
 
 
 @pytest.mark.parametrize("kind", ["relative", "indifference", "screen"])
-def test_a_reopened_experiment_goes_on_as_if_it_was_never_closed(
+def test_a_reopened_experiment_continues_as_if_it_was_never_closed(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenhand.live.protocol.Protocol.snapshot_every", property(lambda _: 20))
@@ -103,9 +103,9 @@ def test_sentences_say_what_is_certified() -> None:
         "it is within 0.2 of the best overall mean of all that meet the requirement"
         in said["indifference"].sentence
     )
-    assert said["screen"].sentence.startswith("2 of 3 policies, a and b, are allowed: certified at risk 10%")
+    assert said["screen"].sentence.startswith("2 of 3 policies are allowed (a and b): certified at risk 10%")
     assert (said["screen"].allowed, said["screen"].failed) == (("a", "b"), ("c",))
-    assert said["screen one"].sentence.startswith("1 of 1 policies, model, is allowed: certified at risk 10%")
+    assert said["screen one"].sentence.startswith("1 of 1 policies is allowed (model): certified at risk 10%")
     assert said["screen"].answer is None
     assert said["screen"].leader is None
     cost = sum({"a": 1.0, "b": 2.5, "c": 4.0}[cell.policy] * cell.n for cell in said["costs"].cells)

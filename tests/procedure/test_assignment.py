@@ -72,19 +72,22 @@ def test_every_unit_gets_the_policy_of_the_definition(group: str) -> None:
         assert eh.assign(str(unit), group, SHARES.to_dict()) == policy(unit, group)
 
 
+SALTS = st.from_regex(r"\A[0-9A-Za-z_-]{8,32}\Z")
+
+
 @settings(max_examples=60)
-@given(units=st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 20_000)), min_size=1))
-def test_arrays_of_numbers_have_the_points_of_single_numbers(units: list[int]) -> None:
-    expected = [point(unit) for unit in units]
-    assert points_of(np.array(units, dtype=np.uint64), SALT).tolist() == expected
-    assert points_of(np.array(units, dtype=object), SALT).tolist() == expected
-    assert points_of(np.array([str(unit) for unit in units]), SALT).tolist() == expected
+@given(units=st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 20_000)), min_size=1), salt=SALTS)
+def test_arrays_of_numbers_have_the_points_of_single_numbers(units: list[int], salt: str) -> None:
+    expected = [point(unit, salt) for unit in units]
+    assert points_of(np.array(units, dtype=np.uint64), salt).tolist() == expected
+    assert points_of(np.array(units, dtype=object), salt).tolist() == expected
+    assert points_of(np.array([str(unit) for unit in units]), salt).tolist() == expected
 
 
 @settings(max_examples=60)
 @given(
     units=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)),
-    salt=st.from_regex(r"\A[0-9A-Za-z_-]{8,32}\Z"),
+    salt=SALTS,
 )
 def test_arrays_of_text_have_the_points_of_single_texts(units: list[str], salt: str) -> None:
     assert points_of(np.array(units, dtype=str), salt).tolist() == [point(unit, salt) for unit in units]

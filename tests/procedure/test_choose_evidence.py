@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.procedure.choose_evidence import evidence_of, recorded, settled
-from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.compile_spec import compile_spec, evidence_of, recorded, settled
 from evenhand.procedure.outcome_order import LINEAR, ORDER_FREE
 from evenhand.simulation.executors import Serial
-from evenhand.simulation.interval_cost import run_one_by_one
 from evenhand.simulation.runs import Runs, read_npz, write_npz
+from evenhand.simulation.simulate import run_one_by_one
 
 MEANS = [[0.7, 0.6], [0.5, 0.4]]
 
@@ -115,7 +114,7 @@ def test_a_verdict_on_bounded_rows_says_that_the_order_was_not_used() -> None:
     assert not any(said in sentence for sentence in eh.judge(problem(eh.Bernoulli()), binary).words())
 
 
-def test_the_cost_of_intervals_is_told_against_the_same_evidence() -> None:
+def test_the_cost_of_intervals_is_compared_for_the_same_evidence() -> None:
     asked = problem(eh.Gaussian(1.0), mode="proportional")
     procedure = eh.Procedure(interval=eh.Intervals(volume=100), max_samples=2_000)
     study = eh.Study(asked, procedure, eh.Truth(means=MEANS))

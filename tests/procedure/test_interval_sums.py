@@ -12,7 +12,7 @@ from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.estimates import refresh, variance
 from evenhand.procedure.evidence.by_family import cell_above, cell_below
 from evenhand.procedure.evidence.certified import ahead
-from evenhand.procedure.interval_sums import add_guardrail_sums, add_sums
+from evenhand.procedure.interval_steps import add_guardrail_sums, add_sums
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import (
     LEAP,

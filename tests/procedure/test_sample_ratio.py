@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import evenhand as eh
-from evenhand.procedure.sample_ratio import THETA, SampleRatios
+from evenhand.procedure.interval_steps import THETA, SampleRatios
 
 
 def drawn(rng: np.random.Generator, share: float, units: int, kept: float = 1.0) -> dict[int, int]:

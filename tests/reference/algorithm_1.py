@@ -1,8 +1,9 @@
 """The paper's Algorithm 1 as printed, slowly: Gaussian outcomes, one floor for all cells, general solvers.
 
-Rows are policies and columns groups, as in the paper. Its own words leave two things open, settled as in the
-procedure under test: the projection onto the trimmed simplex is (1 - K L epsilon) w + epsilon, and a cell of
-weight zero counts 1e-9 in the inner problem.
+Rows are policies and columns groups, as in the paper. Two things are as in the procedure under test: the
+point of the trimmed simplex is (1 - K L epsilon) w + epsilon, where the paper takes one with the smallest
+largest change of a weight, which need not be unique; and a cell of weight zero counts 1e-9 in the inner
+problem.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_a_dossier_rebuilds_bit_for_bit_from_its_own_file(folder: Path, tmp_path
     for told in (
         "design dossier",
         "What was fixed beforehand",
-        "a misses its bound in y by a hair",
+        "a narrowly misses its bound in y",
         "as assumed",
     ):
         assert told in text
@@ -119,10 +119,10 @@ def test_the_usual_grid_lies_where_answers_change() -> None:
     recipe = new_recipe(STUDY, replications=5)
     answers = {name: PROBLEM.answer(scenario.means) for name, scenario in recipe.scenarios.items()}
     assert answers["as assumed"] == 0
-    assert answers["a misses its bound in x by a hair"] == 1
-    assert answers["everybody misses the bound in y by a hair"] is None
-    assert answers["b is a hair above a"] == 1
-    assert answers["b is a hair below a"] == 0
+    assert answers["a narrowly misses its bound in x"] == 1
+    assert answers["all policies narrowly miss the bound in y"] is None
+    assert answers["b is slightly above a"] == 1
+    assert answers["b is slightly below a"] == 0
     assert len(recipe.scenarios) >= 9
     assert recipe.study.procedure.max_samples <= STUDY.procedure.max_samples
 
@@ -133,7 +133,7 @@ def test_a_dossier_keeps_delays_and_dropout_of_the_assumed_truth() -> None:
     assert (recipe.study.truth.lag, recipe.study.truth.dropout) == ((2, 5), 0.1)
 
 
-def test_with_guard_rails_scenarios_lie_a_hair_beyond_their_bounds_too() -> None:
+def test_with_guard_rails_scenarios_lie_slightly_beyond_their_bounds_too() -> None:
     rail = eh.Guardrail("errors", eh.Bernoulli(), eh.Caps(0.3))
     problem = replace(PROBLEM, guardrails=(rail,))
     errors = {"errors": [[0.1, 0.2]] * len(PROBLEM.policies)}
@@ -141,8 +141,8 @@ def test_with_guard_rails_scenarios_lie_a_hair_beyond_their_bounds_too() -> None
     recipe = new_recipe(replace(STUDY, problem=problem, truth=truth), replications=5)
     right = {name: problem.answer(*scenario) for name, scenario in recipe.scenarios.items()}
     assert right["as assumed"] == 0
-    assert right["a misses its bound of errors in y by a hair"] == 1
-    assert right["everybody misses the bound of errors in x by a hair"] is None
+    assert right["a narrowly misses its bound of errors in y"] == 1
+    assert right["all policies narrowly miss the bound of errors in x"] is None
     again = Recipe.from_json(recipe.to_json())
     assert again.study == recipe.study
     assert list(again.scenarios) == list(recipe.scenarios)

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 import evenhand as eh
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.reports import display
+from evenhand.reports.figures.canvas import VERDICT_COLOUR
 from evenhand.simulation.calibrate import Calibration, Scenario
 from evenhand.simulation.runs import exact_rate
 from evenhand.simulation.simulate import Comparison
@@ -82,7 +83,11 @@ def test_a_notebook_gets_words_a_drawing_and_a_table(kind: str, shown: dict[str,
     tree = ET.fromstring(page)  # well formed, so nothing is left open or unescaped
     assert tree.tag == "div"
     assert [len(tree.findall(f".//{tag}")) for tag in ("figure", "table")] == [1, 1]
-    assert tree.find(".//{http://www.w3.org/2000/svg}svg") is not None
+    drawings = tree.findall(".//{http://www.w3.org/2000/svg}svg")
+    assert len(drawings) == 2  # for wide and for narrow screens
+    assert float(drawings[1].get("width", "")) <= 350
+    identifiers = re.findall(r'\bid="([^"]+)"', page)
+    assert len(identifiers) == len(set(identifiers))
     assert "".join(tree.find("p").itertext()).startswith(f"{kind}. ")  # type: ignore[union-attr]
     assert "http" not in page.replace("http://www.w3.org/", "")  # nothing is fetched
 
@@ -96,6 +101,20 @@ def test_a_figure_is_drawn_alone_or_on_axes(kind: str, shown: dict[str, Any]) ->
     assert len(right.texts) > 0
     assert len(left.texts) == 0
     assert texts_inside(right)
+
+
+def test_only_computed_intervals_are_drawn(shown: dict[str, Any]) -> None:
+    """A status has no intervals: each cell is a point, not a line across the whole figure."""
+
+    def intervals(kind: str) -> int:
+        lines = shown[kind].plot().axes[0].lines
+        return sum(
+            line.get_color() in VERDICT_COLOUR.values() and np.ptp(line.get_xdata()) > 0 for line in lines
+        )
+
+    assert intervals("Experiment") >= len(shown["Experiment"].status().cells)
+    assert intervals("Status") < len(shown["Status"].cells)
+    assert "pending" not in shown["Status"].to_frame() or not shown["Status"].decided
 
 
 def texts_inside(axes: Axes) -> bool:

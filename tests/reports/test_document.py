@@ -142,11 +142,12 @@ def test_fields_are_shown_as_people_read_them() -> None:
     assert field_text(19435) == "19,435"
     assert field_text("met", "verdict") == "● met"
     assert field_text(0.4123, "share intended") == "41.2%"
-    assert [decimal(x) for x in (0.84294, 12.345, 19435.2, 2e-5, 0.0)] == [
+    assert [decimal(x) for x in (0.84294, 12.345, 19435.2, 2e-5, 2e-12, 0.0)] == [
         "0.8429",
         "12.3",
         "19,435",
-        "2.00e-05",
+        "0.000020",
+        "<0.000001",
         "0.0000",
     ]
 
@@ -268,6 +269,52 @@ def test_two_studies_with_one_title_are_numbered() -> None:
         for name, _ in eh.report(*(eh.Study(problem, truth=truth, title="Twice") for truth in truths)).facts
     ]
     assert {"study Twice (1 of 2)", "study Twice (2 of 2)"} <= set(names)
+
+
+def test_a_study_is_listed_once_with_its_truth() -> None:
+    problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli())
+    study = eh.Study(problem, truth=eh.Truth(means=[[0.8], [0.2]]), title="Pages")
+    data = {"a": {"x": [1] * 9}, "b": {"x": [0] * 9}}
+    verdict = eh.judge(eh.Study(problem, title="Pages"), data, replications=0)
+    other = eh.judge(problem, data, delta=0.2, replications=0)
+    assert eh.report(study, verdict).studies == (study,)
+    assert len(eh.report(study, other).studies) == 2
+
+
+def guarded(policies: int = 2) -> eh.Report:
+    """A report of judged data with two guard-rails; the first policy breaks one of them."""
+    limits = [eh.Guardrail("complaints", eh.Bernoulli(), eh.Caps(0.2)),
+              eh.Guardrail("faults", eh.Bernoulli(), eh.Caps(0.9))]  # fmt: skip
+    names = ["new", "old", *(f"Candidate number {k}" for k in range(2, policies))]
+    problem = eh.Problem(names, {"x": 0.6, "y": 0.4}, eh.Gaussian(1.0), guardrails=limits)
+    rows = [
+        {"policy": policy, "group": group, "outcome": 1.0 + n % 2, "complaints": int(policy == "new"),
+         "faults": 0}
+        for policy in names for group in ("x", "y") for n in range(40)
+    ]  # fmt: skip
+    return report(eh.judge(problem, pl.DataFrame(rows), replications=0), title="Two guard-rails")
+
+
+def test_a_summary_states_every_guard_rail_and_no_bound_that_does_not_exist() -> None:
+    page = guarded()
+    assert page.opening.pictures[0].says == "This outcome has no bound."
+    summary = page.summary()
+    assert (
+        "The means of complaints against their bounds. Of 4 cells: 2 met, 2 failed, 0 undecided." in summary
+    )
+    assert "The means of faults against their bounds. Of 4 cells: 4 met, 0 failed, 0 undecided." in summary
+
+
+def test_an_experiment_in_intervals_has_no_empty_table_and_a_summary_without_versions() -> None:
+    problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), mode="proportional")
+    with eh.Experiment.create(
+        ":memory:", problem, eh.Procedure(interval=eh.Intervals(volume=100)), seed=1
+    ) as e:
+        e.tell_counts(1, {"a": {"x": (50, 40)}, "b": {"x": (50, 10)}}, close=True)
+        page = report(e)
+    assert all(table.rows for table in page.opening.tables)
+    assert "when the experiment began" in page.html()
+    assert "when the experiment began" not in page.summary()
 
 
 def test_a_plan_says_that_its_number_of_samples_is_a_lower_bound() -> None:

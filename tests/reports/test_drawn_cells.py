@@ -7,10 +7,9 @@ import numpy as np
 import evenhand as eh
 from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
-from evenhand.reports.figure_rows import MOST_CELLS, drawn_cells, drawn_estimates
+from evenhand.reports.figure_rows import MOST_CELLS, drawn_cells, drawn_estimates, shares
 from evenhand.reports.figures.canvas import WIDE, svg
 from evenhand.reports.requirement_marks import with_bounds
-from evenhand.reports.sections.section_rows import shares
 
 
 def table(policies: int, groups: int) -> tuple[list[CellRow], list[PolicyRow]]:

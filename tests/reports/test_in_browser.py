@@ -15,7 +15,7 @@ from selenium import webdriver
 
 import evenhand as eh
 from tests.reports.example_rows import made
-from tests.reports.test_document import PAYLOADS
+from tests.reports.test_document import PAYLOADS, guarded
 
 
 @pytest.fixture
@@ -135,8 +135,18 @@ def test_the_tables_of_a_plan_fit_a_phone(browser: webdriver.Chrome, tmp_path: P
     assert [pair for pair in wide if pair[0] > pair[1]] == []
 
 
+def begun() -> eh.Report:
+    """A report of a live experiment with four policies in two groups, whose log has every version."""
+    policies, groups = [f"Candidate number {k}" for k in range(4)], {"under 80": 0.7, "80 and over": 0.3}
+    problem = eh.Problem(policies, groups, eh.Bernoulli(), eh.Floors(0.6))
+    with eh.Experiment.create(":memory:", problem, seed=1) as trial:
+        asks = trial.ask(40)
+        trial.tell_all([(ask, number % 4 > 0, None) for number, ask in enumerate(asks)])
+        return eh.report(trial)
+
+
 def test_a_summary_is_one_printed_page(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    for number, page in enumerate((long_names(), made())):
+    for number, page in enumerate((long_names(), made(), begun(), guarded(), guarded(12))):
         path = page.save(tmp_path / f"summary{number}.html", summary=True)
         open_page(browser, path.as_uri(), 390)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 390

@@ -122,7 +122,7 @@ def test_black_text_stays_black_on_a_page_that_colours_its_drawings() -> None:
 
 
 def test_the_figure_of_a_guard_rail_shows_the_overall_means_of_the_guard_rail() -> None:
-    from evenhand.reports.sections.section_rows import standings_by
+    from evenhand.reports.figure_rows import standings_by
 
     asked = problem(eh.NoConstraint(), 2)
     rows = cells(asked, np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]]))

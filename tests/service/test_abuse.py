@@ -260,7 +260,7 @@ def test_a_study_is_refused_above_the_limits_before_anything_is_made(bare: TestC
     assert bare.get("/api/v1/experiments").json() == []
 
 
-def test_a_journal_takes_so_many_experiments_and_no_more(
+def test_a_journal_takes_a_limited_number_of_experiments(
     bare: TestClient[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(experiments, "MOST_EXPERIMENTS", 2)

@@ -163,7 +163,7 @@ def test_two_worlds_that_differ_in_an_outcome_look_the_same_to_operators(tmp_pat
 
 
 @pytest.mark.slow
-def test_the_time_of_a_repeated_tell_says_nothing_about_the_outcome(tmp_path: Path) -> None:
+def test_the_time_of_a_repeated_tell_reveals_nothing_about_the_outcome(tmp_path: Path) -> None:
     """Guesses that are right and guesses that are wrong take the same time."""
     least = []
     with world(tmp_path, ENDLESS) as place:

@@ -13,7 +13,7 @@ import evenhand as eh
 from evenhand.errors import BadInput, Closed, Conflict, NotFound
 from evenhand.live.audit import audit
 from evenhand.study import Study
-from tests.live.interval_experiments import EVEN, counts, play
+from tests.live.interval_experiments import EVEN, counts, paired_counts, play, scores
 from tests.service.service_process import Running
 from tests.service.test_blindness import PATH, World, seen, world
 
@@ -104,6 +104,25 @@ def test_bets_are_served(service: Running) -> None:
     assert trial.bets() == local.bets()
 
 
+def test_pairs_are_told_and_their_bets_are_served(service: Running, tmp_path: Path) -> None:
+    study = copy.deepcopy(STUDY)
+    study["procedure"] |= {"items": "shared"}
+    trial: Any = eh.connect(service.url).create(Study.from_dict(study), seed=7, name="pairs")
+    local = eh.Experiment.create(":memory:", Study.from_dict(study), seed=7, name="pairs")
+    told = paired_counts(scores(1))
+    with pytest.raises(BadInput, match="every policy must serve every unit of an interval"):
+        trial.tell_counts(1, told[:-1])
+    for number in (1, 2):
+        assert trial.bets() == local.bets()
+        told = paired_counts(scores(number))
+        assert trial.tell_counts(number, told, close=True) == local.tell_counts(number, told, close=True)
+    status = trial.status()
+    assert (status.evidence, status.leader) == (local.status().evidence, "a")
+    assert status.intervals.shared
+    assert trial.export(tmp_path / "pairs.jsonl")
+    assert audit(str(tmp_path / "pairs.jsonl")).identical
+
+
 @pytest.mark.parametrize(
     ("verb", "body", "code"),
     [
@@ -114,6 +133,7 @@ def test_bets_are_served(service: Running) -> None:
         ("tell-counts", {"interval": 9, "counts": rows({"a": {"x": (1, 1)}})}, 404),
         ("tell-counts", {"interval": 1, "counts": [{"policy": ["a"]}]}, 422),
         ("tell-counts", {"interval": 1, "counts": rows({"a": {"x": (1, 1)}}), "odd": 1}, 422),
+        ("tell-counts", {"interval": 1, "counts": [rows({"a": {"x": (1, 1)}})[0] | {"other": "b"}]}, 422),
         ("close-interval", {}, 422),
         ("close-interval", {"interval": 3}, 404),
         ("publish-shares", {"valid_from": "2001-01-01T00:00:00Z"}, 422),

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from evenhand.errors import BadInput, KeyReused, NotFound
 from evenhand.live.journal import Journal, open_journal
 from evenhand.service import app as app_module
 from evenhand.service import jobs as jobs_module
-from evenhand.service import limits, worker_processes
+from evenhand.service import limits, pages, worker_processes
 from evenhand.service.app import Settings, create_app
 from evenhand.service.auth import WRONG_KEYS
 from evenhand.service.experiments import Registry
@@ -193,6 +193,52 @@ def test_fifteen_hundred_clients_leave_the_service_alive(tmp_path: Path) -> None
         print(f"health answered in at most {1e3 * max(times):.1f} ms beside 1,500 clients")
         for connection in slow:
             connection.close()
+
+
+def test_one_key_cannot_hold_all_dashboard_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STREAMS_PER_KEY", 3)
+    journal = tmp_path / "t.db"
+    mine, theirs = (
+        {"Authorization": f"Bearer {Keys(str(journal)).create('admin', who)}"} for who in ("me", "you")
+    )
+    with served(journal) as port, ExitStack() as open_streams:
+        body = {"id": "main", "study": STUDY, "seed": 7}
+        assert request(port, "/api/v1/experiments", mine, "POST", body)[0] == 201
+
+        def stream(headers: dict[str, str]) -> http.client.HTTPConnection:
+            connection = open_streams.enter_context(
+                closing(http.client.HTTPConnection("127.0.0.1", port, timeout=120))
+            )
+            connection.request("GET", "/experiments/main/stream", headers=headers)
+            return connection
+
+        kept = [stream(mine) for _ in range(3)]
+        assert [one.getresponse().status for one in kept] == [200] * 3
+        for _ in range(5):  # refused requests take nothing away
+            status, headers, text = request(port, "/experiments/main/stream", mine)
+            assert (status, headers["retry-after"]) == (429, "5")
+            assert "3 open dashboards" in json.loads(text)["error"]
+        assert stream(theirs).getresponse().status == 200
+        kept[0].close()
+        deadline = time.monotonic() + 60
+        while stream(mine).getresponse().status != 200:  # noticed when the connection has ended
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_stream_without_news_sends_a_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a client that is gone without a word is noticed, and proxies keep the connection."""
+    monkeypatch.setattr(pages, "SIGN_SECONDS", 0.1)
+    with served(tmp_path / "t.db") as port:
+        body = {"id": "main", "study": STUDY, "seed": 7}
+        assert request(port, "/api/v1/experiments", {}, "POST", body)[0] == 201
+        with wire(port) as stream:
+            stream.sendall(b"GET /experiments/main/stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            found = b""
+            while found.count(b"\n: \r\n") < 2:
+                part = stream.recv(65_536)
+                assert part
+                found += part
 
 
 # ---------------------------------------------------------------- proxies
@@ -379,7 +425,7 @@ def test_the_queue_takes_turns_between_keys(jobs: Jobs) -> None:
     assert "ben" in order[:3]
 
 
-def test_a_key_has_so_many_unfinished_jobs_and_a_plan_is_never_starved(jobs: Jobs) -> None:
+def test_a_key_has_a_limit_of_unfinished_jobs_and_a_plan_is_never_starved(jobs: Jobs) -> None:
     started = [jobs.start(ANN, 1, endless, FORM) for _ in range(jobs_module.PER_KEY)]
     with pytest.raises(HTTPException, match="unfinished simulations") as refused:
         jobs.start(ANN, 1, endless, FORM)

@@ -193,7 +193,7 @@ def test_the_log_is_searched(client: TestClient[Any], keys: dict[str, dict[str, 
     assert "none with" in none
 
 
-def test_an_audit_says_identical_and_the_page_remembers_it(
+def test_an_audit_says_identical_and_the_page_shows_it_later(
     client: TestClient[Any], keys: dict[str, dict[str, str]]
 ) -> None:
     said = client.post("/experiments/main/audit", json={}, headers=keys["analyst"]).text

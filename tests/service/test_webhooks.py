@@ -10,7 +10,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,44 +26,17 @@ from evenhand.service.keys import Keys
 from evenhand.service.notifications import Sender, Watcher
 from evenhand.service.webhooks import MOST, Webhooks, checked_origins
 from tests.service.peers import seen_from
+from tests.service.receiver import Receiver
 from tests.service.service_process import STUDY, Running
 
 BOTH = ("ended", "alarm")
-
-
-class Receiver:
-    """A server that notes every message, and answers as it is told."""
-
-    def __init__(self) -> None:
-        self.got: list[tuple[dict[str, str], bytes]] = []
-        self.answers: list[int] = []  # of the next messages; 204 after that
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.got.append(({k.lower(): v for k, v in self.headers.items()}, body))
-                self.send_response(receiver.answers.pop(0) if receiver.answers else 204)
-                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.origin = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def events(self) -> list[str]:
-        return [json.loads(body)["type"] for _, body in self.got]
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     found = Receiver()
     yield found
-    found.server.shutdown()
-    found.server.server_close()
+    found.close()
 
 
 class Process:

@@ -1,4 +1,4 @@
-"""How often a procedure decides wrongly on instances that lie a hair from the boundary of its question."""
+"""How often a procedure decides wrongly on instances near the boundary of its question."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenhand.simulation.simulate import simulate
 from evenhand.study import Truth
 
 RISK, RUNS, CONFIDENCE = 0.1, 2000, 0.999
-HAIR = 1e-3
+TINY = 1e-3
 
 
 def most_errors(problem: Problem, means: Any, horizon: int = 1500, runs: int = RUNS, **wider: Any) -> float:

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from evenhand.simulation.buffers import Rows, new_rows
-from evenhand.simulation.cuda import _means
-from evenhand.simulation.cuda_source import LOOP_NAME, simulation_of
+from evenhand.simulation.cuda import LOOP_NAME, _means, simulation_of
 from evenhand.simulation.shards import Shard
 
 # as on the device: no multiplication is joined with an addition

@@ -17,7 +17,7 @@ from evenhand.simulation.runs import Runs, read_npz, write_npz
 from evenhand.simulation.simulate import compare, simulate
 from evenhand.study import Study, Truth
 from evenhand.theory.question import question_of
-from tests.simulation.boundary import HAIR, RISK, most_errors
+from tests.simulation.boundary import RISK, TINY, most_errors
 
 GROUPS = {"x": 0.5, "y": 0.3, "z": 0.2}
 
@@ -85,27 +85,27 @@ def test_what_counts_as_right_is_what_the_plan_calls_acceptable(constraint: Cons
 BOUNDARIES: dict[str, tuple[Problem, list[list[float]], dict[str, Any]]] = {
     "behind by more than the indifference": (
         problem(constraint=NoConstraint(), policies=2),
-        [[0.7, 0.7, 0.7], [0.6 - HAIR, 0.6 - HAIR, 0.6 - HAIR]],
+        [[0.7, 0.7, 0.7], [0.6 - TINY, 0.6 - TINY, 0.6 - TINY]],
         {"indifference": 0.1},
     ),
     "bernoulli, behind by more than the indifference": (
         problem(Bernoulli(), NoConstraint(), 2),
-        [[0.7, 0.7, 0.7], [0.6 - HAIR, 0.6 - HAIR, 0.6 - HAIR]],
+        [[0.7, 0.7, 0.7], [0.6 - TINY, 0.6 - TINY, 0.6 - TINY]],
         {"indifference": 0.1},
     ),
     "poisson, behind by more than the indifference": (
         problem(Poisson(), Caps(3.0), 2),
-        [[1.5, 1.5, 1.5], [1.0 - HAIR, 1.0 - HAIR, 1.0 - HAIR]],
+        [[1.5, 1.5, 1.5], [1.0 - TINY, 1.0 - TINY, 1.0 - TINY]],
         {"indifference": 0.5},
     ),
     "unknown variance, outside the tolerance": (
         problem(GaussianUnknown(), Floors(0.5), 2),
-        [[0.4 - HAIR, 0.9, 0.9], [0.5, 0.5, 0.5]],
+        [[0.4 - TINY, 0.9, 0.9], [0.5, 0.5, 0.5]],
         {"tolerance": 0.1, "indifference": 0.1},
     ),
     "outside the tolerance": (
         problem(constraint=Floors(0.5), policies=3),
-        [[0.4 - HAIR, 0.9, 0.9], [0.6, 0.6, 0.6], [0.5, 0.6, 0.6]],
+        [[0.4 - TINY, 0.9, 0.9], [0.6, 0.6, 0.6], [0.5, 0.6, 0.6]],
         {"tolerance": 0.1, "indifference": 0.05},
     ),
     "a rival on its own floor is judged at the floor": (
@@ -115,7 +115,7 @@ BOUNDARIES: dict[str, tuple[Problem, list[list[float]], dict[str, Any]]] = {
     ),
     "penalties": (
         problem(constraint=Penalty(0.5, 2.0), policies=2),
-        [[0.7, 0.7, 0.7], [0.6 - HAIR, 0.6 - HAIR, 0.6 - HAIR]],
+        [[0.7, 0.7, 0.7], [0.6 - TINY, 0.6 - TINY, 0.6 - TINY]],
         {"indifference": 0.1},
     ),
 }  # fmt: skip

@@ -17,12 +17,12 @@ from evenhand.errors import BadInput
 from evenhand.model.families import Bernoulli, Family, Gaussian, Poisson
 from evenhand.model.problem import Problem
 from evenhand.simulation.box import box_of
-from evenhand.simulation.box_tiles import parts_of
-from evenhand.simulation.tilt_bound import (
+from evenhand.simulation.box_tiles import (
     EXPONENTS,
     allowed_at_point,
     bound_on_tile,
     natural_scale,
+    parts_of,
     tilt_cost,
 )
 from evenhand.study import Study, Truth, dumps

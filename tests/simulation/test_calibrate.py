@@ -18,7 +18,7 @@ from evenhand.simulation.simulate import simulate
 from evenhand.study import Truth
 from tests.simulation.studies import coins
 
-HARD = Truth(means=((0.9, 0.299), (0.5, 0.5)))  # the better policy misses its floor of 0.3 by a hair
+HARD = Truth(means=((0.9, 0.299), (0.5, 0.5)))  # the better policy narrowly misses its floor of 0.3
 EASY = Truth(means=((0.9, 0.9), (0.1, 0.1)))
 HORIZON = 400
 

@@ -91,7 +91,7 @@ def test_a_cluster_that_loses_a_worker_midway_gives_the_serial_result(
         assert same_rows(found.runs[name], run_job(prepare(study, 5), REPLICATIONS, Serial()))
 
 
-def test_an_address_where_nobody_answers_is_refused() -> None:
+def test_an_address_without_a_service_is_refused() -> None:
     with pytest.raises(BadInput, match="did not answer"):
         DaskCluster("tcp://127.0.0.1:9")
 

@@ -127,7 +127,7 @@ def test_looks_come_after_whole_batches_only() -> None:
 
 
 @pytest.mark.parametrize("mode", ["active", "proportional", "agnostic"])
-def test_an_outcome_with_a_lag_is_told_so_many_asks_later(mode: str) -> None:
+def test_an_outcome_with_a_lag_is_told_that_many_asks_later(mode: str) -> None:
     study = scaling({"lag": 20}, mode=mode)
     runs = run_job(prepare(study, 7), 10, Serial())
     assert np.all(runs.rows.asked - runs.samples == 20)

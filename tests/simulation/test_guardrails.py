@@ -29,7 +29,7 @@ from evenhand.theory.alternatives import alternatives_to
 from evenhand.theory.metrics import METRIC
 from evenhand.theory.plan import plan
 from tests.compile.plain import run_plain
-from tests.simulation.boundary import HAIR, RISK, most_errors
+from tests.simulation.boundary import RISK, TINY, most_errors
 
 GROUPS = {"x": 0.6, "y": 0.4}
 POLICIES = ["p0", "p1", "p2"]
@@ -283,34 +283,34 @@ def test_a_file_without_a_guard_rail_or_with_a_wrong_outcome_is_refused(tmp_path
         plan(Study(shop(), Procedure(), Truth(data="bare.csv", folder=tmp_path)))
 
 
-LIMIT, BELOW, ABOVE = 0.3, [[0.3 - HAIR, 0.1]] * 3, [[0.3 + HAIR, 0.1]] * 3
+LIMIT, BELOW, ABOVE = 0.3, [[0.3 - TINY, 0.1]] * 3, [[0.3 + TINY, 0.1]] * 3
 GOOD = [[0.05, 0.05]] * 3
 LATE = Guardrail("late", Poisson(), Caps(1.0))
 BESIDE = Guardrail("errors", Bernoulli(), Caps(relative_to="p0", margin=0.1))
 UNSURE = Guardrail("load", GaussianUnknown(), Caps(0.5))
 FLAT, RISING = [[0.5, 0.5]] * 3, [[0.1, 0.1], [0.8, 0.8], [0.5, 0.5]]
 BOUNDARIES: dict[str, tuple[Problem, Any, dict[str, Any]]] = {
-    "the best fails a guard-rail by a hair": (
+    "the best fails a guard-rail, narrowly": (
         shop(), RISING, {"errors": [GOOD[0], ABOVE[0], GOOD[0]]},
     ),
-    "all fail a guard-rail by a hair": (shop(), RISING, {"errors": ABOVE}),
-    "all keep a guard-rail by a hair": (shop(), FLAT, {"errors": BELOW}),
+    "all fail a guard-rail, narrowly": (shop(), RISING, {"errors": ABOVE}),
+    "all keep a guard-rail, narrowly": (shop(), FLAT, {"errors": BELOW}),
     "two guard-rails at their bounds": (
-        shop(ERRORS, LATE), RISING, {"errors": ABOVE, "late": [[1.0 + HAIR, 0.5]] * 3},
+        shop(ERRORS, LATE), RISING, {"errors": ABOVE, "late": [[1.0 + TINY, 0.5]] * 3},
     ),
     "beside a control": (
-        shop(BESIDE), RISING, {"errors": [[0.2, 0.2], [0.3 + HAIR, 0.2], [0.2, 0.2]]},
+        shop(BESIDE), RISING, {"errors": [[0.2, 0.2], [0.3 + TINY, 0.2], [0.2, 0.2]]},
     ),
     "a variance that is not known": (
-        shop(UNSURE), RISING, {"load": [[0.0, 0.0], [0.5 + HAIR, 0.0], [0.0, 0.0]]},
+        shop(UNSURE), RISING, {"load": [[0.0, 0.0], [0.5 + TINY, 0.0], [0.0, 0.0]]},
     ),
-    "equal means and all at the bound": (shop(), FLAT, {"errors": [[0.3 + HAIR, 0.3 + HAIR]] * 3}),
+    "equal means and all at the bound": (shop(), FLAT, {"errors": [[0.3 + TINY, 0.3 + TINY]] * 3}),
     "screening at the bound": (shop(goal="screen"), FLAT, {"errors": [ABOVE[0], BELOW[0], ABOVE[0]]}),
 }  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BOUNDARIES)
-def test_errors_stay_below_the_risk_a_hair_from_a_guard_rails_boundary(name: str) -> None:
+def test_errors_stay_below_the_risk_near_a_guard_rails_boundary(name: str) -> None:
     asked, means, rails = BOUNDARIES[name]
     assert most_errors(asked, means, guardrails=rails) < RISK

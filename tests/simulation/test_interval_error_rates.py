@@ -20,9 +20,9 @@ PROBLEM = eh.Problem(
     ["a", "b", "c"], {"x": 0.6, "y": 0.4}, eh.Bernoulli(), eh.Floors(0.6), mode="proportional"
 )
 INSTANCES = {
-    "the best misses a floor by a hair": ((0.8, 0.599), (0.7, 0.7), (0.5, 0.5)),
-    "two are tied but for a hair": ((0.7, 0.7), (0.701, 0.7), (0.5, 0.5)),
-    "none meets its floors, by a hair": ((0.8, 0.599), (0.599, 0.8), (0.5, 0.5)),
+    "the best misses a floor, narrowly": ((0.8, 0.599), (0.7, 0.7), (0.5, 0.5)),
+    "two are nearly tied": ((0.7, 0.7), (0.701, 0.7), (0.5, 0.5)),
+    "none meets its floors, narrowly": ((0.8, 0.599), (0.599, 0.8), (0.5, 0.5)),
 }
 INTERVALS = {100: 25, 10_000: 5}  # units of an interval: number of intervals
 
@@ -78,7 +78,7 @@ def test_wrong_answers_at_the_boundary_stay_below_delta(name: str, size: int, ev
 @pytest.mark.slow
 def test_wrong_answers_stay_below_delta_where_intervals_are_counted_late() -> None:
     """Three intervals are open at once, and shares depend on older data only."""
-    runs = runs_of("two are tied but for a hair", 100, "mixture", length="1h", delay="2h")
+    runs = runs_of("two are nearly tied", 100, "mixture", length="1h", delay="2h")
     assert highest_error(runs) <= DELTA
 
 

@@ -14,11 +14,11 @@ import evenhand as eh
 from evenhand.cli.main import main
 from evenhand.errors import BadInput
 from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.interval_steps import next_allocation
 from evenhand.procedure.randomness import ARRIVALS, uniform
-from evenhand.procedure.virtual_picks import next_allocation
-from evenhand.simulation.interval_cost import cost_of
 from evenhand.simulation.outcome_laws import compile_truth
 from evenhand.simulation.shards import Shard, prepare, run_shard
+from evenhand.simulation.simulate import cost_of
 from evenhand.simulation.streams import arrival, outcome
 from evenhand.study import Study, Truth, dumps
 from evenhand.study.planned_intervals import planned_intervals

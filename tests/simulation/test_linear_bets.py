@@ -14,7 +14,7 @@ from evenhand.model.problem import Problem
 from evenhand.model.requirements import Caps, Constraint, Floors, Gap, NoConstraint
 from evenhand.procedure.spec import Procedure
 from evenhand.simulation.simulate import simulate
-from tests.simulation.boundary import HAIR, RISK, most_errors
+from tests.simulation.boundary import RISK, TINY, most_errors
 
 GROUPS = {"x": 0.5, "y": 0.3, "z": 0.2}
 
@@ -23,52 +23,52 @@ def problem(family: Family, constraint: Constraint, policies: int = 2, **more: A
     return Problem([f"p{k}" for k in range(policies)], GROUPS, family, constraint, **more)
 
 
-# truths a thousandth from another answer: rivals ahead by a hair, floors missed or met by a hair
+# truths a thousandth from another answer: rivals slightly ahead, floors narrowly missed or met
 BOUNDARIES: dict[str, tuple[Problem, list[list[float]], dict[str, Any]]] = {
     "tie, with an indifference": (
         problem(Bernoulli(), NoConstraint()),
-        [[0.7, 0.7, 0.7], [0.65 - HAIR, 0.65 - HAIR, 0.65 - HAIR]],
+        [[0.7, 0.7, 0.7], [0.65 - TINY, 0.65 - TINY, 0.65 - TINY]],
         {"indifference": 0.05},
     ),
-    "hair, even means": (problem(Bernoulli(), NoConstraint()), [[0.5] * 3, [0.5 + HAIR] * 3], {}),
-    "hair, high means": (problem(Bernoulli(), NoConstraint()), [[0.95] * 3, [0.95 + HAIR] * 3], {}),
-    "hair, opposed groups": (
-        problem(Bernoulli(), NoConstraint()), [[0.8, 0.2, 0.5], [0.4, 0.8, 0.6 + 5 * HAIR]], {},
+    "near, even means": (problem(Bernoulli(), NoConstraint()), [[0.5] * 3, [0.5 + TINY] * 3], {}),
+    "near, high means": (problem(Bernoulli(), NoConstraint()), [[0.95] * 3, [0.95 + TINY] * 3], {}),
+    "near, opposed groups": (
+        problem(Bernoulli(), NoConstraint()), [[0.8, 0.2, 0.5], [0.4, 0.8, 0.6 + 5 * TINY]], {},
     ),
-    "hair, five policies": (
+    "near, five policies": (
         problem(Bernoulli(), Floors(0.3), 5),
-        [[0.6] * 3, [0.6 + HAIR] * 3, [0.6] * 3, [0.6] * 3, [0.6] * 3], {},
+        [[0.6] * 3, [0.6 + TINY] * 3, [0.6] * 3, [0.6] * 3, [0.6] * 3], {},
     ),
-    "the best misses its floor by a hair": (
-        problem(Bernoulli(), Floors(0.5), 3), [[0.5 - HAIR, 0.8, 0.8], [0.6, 0.6, 0.6], [0.55] * 3], {},
+    "the best misses its floor, narrowly": (
+        problem(Bernoulli(), Floors(0.5), 3), [[0.5 - TINY, 0.8, 0.8], [0.6, 0.6, 0.6], [0.55] * 3], {},
     ),
-    "the rival meets its floor by a hair": (
-        problem(Bernoulli(), Floors(0.5), 3), [[0.5 + HAIR, 0.8, 0.8], [0.6, 0.6, 0.6], [0.55] * 3], {},
+    "the rival meets its floor, narrowly": (
+        problem(Bernoulli(), Floors(0.5), 3), [[0.5 + TINY, 0.8, 0.8], [0.6, 0.6, 0.6], [0.55] * 3], {},
     ),
     "proportional": (
-        problem(Bernoulli(), Caps(0.9), mode="proportional"), [[0.5] * 3, [0.5 + HAIR] * 3], {},
+        problem(Bernoulli(), Caps(0.9), mode="proportional"), [[0.5] * 3, [0.5 + TINY] * 3], {},
     ),
     "uniform, gap": (
-        problem(Bernoulli(), Gap(0.2)), [[0.5, 0.7 + HAIR, 0.6], [0.55, 0.55, 0.55]], {"sampling": "uniform"},
+        problem(Bernoulli(), Gap(0.2)), [[0.5, 0.7 + TINY, 0.6], [0.55, 0.55, 0.55]], {"sampling": "uniform"},
     ),
-    "binomial, hair": (problem(Binomial(4), Floors(1.0)), [[2.0] * 3, [2.0 + 4 * HAIR] * 3], {}),
-    "bounded, two values": (problem(Bounded(0.0, 1.0), Floors(0.2)), [[0.5] * 3, [0.5 + HAIR] * 3], {}),
+    "binomial, near": (problem(Binomial(4), Floors(1.0)), [[2.0] * 3, [2.0 + 4 * TINY] * 3], {}),
+    "bounded, two values": (problem(Bounded(0.0, 1.0), Floors(0.2)), [[0.5] * 3, [0.5 + TINY] * 3], {}),
     "gaussian, active": (
-        problem(Gaussian(1.0), Floors(0.0), 3), [[0.5] * 3, [0.5 + HAIR] * 3, [0.3] * 3], {},
+        problem(Gaussian(1.0), Floors(0.0), 3), [[0.5] * 3, [0.5 + TINY] * 3, [0.3] * 3], {},
     ),
     "gaussian, proportional": (
         problem(Gaussian([[1.0, 0.5, 2.0], [0.5, 1.0, 1.0]]), Floors(-2.0), mode="proportional"),
-        [[0.9, 0.2, 0.5], [0.5, 0.8, 0.6 + 5 * HAIR]], {},
+        [[0.9, 0.2, 0.5], [0.5, 0.8, 0.6 + 5 * TINY]], {},
     ),
-    "gaussian, agnostic, floor missed by a hair": (
+    "gaussian, agnostic, floor missed, narrowly": (
         problem(
             Gaussian(1.0), Floors(0.0), 3, mode="agnostic", arrivals={"x": 0.2, "y": 0.2, "z": 0.6}
         ),
-        [[-HAIR, 1.0, 1.0], [0.2, 0.2, 0.2], [0.1] * 3], {},
+        [[-TINY, 1.0, 1.0], [0.2, 0.2, 0.2], [0.1] * 3], {},
     ),
     "gaussian, proportional, rival barely feasible": (
         problem(Gaussian(1.0), Floors(0.0), 3, mode="proportional"),
-        [[HAIR, 1.0, 1.0], [0.2, 0.2, 0.2], [0.1] * 3], {},
+        [[TINY, 1.0, 1.0], [0.2, 0.2, 0.2], [0.1] * 3], {},
     ),
 }  # fmt: skip
 
@@ -76,13 +76,13 @@ BOUNDARIES: dict[str, tuple[Problem, list[list[float]], dict[str, Any]]] = {
 @pytest.mark.parametrize(
     "case",
     [
-        case if case == "hair, even means" else pytest.param(case, marks=pytest.mark.slow)
+        case if case == "near, even means" else pytest.param(case, marks=pytest.mark.slow)
         for case in BOUNDARIES
     ],
 )
 def test_wrong_decisions_are_as_rare_as_asked_for_on_the_boundary(case: str) -> None:
     asked, means, wider = BOUNDARIES[case]
-    quick = case == "hair, even means"
+    quick = case == "near, even means"
     found = most_errors(asked, means, horizon=300 if quick else 1_000, evidence="linear-bets", **wider)
     assert found <= RISK
 

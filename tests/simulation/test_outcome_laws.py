@@ -52,7 +52,7 @@ def test_a_gaussian_has_the_spread_of_its_family_cell_by_cell() -> None:
     assert source.sd.tolist() == [[1.0, 3.0], [2.0, 4.0]]
 
 
-def test_a_spread_nobody_knows_can_be_given() -> None:
+def test_an_unknown_variance_is_accepted() -> None:
     problem = problem_of(2, 2, GaussianUnknown(), NoConstraint())
     means = ((0.0, 0.0), (0.0, 0.0))
     assert np.all(compile_truth(problem, Truth(means=means)).sd == 1.0)

@@ -16,7 +16,7 @@ from evenhand.procedure.state import new_work
 from evenhand.simulation.simulate import simulate
 from evenhand.theory.question import question_of
 from tests.procedure.sampling.rule_run import RULES, RuleRun
-from tests.simulation.boundary import HAIR, RISK, most_errors
+from tests.simulation.boundary import RISK, TINY, most_errors
 
 GROUPS = {"x": 0.5, "y": 0.3, "z": 0.2}
 MEANS = [[0.3, 0.4, 0.35], [0.8, 0.8, 0.9], [1.3, 1.2, 0.0]]  # the last is worse off than p0 in z
@@ -78,43 +78,43 @@ def test_what_counts_as_right_is_what_the_plan_calls_acceptable(constraint: Cons
 
 BOUNDARIES: dict[str, tuple[Problem, list[list[float]], dict[str, Any]]] = {
     "the better one misses its floor": (
-        problem(policies=2), [[0.5, 0.5, 0.5], [0.4 - HAIR, 0.9, 0.9]], {},
+        problem(policies=2), [[0.5, 0.5, 0.5], [0.4 - TINY, 0.9, 0.9]], {},
     ),
     "the better one keeps its floor": (
-        problem(policies=2), [[0.5, 0.5, 0.5], [0.4 + HAIR, 0.6, 0.6]], {},
+        problem(policies=2), [[0.5, 0.5, 0.5], [0.4 + TINY, 0.6, 0.6]], {},
     ),
     "ratio": (
         problem(constraint=Floors(relative_to="p0", ratio=0.9), policies=3),
-        [[0.5, 0.5, 0.5], [0.45 - HAIR, 0.9, 0.9], [0.5, 0.6, 0.5]], {},
+        [[0.5, 0.5, 0.5], [0.45 - TINY, 0.9, 0.9], [0.5, 0.6, 0.5]], {},
     ),
     "caps": (
         problem(constraint=Caps(relative_to="p0", margin=0.2), policies=3),
-        [[0.5, 0.5, 0.5], [0.7 + HAIR, 0.7, 0.7], [0.6, 0.6, 0.6]], {},
+        [[0.5, 0.5, 0.5], [0.7 + TINY, 0.7, 0.7], [0.6, 0.6, 0.6]], {},
     ),
     "superiority": (
-        problem(constraint=floors(-0.1), policies=2), [[0.5, 0.5, 0.5], [0.6 - HAIR, 0.9, 0.9]], {},
+        problem(constraint=floors(-0.1), policies=2), [[0.5, 0.5, 0.5], [0.6 - TINY, 0.9, 0.9]], {},
     ),
-    "nobody is allowed, by a hair": (
+    "nobody is allowed, narrowly": (
         problem(constraint=All((floors(0.1), Floors(0.5))), policies=2),
-        [[0.5 - HAIR, 0.9, 0.9], [0.5 - HAIR, 0.9, 0.9]], {},
+        [[0.5 - TINY, 0.9, 0.9], [0.5 - TINY, 0.9, 0.9]], {},
     ),
-    "a tie with the control": (problem(policies=2), [[0.5, 0.5, 0.5], [0.5 - HAIR, 0.5, 0.5]], {}),
+    "a tie with the control": (problem(policies=2), [[0.5, 0.5, 0.5], [0.5 - TINY, 0.5, 0.5]], {}),
     "outside the tolerance": (
-        problem(constraint=floors(0.0), policies=2), [[0.5, 0.5, 0.5], [0.4 - HAIR, 0.9, 0.9]],
+        problem(constraint=floors(0.0), policies=2), [[0.5, 0.5, 0.5], [0.4 - TINY, 0.9, 0.9]],
         {"tolerance": 0.1, "indifference": 0.05},
     ),
     "bernoulli": (
-        problem(Bernoulli(), policies=2), [[0.5, 0.5, 0.5], [0.4 - HAIR, 0.9, 0.9]], {},
+        problem(Bernoulli(), policies=2), [[0.5, 0.5, 0.5], [0.4 - TINY, 0.9, 0.9]], {},
     ),
     "poisson": (
         problem(Poisson(), Floors(relative_to="p0", ratio=0.9), policies=2),
-        [[2.0, 2.0, 2.0], [1.8 - HAIR, 3.0, 3.0]], {},
+        [[2.0, 2.0, 2.0], [1.8 - TINY, 3.0, 3.0]], {},
     ),
     "unknown variance": (
-        problem(GaussianUnknown(), policies=2), [[0.5, 0.5, 0.5], [0.4 - HAIR, 0.9, 0.9]], {},
+        problem(GaussianUnknown(), policies=2), [[0.5, 0.5, 0.5], [0.4 - TINY, 0.9, 0.9]], {},
     ),
     "uniform sampling": (
-        problem(policies=2), [[0.5, 0.5, 0.5], [0.4 - HAIR, 0.9, 0.9]], {"sampling": "uniform"},
+        problem(policies=2), [[0.5, 0.5, 0.5], [0.4 - TINY, 0.9, 0.9]], {"sampling": "uniform"},
     ),
 }  # fmt: skip
 QUICK = ("the better one misses its floor", "the better one keeps its floor", "caps", "superiority", "ratio")

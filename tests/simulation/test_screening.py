@@ -18,7 +18,7 @@ from evenhand.simulation.simulate import simulate
 from evenhand.study import Study, Truth
 from evenhand.theory.plan import plan
 from tests.procedure.sampling.rule_run import RuleRun
-from tests.simulation.boundary import HAIR, RISK, most_errors
+from tests.simulation.boundary import RISK, TINY, most_errors
 
 GROUPS = {"x": 0.5, "y": 0.5}
 MEANS = [[0.9, 0.8], [0.9, 0.2], [0.3, 0.3]]
@@ -75,21 +75,21 @@ def test_the_mean_number_of_samples_comes_near_the_bound_of_the_plan() -> None:
 
 
 BOUNDARIES: dict[str, tuple[Problem, list[list[float]], dict[str, Any]]] = {
-    "all miss a floor by a hair": (problem(), [[0.5 - HAIR, 0.9]] * 3, {}),
-    "all meet their floors by a hair": (problem(), [[0.5 + HAIR, 0.5 + HAIR]] * 3, {}),
-    "a hair to either side": (
+    "all miss a floor, narrowly": (problem(), [[0.5 - TINY, 0.9]] * 3, {}),
+    "all meet their floors, narrowly": (problem(), [[0.5 + TINY, 0.5 + TINY]] * 3, {}),
+    "slightly to either side": (
         problem(constraint=Caps(0.5)),
-        [[0.5 - HAIR, 0.5 - HAIR], [0.5 + HAIR, 0.2], [0.5 + HAIR, 0.5 + HAIR]], {},
+        [[0.5 - TINY, 0.5 - TINY], [0.5 + TINY, 0.2], [0.5 + TINY, 0.5 + TINY]], {},
     ),
     "beside a control": (
         problem(constraint=Floors(relative_to="p0", margin=0.1)),
-        [[0.5, 0.5], [0.4 - HAIR, 0.8], [0.4 + HAIR, 0.8]], {},
+        [[0.5, 0.5], [0.4 - TINY, 0.8], [0.4 + TINY, 0.8]], {},
     ),
-    "bernoulli": (problem(Bernoulli()), [[0.5 - HAIR, 0.9], [0.5 + HAIR, 0.9], [0.5 + HAIR, 0.5 + HAIR]], {}),
-    "poisson": (problem(Poisson(), Caps(1.0)), [[1.0 + HAIR, 0.5]] * 3, {}),
-    "unknown variance": (problem(GaussianUnknown()), [[0.5 - HAIR, 0.9]] * 3, {}),
+    "bernoulli": (problem(Bernoulli()), [[0.5 - TINY, 0.9], [0.5 + TINY, 0.9], [0.5 + TINY, 0.5 + TINY]], {}),
+    "poisson": (problem(Poisson(), Caps(1.0)), [[1.0 + TINY, 0.5]] * 3, {}),
+    "unknown variance": (problem(GaussianUnknown()), [[0.5 - TINY, 0.9]] * 3, {}),
 }  # fmt: skip
-QUICK = ("all miss a floor by a hair", "a hair to either side", "beside a control")
+QUICK = ("all miss a floor, narrowly", "slightly to either side", "beside a control")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_other_stopping_rules_serve_it_too() -> None:
         assert runs.stopped.all()
         assert runs.correct.mean() >= 0.9
     study = Study(problem(), Procedure(delta=0.1))
-    scenarios = {"hair": Truth(means=((0.51, 0.9), (0.49, 0.9), (0.3, 0.3)))}
+    scenarios = {"near": Truth(means=((0.51, 0.9), (0.49, 0.9), (0.3, 0.3)))}
     assert calibrate(study, scenarios, 200, 1, horizon=200).threshold > 0
 
 

@@ -26,10 +26,8 @@ from evenhand.model.requirements import (
     Quota,
 )
 from evenhand.theory.alternatives import alternatives_to
-from evenhand.theory.bracket import Bracket, Solution
-from evenhand.theory.cutting_planes import cutting_planes
 from evenhand.theory.modes import mode_of
-from evenhand.theory.outer import solve
+from evenhand.theory.outer import Bracket, Solution, cutting_planes, solve
 from evenhand.theory.plan import plan
 from tests.oracles import Cells, beaten, outside, slsqp_value
 from tests.theory.regions.instances import conic
@@ -208,7 +206,7 @@ def test_cutting_planes_alone_find_the_same_interval() -> None:
     assert_time(found.solution(), 54.13887438628, gap=1e-6)
 
 
-def test_a_piece_that_is_astronomically_dear_does_not_loosen_the_bound() -> None:
+def test_an_alternative_that_is_astronomically_expensive_does_not_loosen_the_bound() -> None:
     # the second rival trails by a million standard deviations: its cut is 1e12 times the first's
     means = np.array([[0.0], [-1.0], [-1e6]])
     found = solved(problem_of(means, Gaussian(1.0), NoConstraint()), means)

@@ -95,7 +95,7 @@ def test_an_answer_exactly_on_its_floor_is_undecidable() -> None:
         plan(two(None, Floors(0.5)), [[0.5, 2.0], [0.6, 1.0]])
 
 
-def test_nobody_clearly_feasible_but_one_exactly_on_the_boundary_is_undecidable() -> None:
+def test_no_policy_clearly_feasible_but_one_exactly_on_the_boundary_is_undecidable() -> None:
     with pytest.raises(Undecidable, match="'b' would be the answer but lies exactly on the boundary"):
         plan(two(None, Floors(0.5)), [[0.4, 2.0], [0.5, 1.0]])
 
@@ -136,7 +136,7 @@ def test_an_unknown_variance_is_pointed_out() -> None:
     assert any("variance is not known" in text for text in plan(problem, [[1.0], [0.0]]).warnings)
 
 
-def test_when_no_policy_meets_the_floor_the_plan_says_who_is_to_blame_and_what_would_be_met() -> None:
+def test_when_no_policy_meets_the_floor_the_plan_says_which_group_fails_and_what_would_be_met() -> None:
     found = plan(stroke(Floors(0.85)), STROKE)
     assert (found.answer, found.answer_index, found.feasible) == (None, None, ())
     assert found.why_none is not None

@@ -20,7 +20,7 @@ from evenhand.model.guardrails import Guardrail
 from evenhand.model.problem import MODES, Problem
 from evenhand.model.requirements import All, Caps, Floors, Gap, NoConstraint, Penalty, Quota
 from evenhand.study import Study
-from evenhand.theory.lower_bound import kl, risk_in_nats, samples_needed
+from evenhand.theory.answers import kl, risk_in_nats, samples_needed
 from evenhand.theory.modes import mode_of
 from evenhand.theory.plan import Plan, plan
 from evenhand.theory.question import question_of

@@ -16,7 +16,7 @@ from evenhand.verdicts.counts import ready
 from evenhand.verdicts.fixed_sample import apply_fixed_rule
 from tests.verdicts.test_judge_guardrails import PROBLEM, rows, written
 
-HAIR, RUNS, DELTA, N = 1e-7, 2000, 0.1, 60
+TINY, RUNS, DELTA, N = 1e-7, 2000, 0.1, 60
 GROUPS = {"x": 0.6, "y": 0.4}
 RAIL = eh.Guardrail("load", eh.Gaussian(1.0), eh.Caps(0.0))
 BESIDE = eh.Guardrail("load", eh.Gaussian(1.0), eh.Caps(relative_to="p0", margin=0.5))
@@ -41,10 +41,10 @@ def wrong_answers(problem: eh.Problem, means: np.ndarray, loads: np.ndarray, rig
 @pytest.mark.parametrize(
     ("rail", "loads", "right"),
     [
-        (RAIL, [[-3.0, -3.0], [HAIR, -3.0], [-3.0, -3.0]], 2),  # the best has too high a load, by a hair
-        (RAIL, [[HAIR, HAIR]] * 3, NONE),
-        pytest.param(RAIL, [[-HAIR, -HAIR]] * 3, 1, marks=pytest.mark.slow),
-        (BESIDE, [[0.0, 0.0], [0.5 + HAIR, -3.0], [-3.0, -3.0]], 2),
+        (RAIL, [[-3.0, -3.0], [TINY, -3.0], [-3.0, -3.0]], 2),  # the best narrowly has too high a load
+        (RAIL, [[TINY, TINY]] * 3, NONE),
+        pytest.param(RAIL, [[-TINY, -TINY]] * 3, 1, marks=pytest.mark.slow),
+        (BESIDE, [[0.0, 0.0], [0.5 + TINY, -3.0], [-3.0, -3.0]], 2),
     ],
 )
 def test_wrong_answers_are_as_rare_as_stated_however_the_metrics_depend(

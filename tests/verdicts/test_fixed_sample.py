@@ -27,7 +27,7 @@ from evenhand.verdicts.fixed_quadratic import sum_tail
 from evenhand.verdicts.fixed_sample import apply_fixed_rule, mixture_evidence
 
 RUNS = 2000
-HAIR = 1e-7
+TINY = 1e-7
 GAUSSIAN, UNKNOWN = eh.Gaussian(1.0), eh.GaussianUnknown()
 BERNOULLI, POISSON, EXPONENTIAL = eh.Bernoulli(), eh.Poisson(), eh.Exponential()
 
@@ -95,9 +95,9 @@ def most_allowed(delta: float, runs: int = RUNS) -> int:
     return int(stats.binom.ppf(1 - 1e-6, runs, delta))
 
 
-def test_a_quota_missed_by_a_hair_in_every_group_is_rarely_called_met() -> None:
+def test_a_quota_narrowly_missed_in_every_group_is_rarely_called_met() -> None:
     """The null is a corner of five cells; the law of a single condition was wrong in 23% for 5%."""
-    means = [[-HAIR] * 5, [-3.0] * 5]
+    means = [[-TINY] * 5, [-3.0] * 5]
     problem = a_problem(GAUSSIAN, eh.Quota(0.0, groups=1), means)
     wrong = wrong_answers(problem, means, 50, right=NONE)
     assert wrong <= most_allowed(0.05)
@@ -107,13 +107,13 @@ def test_a_quota_missed_by_a_hair_in_every_group_is_rarely_called_met() -> None:
 @pytest.mark.parametrize("lead", [0.0, 0.5, 2.0])
 def test_a_rival_on_its_floors_under_a_steep_penalty_is_rarely_called_beaten(lead: float) -> None:
     """The null has a corner at the rival's floors; the law of a single condition was wrong in 12% for 5%."""
-    means = [[lead, -(lead + HAIR) / 11], [0.0, 0.0]]
+    means = [[lead, -(lead + TINY) / 11], [0.0, 0.0]]
     problem = a_problem(GAUSSIAN, eh.Penalty(0.0, 10.0), means)
     assert wrong_answers(problem, means, 50, right=1) <= most_allowed(0.05)
 
 
 def test_under_a_penalty_a_rival_that_misses_a_floor_is_not_out() -> None:
-    """It was: the policy that is worse by a hair was named in 49% of all samples."""
+    """It was: the policy that is slightly worse was named in 49% of all samples."""
     means = [[0.5, 0.5], [2.1, -0.999]]
     problem = a_problem(GAUSSIAN, eh.Penalty(0.0, 0.1), means)
     assert np.argmax(problem.scores(np.array(means))) == 1
@@ -124,38 +124,38 @@ def test_under_a_penalty_a_rival_that_misses_a_floor_is_not_out() -> None:
 @pytest.mark.parametrize("n", [2, 3, 10])
 def test_overall_means_with_unknown_variance_are_compared_validly_at_any_size(n: int, sd: Any) -> None:
     """With normal quantiles the answer was wrong in 8% at n = 2 and 7% at n = 3, for 5%."""
-    means = [[0.0, 0.0], [HAIR, HAIR]]
+    means = [[0.0, 0.0], [TINY, TINY]]
     problem = a_problem(UNKNOWN, None, means)
     assert wrong_answers(problem, means, n, right=1, sd=sd) <= most_allowed(0.05)
 
 
 CORNERS: dict[str, tuple[Any, Any, int]] = {
     # requirement, means as multiples of 1 (the base), the right answer
-    "tie": (None, [[1 - HAIR, 0.5], [1, 0.5]], 1),
-    "floors": (lambda b: eh.Floors(0.8 * b), [[1, 0.8 - HAIR], [0.9, 0.5]], NONE),
-    "caps": (lambda b: eh.Caps(1.2 * b), [[1.2 + HAIR, 1.2], [0.9, 1.4]], NONE),
-    "gap": (lambda b: eh.Gap(0.4 * b), [[1, 0.6 - HAIR], [0.3, 0.9]], NONE),
-    "gap kept": (lambda b: eh.Gap(0.4 * b), [[1, 1, 0.6 + HAIR, 0.6 + HAIR], [0.79] * 4], 0),
-    "ratio": (lambda b: eh.Ratio(0.5), [[1, 0.5 - HAIR], [0.9, 0.45 - HAIR]], NONE),
-    "quota": (lambda b: eh.Quota(b, groups=1), [[1 - HAIR] * 5, [0.3] * 5], NONE),
-    "quota of two": (lambda b: eh.Quota(b, groups=2), [[1.4, *[1 - HAIR] * 4], [0.3] * 5], NONE),
+    "tie": (None, [[1 - TINY, 0.5], [1, 0.5]], 1),
+    "floors": (lambda b: eh.Floors(0.8 * b), [[1, 0.8 - TINY], [0.9, 0.5]], NONE),
+    "caps": (lambda b: eh.Caps(1.2 * b), [[1.2 + TINY, 1.2], [0.9, 1.4]], NONE),
+    "gap": (lambda b: eh.Gap(0.4 * b), [[1, 0.6 - TINY], [0.3, 0.9]], NONE),
+    "gap kept": (lambda b: eh.Gap(0.4 * b), [[1, 1, 0.6 + TINY, 0.6 + TINY], [0.79] * 4], 0),
+    "ratio": (lambda b: eh.Ratio(0.5), [[1, 0.5 - TINY], [0.9, 0.45 - TINY]], NONE),
+    "quota": (lambda b: eh.Quota(b, groups=1), [[1 - TINY] * 5, [0.3] * 5], NONE),
+    "quota of two": (lambda b: eh.Quota(b, groups=2), [[1.4, *[1 - TINY] * 4], [0.3] * 5], NONE),
     "quota kept": (lambda b: eh.Quota(b, groups=3), [[1, 1, 1, 0.2, 0.2], [1.05] * 3 + [0.01] * 2], 0),
-    "dispersion": (lambda b: eh.Dispersion(0.08 * b**2), [[1, 0.6 - HAIR], [0.3, 0.9]], NONE),
-    "dispersion kept": (lambda b: eh.Dispersion(0.08 * b**2), [[1, 0.6 + HAIR], [0.79, 0.79]], 0),
+    "dispersion": (lambda b: eh.Dispersion(0.08 * b**2), [[1, 0.6 - TINY], [0.3, 0.9]], NONE),
+    "dispersion kept": (lambda b: eh.Dispersion(0.08 * b**2), [[1, 0.6 + TINY], [0.79, 0.79]], 0),
     "no dispersion": (lambda b: eh.Dispersion(1e-9 * b**2), [[1] * 4, [0.7] * 4], 0),
     "polyhedron": (
         lambda b: eh.Polyhedron([[1, 1, 0], [0, 1, 1], [1, 0, 1]], [2 * b] * 3),
-        [[1 - HAIR] * 3, [0.4] * 3],
+        [[1 - TINY] * 3, [0.4] * 3],
         NONE,
     ),
-    "all": (lambda b: eh.All((eh.Floors(0.6 * b), eh.Gap(0.4 * b))), [[1, 0.6 + HAIR], [0.75, 0.75]], 0),
+    "all": (lambda b: eh.All((eh.Floors(0.6 * b), eh.Gap(0.4 * b))), [[1, 0.6 + TINY], [0.75, 0.75]], 0),
     "all with a quota": (
         lambda b: eh.All((eh.Quota(b, groups=1), eh.Dispersion(b**2))),
-        [[1 - HAIR] * 4, [0.3] * 4],
+        [[1 - TINY] * 4, [0.3] * 4],
         NONE,
     ),
-    "penalty": (lambda b: eh.Penalty(0.7 * b, 3.0), [[1, 0.625 - HAIR], [0.7, 0.7]], 1),
-    "penalty, both on floors": (lambda b: eh.Penalty(0.7 * b, 3.0), [[0.7 - HAIR] * 2, [0.7] * 2], 1),
+    "penalty": (lambda b: eh.Penalty(0.7 * b, 3.0), [[1, 0.625 - TINY], [0.7, 0.7]], 1),
+    "penalty, both on floors": (lambda b: eh.Penalty(0.7 * b, 3.0), [[0.7 - TINY] * 2, [0.7] * 2], 1),
 }
 # family, base of the means, outcomes in every cell
 FAMILIES: dict[str, tuple[Any, float, int]] = {

@@ -11,7 +11,8 @@ from scipy.special import logsumexp
 import evenhand as eh
 from evenhand.cli.main import main
 from evenhand.errors import BadInput
-from evenhand.verdicts.shared_items import PAIRED, refuse_what_cannot_be_paired
+from evenhand.procedure.outcome_order import PAIRED
+from evenhand.verdicts.shared_items import refuse_what_cannot_be_paired
 
 NAMES = ["large", "tuned", "small"]
 MEANS = {"large": 0.93, "tuned": 0.90, "small": 0.80}

@@ -1,4 +1,4 @@
-"""The whole rule on shared items, on instances a hair from another answer: wrong answers stay below delta.
+"""The whole rule on shared items, on instances close to another answer: wrong answers stay below delta.
 
 Every policy answers every item, and the rule looks at growing data five times. Outcomes on an item are
 independent, agree, or oppose each other.
@@ -17,16 +17,16 @@ from evenhand.verdicts.counts import ready
 from evenhand.verdicts.items import Answers, Items
 from evenhand.verdicts.shared_items import Comparisons, judge_items
 
-DELTA, FLOOR, HAIR = 0.1, 0.85, 0.001
+DELTA, FLOOR, TINY = 0.1, 0.85, 0.001
 LOOKS = (100, 200, 400, 800, 1_600)
 # means (K x L) and the right answer
 INSTANCES = {
-    "a rival is better by a hair": ([[0.90, 0.90], [0.90 + HAIR, 0.90], [0.88, 0.89]], 1),
-    "the best misses a floor by a hair": ([[0.97, FLOOR - HAIR], [0.90, 0.90], [0.86, 0.86]], 1),
-    "the best meets a floor by a hair": ([[0.97, FLOOR + HAIR], [0.90, 0.90], [0.86, 0.86]], 0),
-    "none meets its floors by a hair": ([[0.95, FLOOR - HAIR]] * 3, NONE),
-    "one meets its floors by a hair": ([[0.95, FLOOR - HAIR], [0.86, FLOOR + HAIR], [0.6, 0.9]], 1),
-    "differences of opposite signs": ([[0.99, 0.86], [0.86, 0.99 + HAIR], [0.9, 0.9]], 1),
+    "a rival is better, narrowly": ([[0.90, 0.90], [0.90 + TINY, 0.90], [0.88, 0.89]], 1),
+    "the best misses a floor, narrowly": ([[0.97, FLOOR - TINY], [0.90, 0.90], [0.86, 0.86]], 1),
+    "the best meets a floor, narrowly": ([[0.97, FLOOR + TINY], [0.90, 0.90], [0.86, 0.86]], 0),
+    "none meets its floors, narrowly": ([[0.95, FLOOR - TINY]] * 3, NONE),
+    "one meets its floors, narrowly": ([[0.95, FLOOR - TINY], [0.86, FLOOR + TINY], [0.6, 0.9]], 1),
+    "differences of opposite signs": ([[0.99, 0.86], [0.86, 0.99 + TINY], [0.9, 0.9]], 1),
 }
 DEPENDENCE = ("independent", "agree", "oppose")
 
@@ -75,7 +75,7 @@ def is_too_often(count: int, runs: int) -> bool:
 
 @pytest.mark.parametrize("dependence", DEPENDENCE)
 def test_wrong_answers_are_rare(dependence):
-    assert not is_too_often(wrong_answers("a rival is better by a hair", dependence, 40, 1), 40)
+    assert not is_too_often(wrong_answers("a rival is better, narrowly", dependence, 40, 1), 40)
 
 
 @pytest.mark.slow

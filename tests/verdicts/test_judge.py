@@ -13,8 +13,7 @@ import polars as pl
 import pytest
 
 import evenhand as eh
-from evenhand.procedure.choose_evidence import with_mixture
-from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.compile_spec import compile_spec, with_mixture
 from evenhand.procedure.intervals import against, cell_level
 from evenhand.procedure.state import ANSWER, DECIDED, EVIDENCE, NEEDED, STOPPED, new_work
 from evenhand.verdicts.counts import ready

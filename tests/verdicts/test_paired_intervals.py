@@ -15,9 +15,9 @@ from scipy.special import betaincinv
 import evenhand as eh
 from evenhand.errors import BadInput, Conflict
 from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.evidence.interval_pairs import PairBets, PairSums
 from evenhand.procedure.evidence.linear_bets import MATCHED
 from evenhand.procedure.state import ready
-from evenhand.verdicts.paired_intervals import PairSums
 from evenhand.verdicts.read_data import read
 from evenhand.verdicts.shared_items import Comparisons
 
@@ -150,20 +150,18 @@ def test_wrong_claims_about_a_tie_are_as_rare_as_stated() -> None:
     for _ in range(runs):
         paired = eh.PairedIntervals(problem)
         for _interval in range(6):
-            tilts = paired.tilts()
-            sums = {((0, 1), g): sums_of(rng, n, g, tilts) for g, n in enumerate((60, 40))}
-            paired.add_sums(tilts, sums)
+            bets = paired.bets()
+            sums = {((0, 1), g): sums_of(rng, n, bets[(0, 1), g]) for g, n in enumerate((60, 40))}
+            paired.add_sums(bets, sums)
             if paired.ahead("a", "b") >= np.log(1.0 / delta):
                 wrong += 1
                 break
     assert betaincinv(wrong + 1, runs - wrong, 1 - 1e-6) <= delta
 
 
-def sums_of(rng: np.random.Generator, n: int, g: int, tilts: Any) -> PairSums:
+def sums_of(rng: np.random.Generator, n: int, bets: PairBets) -> PairSums:
     """Return the sums of n differences, -1, 0 or 1."""
     x = rng.choice([-1.0, 0.0, 1.0], n, p=[0.1, 0.8, 0.1])
-    ahead, centre = tilts[0, 1][g]
-    slopes = np.concatenate([ahead, -tilts[1, 0][g][0]])
-    assert slopes.size == 2 * MATCHED.size
-    logs = np.log1p(np.outer(slopes, x - centre)).sum(axis=1)
+    assert bets.slope.size == 2 * MATCHED.size
+    logs = np.log1p(np.outer(bets.slope, x - bets.centre)).sum(axis=1)
     return PairSums(float(n), float(x.sum()), float(np.square(x).sum()), logs)

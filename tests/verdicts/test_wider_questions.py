@@ -21,7 +21,7 @@ from evenhand.verdicts.fixed_sample import apply_fixed_rule
 from tests.verdicts.test_fixed_sample import draw, most_allowed, state_of
 from tests.wider_studies import STUDIES
 
-RUNS, HAIR = 1000, 1e-7
+RUNS, TINY = 1000, 1e-7
 GROUPS = {"x": 0.5, "y": 0.5}
 
 
@@ -49,12 +49,12 @@ def fixed_weights(problem: eh.Problem, procedure: eh.Procedure, means: Any, n: i
 @pytest.mark.parametrize(
     ("family", "margin", "means"),
     [
-        (eh.Gaussian(1.0), 0.1, [[0.0, 0.0], [1.0, -0.1 - HAIR]]),
-        (eh.Bernoulli(), 0.1, [[0.6, 0.5], [0.9, 0.4 - HAIR]]),
+        (eh.Gaussian(1.0), 0.1, [[0.0, 0.0], [1.0, -0.1 - TINY]]),
+        (eh.Bernoulli(), 0.1, [[0.6, 0.5], [0.9, 0.4 - TINY]]),
     ],
     ids=["gaussian", "bernoulli"],
 )
-def test_a_policy_that_misses_a_relative_floor_by_a_hair_is_rarely_the_answer(
+def test_a_policy_that_narrowly_misses_a_relative_floor_is_rarely_the_answer(
     family: Any, margin: float, means: Any
 ) -> None:
     problem = eh.Problem(["a", "b"], GROUPS, family, eh.Floors(relative_to="a", margin=margin))
@@ -65,19 +65,19 @@ def test_a_policy_that_misses_a_relative_floor_by_a_hair_is_rarely_the_answer(
     assert wrong > 0  # the level is used: only "b keeps its floor" stands between b and the answer
 
 
-def test_a_policy_a_hair_more_than_the_indifference_behind_is_rarely_the_answer() -> None:
-    """Policy b is behind by 0.2 + HAIR, and its rival c fails by far: only the comparison with a holds it."""
+def test_a_policy_slightly_more_than_the_indifference_behind_is_rarely_the_answer() -> None:
+    """Policy b is behind by 0.2 + TINY, and its rival c fails by far: only the comparison with a holds it."""
     problem = eh.Problem(["a", "b"], GROUPS, eh.Gaussian(1.0))
     procedure = eh.Procedure(delta=0.1, indifference=0.2)
-    means = [[0.2 + HAIR, 0.2 + HAIR], [0.0, 0.0]]
+    means = [[0.2 + TINY, 0.2 + TINY], [0.0, 0.0]]
     wrong = sum(w.decided and w.leader == 1 for w in fixed_weights(problem, procedure, means, 40))
     assert wrong <= most_allowed(0.1, RUNS)
 
 
 def test_all_policies_on_their_boundary_are_rarely_classified_wrongly() -> None:
-    """Familywise: half of the policies lie a hair below their floor, half on it."""
+    """Familywise: half of the policies lie slightly below their floor, half on it."""
     problem = eh.Problem(["a", "b", "c", "d"], GROUPS, eh.Gaussian(1.0), eh.Floors(0.0), goal="screen")
-    means = [[3.0, -HAIR], [3.0, -HAIR], [3.0, 0.0], [3.0, 0.0]]
+    means = [[3.0, -TINY], [3.0, -TINY], [3.0, 0.0], [3.0, 0.0]]
     wrong = 0
     for weight in fixed_weights(problem, eh.Procedure(delta=0.1), means, 50):
         assert weight.leader == NONE

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evenhand.cli.terminal import heat_map, print_sentence, progress, section, table, verdict
-from evenhand.cli.tools import installed_extras
+from evenhand.cli.tools import lacks_extra
 from evenhand.errors import BadInput
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def run_demo(
     _step(show, "3. Simulations")
     _simulate_to_the_end(show, study, replications=min(replications, 100))
     compared = _simulate(show, study, patients, replications)
-    missing = [name for name in ("live", "report") if not installed_extras()[name]["installed"]]
+    missing = [name for name in ("live", "report") if lacks_extra(name)]
     if missing:
         print_sentence(
             show, f"\nThe live run and the report need extras: install evenhand[{','.join(missing)}]."

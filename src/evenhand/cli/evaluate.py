@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @study_argument
 @click.option("--journal", metavar="FILE",
               help="File of the calls made; default: the name of the study with .calls.jsonl. If it exists, "
-              "the evaluation goes on from there.")  # fmt: skip
+              "the evaluation continues from there.")  # fmt: skip
 @click.option("--markdown", is_flag=True, help="Print a Markdown summary, for a pull request.")
 @click.option("-o", "--report", "page", type=click.Path(), help="Also write a report to FILE.html.")
 @seed_option
@@ -29,8 +29,8 @@ def evaluate_command(
     """Call the candidates of a study on its items until the answer is certified.
 
     The [evaluate] table of STUDY names items, candidates and grader. Every call that ends is written to the
-    journal at once: after an interruption, the same command goes on without making a call twice. Exit code 0
-    means decided, 3 undecided.
+    journal at once: after an interruption, the same command continues without making a call twice. Exit code
+    0 means decided, 3 undecided.
     """
     from evenhand.evaluation.study_table import load_evaluation
 

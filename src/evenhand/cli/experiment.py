@@ -105,7 +105,7 @@ def resume_command(journal: str, name: str | None, reason: str | None, by: str |
 @reason_options(required=True)
 @json_option
 def finish_command(journal: str, name: str | None, reason: str, by: str | None, as_json: bool) -> None:
-    """End the experiment for good, decided or not; outcomes that still come are kept as late."""
+    """End the experiment permanently, decided or not; outcomes that still come are kept as late."""
     _finish(journal, name, reason, by, as_json)
 
 
@@ -248,21 +248,22 @@ def _print_intervals(out: Console, found: IntervalStatus) -> None:
     from evenhand.cli.terminal import percent, section, table
 
     groups = list(found.shares)
-    policies = list(found.shares[groups[0]])
-    rows: list[list[str | Text]] = [
-        [policy, *(percent(found.shares[group].get(policy, 0.0)) for group in groups)] for policy in policies
-    ]
-    section(out, f"Shares, version {found.number}", table(["policy", *groups], rows))
     units: list[list[str | Text]] = [
-        [
-            group,
-            f"{found.expected[group]:,.0f}",
-            f"{found.units[group]:,}" if found.closed else "",
-            f"{found.sample_ratios[group]:.2g}",
-        ]
+        [group, f"{found.expected[group]:,.0f}", f"{found.units[group]:,}" if found.closed else ""]
         for group in groups
     ]
-    columns = ["group", "units expected", "in the last interval", "p of the shares"]
+    columns = ["group", "units expected", "in the last interval"]
+    if not found.shared:
+        policies = list(found.shares[groups[0]])
+        rows: list[list[str | Text]] = [
+            [policy, *(percent(found.shares[group].get(policy, 0.0)) for group in groups)]
+            for policy in policies
+        ]
+        section(out, f"Shares, version {found.number}", table(["policy", *groups], rows))
+        units = [
+            [*row, f"{found.sample_ratios[group]:.2g}"] for row, group in zip(units, groups, strict=True)
+        ]
+        columns.append("p of the shares")
     section(out, "Units of an interval", table(columns, units))
 
 

@@ -33,8 +33,8 @@ def figure_path(name: str) -> Path:
 
 def draw_plan(found: Plan, path: Path) -> None:
     """Draw the optimal allocation of a plan as a heat map."""
+    from evenhand.reports.figure_rows import shares, true_standings
     from evenhand.reports.figures.allocation import allocation
-    from evenhand.reports.sections.section_rows import shares, true_standings
 
     standings = true_standings(found.problem, found.means, found.answer, found.guardrails)
     write_figure(allocation(shares(found.problem, found.allocation), standings), "allocation", path)

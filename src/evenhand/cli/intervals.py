@@ -55,16 +55,24 @@ def shares_command(
     """Print the current shares of an experiment in intervals.
 
     With --json it is the document by which servers assign units (`evenhand.assign`, or a few lines in any
-    language). The SQL expression takes the columns unit and "group".
+    language). The SQL expression takes the columns unit and "group". Where every policy serves every unit
+    (items = "shared") no unit is assigned, and the shares only number the interval.
     """
     if valid_from is not None and not begin:
         raise BadInput("--valid-from belongs to --next; without it no shares are published.")
     with open_experiment(journal, name, write=begin) as trial:
         shares = trial.publish_shares(valid_from=valid_from) if begin else trial.shares()
+        shared = bool(trial.protocol.spec.shared_items)
+    if sql is not None and shared:
+        raise BadInput(
+            "every policy serves every unit of this experiment; leave out --sql, as none is assigned."
+        )
     if sql is not None:
         click.echo(shares.to_sql(dialect=sql))
     elif as_json:
         print_json(shares.to_dict())
+    elif shared:
+        click.echo(f"Interval {shares.version} began at {shares.valid_from}; every policy serves every unit.")
     else:
         _print_shares(shares)
 
@@ -97,8 +105,9 @@ def tell_counts_command(
 
     FILE is CSV with the columns policy, group, n and sum (or successes, or mean), and for a guard-rail its
     sum in a column of its name and, if some are missing, their number in "NAME n"; or JSON with a list of
-    such rows. A column interval is checked. The same counts may be repeated; others are refused, unless they
-    are a correction.
+    such rows. With items = "shared" further rows, which name another policy in the column other, have the sum
+    and the squares of the differences of the two on the same units. A column interval is checked. The same
+    counts may be repeated; others are refused, unless they are a correction.
     """
     if correct and (reason is None or by is None or close):
         raise BadInput("a correction needs --reason and --by, and does not --close the interval.")
@@ -168,7 +177,7 @@ def _parsed(path: Path, line: int, row: dict[str, Any]) -> dict[str, Any]:
         raise BadInput(f"{path}, line {line}: a line needs as many fields as the header.")
     found: dict[str, Any] = {}
     for title, text in row.items():
-        if title in ("policy", "group"):
+        if title in ("policy", "group") or (title == "other" and text):
             found[title] = unescaped(text)
         elif text.strip():
             try:
@@ -189,7 +198,7 @@ def close_interval_command(
 ) -> None:
     """Close an interval: its counts are final, and the stopping rule is evaluated.
 
-    Intervals are closed in order. If the last one is closed and the experiment goes on, the next shares are
+    Intervals are closed in order. If the last one is closed and the experiment continues, the next shares are
     published.
     """
     with open_experiment(journal, name) as trial:

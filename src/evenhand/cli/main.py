@@ -149,11 +149,14 @@ def group() -> None:
 def _missing_extra_message(missing: ModuleNotFoundError) -> str:
     """Return a message naming the extra to install; re-raise if the module belongs to no extra."""
     from evenhand.cli.tools import installed_extras
+    from evenhand.versions import packages_by_extra
 
     package = (missing.name or "").partition(".")[0]
     for name, extra in installed_extras().items():
         if package in extra["missing"]:
             return f"this needs {package}, which is not installed; install evenhand[{name}]."
+    if packages_by_extra() is None and package != "evenhand":
+        return f"this needs {package}, which is not installed; install it."
     raise missing
 
 

@@ -44,9 +44,10 @@ def plan_command(
     Assumes that the means in the study's [truth] are true. Prints the answer, the lower bound on the number
     of samples of any procedure, the optimal allocation and the hardest comparisons.
     """
+    from evenhand.reports import plan_sentences
     from evenhand.study import load
     from evenhand.study.planned_intervals import plan_table, planned_intervals
-    from evenhand.theory.lower_bound import risk_in_nats
+    from evenhand.theory.answers import risk_in_nats
     from evenhand.theory.plan import plan
 
     loaded = load(study)
@@ -61,6 +62,8 @@ def plan_command(
         moved = sensitivity_of(found)
     if target is not None:
         draw_plan(found, target)
+    if agreement is None and loaded.procedure.items is not None and loaded.truth is not None:
+        agreement = loaded.truth.agreement
     items = None if agreement is None else _item_plan(study, loaded, found, risk, agreement)
     if as_json:
         result = plan_table(loaded, found, risk)
@@ -71,7 +74,7 @@ def plan_command(
         print_json(result)
         return
     intervals = planned_intervals(loaded, found, risk)
-    more = [] if intervals is None else [intervals.sentence()]
+    more = [*([] if intervals is None else [intervals.sentence()]), *plan_sentences.shared_items(loaded)]
     _print(found, risk, moved, study, target, more + ([] if items is None else items.words()))
 
 
@@ -81,7 +84,7 @@ def _item_plan(study: str, loaded: Study, found: Plan, delta: float, agreement: 
 
     table = tomllib.loads(Path(study).read_text(encoding="utf-8-sig")).get("evaluate", {})
     return forecast_items(
-        found, replace(loaded.procedure, delta=delta), agreement, price=table.get("price"),
+        found, replace(loaded.procedure, delta=delta, items=None), agreement, price=table.get("price"),
         label_price=table.get("label_price"),
     )  # fmt: skip
 
@@ -111,7 +114,7 @@ def _print(
     out.print()
     if target is not None:
         print_sentence(out, f"Written: {target}")
-    print_sentence(out, "The bound is for any procedure; yours needs more. A simulation says how many:")
+    print_sentence(out, "The bound is for any procedure; yours needs more. A simulation estimates how many:")
     print_sentence(out, f"Next: evenhand simulate {study} --replications 1000 --seed 1")
 
 

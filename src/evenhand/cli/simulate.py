@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from evenhand.simulation.box_calibration import BoxCalibration
     from evenhand.simulation.buffers import Rows, Trace
     from evenhand.simulation.calibrate import Calibration
-    from evenhand.simulation.interval_cost import IntervalCost
     from evenhand.simulation.runs import Runs
+    from evenhand.simulation.simulate import IntervalCost
     from evenhand.study import Study
 
 
@@ -120,9 +120,9 @@ def _simulate(
 def _cost_of_intervals(
     study: Study, runs: Runs, workers: int | None, processes: bool, dask: str | None, quiet: bool
 ) -> IntervalCost:
-    from evenhand.simulation.interval_cost import MOST, run_one_by_one
+    from evenhand.simulation.simulate import MOST_ONE_BY_ONE, run_one_by_one
 
-    count = min(runs.replications, MOST)
+    count = min(runs.replications, MOST_ONE_BY_ONE)
     with open_executor_with_progress("one by one", count, workers, processes, dask, "cpu", quiet) as work:
         return run_one_by_one(study, runs, work.executor, work.progress)
 
@@ -153,7 +153,7 @@ def _print_runs(runs: Runs, study: str, written: list[str], cost: IntervalCost |
     rate = runs.replications / max(runs.seconds, 1e-9)
     print_sentence(out, f"{runs.replications:,} runs in {runs.seconds:.1f} s, {rate:,.0f} per second.")
     following = f"simulate {study} --seed {runs.seed} --trace 0"
-    if runs.intervals is not None:
+    if runs.intervals is not None or runs.items is not None:
         following = f"new JOURNAL {study}"
     print_sentence(out, f"Next: evenhand {following}")
 
@@ -164,7 +164,7 @@ def sentences(runs: Runs) -> list[str]:
 
     correct, wrong = rate(runs.correct), rate(runs.wrong)
     risk = runs.study.procedure.delta
-    decided = float(runs.stopped.mean())
+    decided, policies = float(runs.stopped.mean()), runs.study.problem.policies
     answer = "The answer" if decided == 1.0 else "The answer (or the leader of an undecided run)"
     several = runs.study.procedure.indifference > 0 or bool(runs.study.procedure.tolerance)
     right = f"{answer} was {'acceptable' if several else 'right'} in {correct.rate:.1%}"
@@ -188,6 +188,11 @@ def sentences(runs: Runs) -> list[str]:
         found.append(
             f"A run took {runs.intervals.mean():,.1f} intervals on average, and {runs.assigned.mean():,.0f} "
             "units were assigned by its end."
+        )
+    if runs.items is not None:
+        found.append(
+            f"A run took {runs.items.mean():,.0f} items on average, with {runs.samples.mean():,.0f} "
+            f"outcomes: {runs.policies_per_item:.2f} of {len(policies)} policies answered an item."
         )
     if decided < 1.0:
         cap, futility = runs.study.procedure.max_samples, runs.study.procedure.futility

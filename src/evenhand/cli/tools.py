@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sqlite3
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypedDict
 
 import click
 
 from evenhand.cli.options import json_option, print_json
+from evenhand.versions import packages_by_extra, version_of
 
 PACKAGES = ("evenhand", "numpy", "scipy", "llvmlite", "click", "rich", "msgspec", "highspy")
 # SQLite's WAL-reset bug exists in 3.7.0 to 3.51.2; fixed in later versions and in two older branches
@@ -22,6 +21,10 @@ WAL_RESET = (
     "SQLite {version} can damage a file when two connections write and checkpoint at once (the WAL-reset "
     "bug, fixed in 3.51.3, 3.50.7 and 3.44.6). evenhand writes a journal over one connection and is not "
     "affected; other programs must not write to the file."
+)
+NOT_INSTALLED = (
+    "evenhand runs from a copy of its source and is not installed as a package, so it is not known which "
+    "packages its extras need. Install evenhand to see them."
 )
 COLD = (
     "The kernels are not compiled yet, so the first command will be slow. Compile them now: evenhand warmup"
@@ -56,6 +59,8 @@ def check_installation() -> dict[str, Any]:
             f"{cache['damaged']} of the files in {cache['path']} are damaged. Their kernels are compiled "
             "again when they are needed."
         )
+    if packages_by_extra() is None:
+        notes.append(NOT_INSTALLED)
     if not sqlite["wal_reset_fixed"]:
         notes.append(WAL_RESET.format(version=sqlite["version"]))
     return {
@@ -161,7 +166,7 @@ def warmup_command() -> None:
         for problem in common_problems():
             line.update(f"compiling for {problem.family.name} outcomes and {problem.constraint.kind}")
             load_kernels(problem)
-            if installed_extras()["live"]["installed"]:
+            if not lacks_extra("live"):
                 load_live_kernels(problem)
     click.echo(f"The kernels are compiled and cached ({time.perf_counter() - started:.1f} s).")
     click.echo("Next: evenhand plan STUDY.toml")
@@ -176,24 +181,16 @@ class Extra(TypedDict):
 
 
 def installed_extras() -> dict[str, Extra]:
-    """Return each extra with the list of its packages that are not installed."""
-    offered = metadata.metadata("evenhand").get_all("Provides-Extra") or []
-    wanted: dict[str, list[str]] = {name: [] for name in offered if name not in NOT_FOR_USERS}
-    for requirement in metadata.requires("evenhand") or ():
-        name = re.match(r"[\w.-]+", requirement)
-        extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
-        if name and extra and extra[1] in wanted:
-            wanted[extra[1]].append(name[0])
+    """Return each extra with its packages that are not installed; nothing if the extras are not known."""
     found: dict[str, Extra] = {}
-    for extra_name, packages in wanted.items():
-        missing = [package for package in packages if package != "evenhand" and version_of(package) is None]
-        found[extra_name] = {"installed": not missing, "missing": missing}
+    for name, packages in (packages_by_extra() or {}).items():
+        if name not in NOT_FOR_USERS:
+            missing = [package for package in packages if version_of(package) is None]
+            found[name] = {"installed": not missing, "missing": missing}
     return found
 
 
-def version_of(package: str) -> str | None:
-    """Return the installed version of a package, or None if it is not installed."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def lacks_extra(name: str) -> bool:
+    """Return whether a package of the extra is known to be missing."""
+    extra = installed_extras().get(name)
+    return extra is not None and not extra["installed"]

@@ -13,7 +13,6 @@ import re
 import types
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from evenhand.compile.annotations import is_record
 from evenhand.compile.registry import Kernel
+from evenhand.versions import version_of
 
 
 def processor_name() -> str:
@@ -46,7 +46,7 @@ def processor_features() -> str:
 @cache
 def compiler_version() -> str:
     """Return the version of the package that makes machine code."""
-    return version("llvmlite")
+    return version_of("llvmlite") or "not installed"
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -1,7 +1,8 @@
 """Calls of candidates on items: functions, coroutines, batched predictions and HTTP endpoints.
 
-A call that raises is tried again after a growing delay. At most `concurrency` calls run at once, each in a
-thread; with one call at a time and without a time-out they run in the thread of the caller.
+A call that raises, or returns what cannot be used, is tried again after a growing delay. At most
+`concurrency` calls run at once, each in a thread; with one call at a time and without a time-out they run in
+the thread of the caller.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ import time
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from evenhand.errors import BadInput, shown
-from evenhand.evaluation.graders import Graded, LabelMissing
+from evenhand.evaluation.graders import Grade, Graded, LabelMissing, Unusable
+from evenhand.evaluation.journal import stored
 from evenhand.evaluation.pool import Pool
 from evenhand.model.argument_checks import is_number, whole_number
 
 LONGEST_DELAY = 60.0  # seconds between two attempts
+LONGEST_ERROR = 300  # characters of an error in the journal
 TRY_AGAIN = (408, 425, 429)  # HTTP statuses below 500 after which a request is sent again
 
 
@@ -40,7 +43,7 @@ class CallSettings:
     retries: int = 2  # further attempts after the first
     backoff: float = 0.25  # seconds before the second attempt; doubled each time
     batch: int = 64  # items of one prediction, and of one round of labels
-    failures: str = "lowest"  # what a call that fails for good counts as: the lowest outcome, or "drop"
+    failures: str = "lowest"  # what a call that fails permanently counts as: the lowest outcome, or "drop"
     max_failures: int = 10  # items in a row on which a candidate fails before the run ends
 
     def __post_init__(self) -> None:
@@ -72,14 +75,13 @@ class Job:
 
 @dataclass
 class Finished:
-    """What came of a job: outputs and outcomes, or the error of the last attempt."""
+    """The result of a job: outputs and outcomes, or the error of the last attempt."""
 
     job: Job
     outputs: Sequence[Any] = ()
-    outcomes: list[Graded | None] = field(default_factory=list)  # None: the label is missing
+    outcomes: list[Graded | None] = field(default_factory=list)  # None: failed, or the label is missing
     costs: list[float | None] = field(default_factory=list)
-    error: str = ""
-    refused: BadInput | None = None  # an output or outcome that cannot be used
+    errors: list[str] = field(default_factory=list)  # of every item, empty where there is none
     attempts: int = 0
     seconds: float = 0.0
 
@@ -88,10 +90,9 @@ class Workers:
     """Threads that carry out jobs."""
 
     def __init__(
-        self, candidates: Mapping[str, Any], pool: Pool, grade: Callable[[int, int, Any], Graded],
-        settings: CallSettings,
+        self, candidates: Mapping[str, Any], pool: Pool, grade: Grade, settings: CallSettings
     ) -> None:  # fmt: skip
-        self.names, self.candidates = list(candidates), list(candidates.values())
+        self.candidates = list(candidates.values())
         self.pool, self.grade, self.settings = pool, grade, settings
         self.inline = settings.concurrency == 1 and settings.timeout is None
         self.waiting: deque[Job] = deque()  # of the calling thread
@@ -134,19 +135,22 @@ class Workers:
 
     def _work(self) -> None:
         while (job := self.jobs.get()) is not None:
-            self.done.put(self._carry_out(job))
+            try:
+                found = self._carry_out(job)
+            except BaseException as problem:  # such as SystemExit: the run waits for an answer to every job
+                found = Finished(job, errors=[_described(problem)] * len(job.items), attempts=1)
+            self.done.put(found)
 
     def _carry_out(self, job: Job) -> Finished:
         """Call the candidate and grade its outputs; no exception of either leaves this function."""
         begun, found = time.monotonic(), Finished(job)
-        try:
-            outputs = job.outputs
-            if outputs is None:
-                outputs, found.attempts, found.error = self._with_retries(lambda: self._outputs(job))
-            if outputs is not None:
-                self._grade(found, outputs)
-        except BadInput as refused:
-            found.refused = refused
+        outputs = job.outputs
+        if outputs is None:
+            outputs, found.attempts, error = self._with_retries(lambda: self._outputs(job))
+            if error:
+                found.errors = [error] * len(job.items)
+        if outputs is not None:
+            self._grade(found, outputs)
         found.seconds = time.monotonic() - begun
         return found
 
@@ -156,15 +160,19 @@ class Workers:
         found.outputs = [output.output if isinstance(output, Priced) else output for output in outputs]
         for item, output in zip(job.items, found.outputs, strict=True):
             outcome, _, error = self._with_retries(partial(self._graded, job.policy, item, output))
-            if error:
-                found.error = f"the grader: {error}"
-                return
             found.outcomes.append(outcome)
+            found.errors.append(error)
 
     def _graded(self, policy: int, item: int, output: Any) -> Graded | None:
+        _refuse_unfinished(output)
         try:
-            return self.grade(policy, item, output)
+            return self.grade(policy, item, output, self._settled)
         except LabelMissing:
+            if stored(output) is None:  # it would be lost when the run ends
+                raise Unusable(
+                    "an output that waits for a label must be text, a number, a list or a mapping; it is "
+                    f"{shown(output)}"
+                ) from None
             return None
 
     def _with_retries(self, action: Callable[[], Any]) -> tuple[Any, int, str]:
@@ -172,36 +180,35 @@ class Workers:
         for attempt in range(self.settings.retries + 1):
             try:
                 return action(), attempt + 1, ""
-            except BadInput:
-                raise
             except Exception as problem:
-                last = f"{type(problem).__name__}: {problem}"[:300]
-                if attempt == self.settings.retries or getattr(problem, "is_permanent", False):
+                last = _described(problem)
+                is_permanent, least = _advice(problem)
+                if attempt == self.settings.retries or is_permanent:
                     break
                 delay = min(self.settings.backoff * 2.0**attempt, LONGEST_DELAY) * random.uniform(0.5, 1.0)
-                delay = max(delay, min(getattr(problem, "retry_after", 0.0), LONGEST_DELAY))
-                if self.closing.wait(delay):
+                if self.closing.wait(max(delay, least)):
                     break
         return None, attempt + 1, last
 
     def _outputs(self, job: Job) -> tuple[Any, ...]:
         """Return one output for each item of a job: one attempt."""
-        candidate, timeout = self.candidates[job.policy], self.settings.timeout
-        if is_batched(candidate):
-            inputs = self.pool.inputs(job.items)
-            found = self._settled(lambda: candidate.predict(inputs), timeout)
-            if not hasattr(found, "__len__") or isinstance(found, (str, bytes, Mapping)):
-                raise BadInput(f"predict must return a list of outputs; it returned {shown(found)}.")
-            if len(found) != len(job.items):
-                name = self.names[job.policy]
-                raise BadInput(
-                    f"predict must give one output an item; {name!r} gave {len(found)} of {len(job.items)}."
-                )
-            return tuple(found)
-        return (self._settled(lambda: candidate(self.pool.item(job.items[0])), timeout),)
+        candidate = self.candidates[job.policy]
+        if not is_batched(candidate):
+            return (self._settled(lambda: candidate(self.pool.item(job.items[0]))),)
+        inputs = self.pool.inputs(job.items)
+        found = self._settled(lambda: candidate.predict(inputs))
+        if not hasattr(found, "__len__") or isinstance(found, (str, bytes, Mapping, Set)):
+            raise Unusable(f"predict must return a list with one output an item; it returned {shown(found)}")
+        outputs = tuple(found)
+        if len(outputs) != len(job.items):
+            raise Unusable(
+                f"predict must give one output an item; it gave {len(outputs)} for {len(job.items)} items"
+            )
+        return outputs
 
-    def _settled(self, action: Callable[[], Any], timeout: float | None) -> Any:
+    def _settled(self, action: Callable[[], Any]) -> Any:
         """Return the result of a function or coroutine, or raise TimeoutError."""
+        timeout = self.settings.timeout
         found = action() if timeout is None else _within(timeout, action)
         if not inspect.isawaitable(found):
             return found
@@ -209,6 +216,8 @@ class Workers:
         try:
             return future.result(timeout)
         except TimeoutError:
+            if timeout is None or future.done():  # raised by the coroutine itself
+                raise
             future.cancel()
             raise TimeoutError(f"no answer within {timeout:g} seconds") from None
 
@@ -235,8 +244,8 @@ class HttpEndpoint:
     def __call__(self, item: Any) -> Any:
         answer = self._post({"item": item})
         if not isinstance(answer, Mapping) or "output" not in answer:
-            raise BadInput(
-                f"{self.url} must answer with a JSON object that has an output; got {shown(answer)}."
+            raise Unusable(
+                f"{self.url} must answer with a JSON object that has an output; it answered {shown(answer)}"
             )
         cost = answer.get("cost", math.nan)
         return Priced(answer["output"], float(cost)) if is_number(cost) else answer["output"]
@@ -244,8 +253,8 @@ class HttpEndpoint:
     def _predict(self, items: Sequence[Any]) -> Any:
         answer = self._post({"items": list(items)})
         if not isinstance(answer, Mapping) or not isinstance(answer.get("outputs"), list):
-            raise BadInput(
-                f"{self.url} must answer with a JSON object that has outputs; got {shown(answer)}."
+            raise Unusable(
+                f"{self.url} must answer with a JSON object that has outputs; it answered {shown(answer)}"
             )
         outputs, cost = answer["outputs"], answer.get("cost", math.nan)
         if is_number(cost) and outputs:
@@ -272,6 +281,32 @@ class HttpFailure(Exception):
         self.retry_after = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
 
 
+def _described(problem: BaseException) -> str:
+    """Return an exception as text of limited length; a message of evenhand's own as it is."""
+    try:
+        words = str(problem)
+    except Exception:  # an exception class of the user's
+        words = "without a readable message"
+    if isinstance(problem, Unusable):
+        return words
+    return ": ".join(filter(None, (type(problem).__name__, words)))[:LONGEST_ERROR]
+
+
+def _advice(problem: Exception) -> tuple[bool, float]:
+    """Return whether another attempt is of no use, and the least delay before it, as an HTTP failure says."""
+    if not isinstance(problem, HttpFailure):
+        return False, 0.0
+    return problem.is_permanent, min(problem.retry_after, LONGEST_DELAY)
+
+
+def _refuse_unfinished(output: Any) -> None:
+    """Refuse what is no output yet, such as a generator: nothing would ever be equal to it."""
+    if inspect.iscoroutine(output):
+        output.close()
+    if isinstance(output, Iterator) or inspect.isawaitable(output) or inspect.isasyncgen(output):
+        raise Unusable(f"a candidate must return an output; it returned {shown(output)}")
+
+
 def is_batched(candidate: Any) -> bool:
     """Return whether a candidate predicts several items at once."""
     return hasattr(candidate, "predict")
@@ -296,7 +331,7 @@ def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str,
 
 
 def _within(timeout: float, action: Callable[[], Any]) -> Any:
-    """Return the result of an action in a thread of its own, or raise TimeoutError and leave it alone."""
+    """Return the result of an action in a separate thread, or raise TimeoutError and leave it alone."""
     done: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
 
     def carry_out() -> None:

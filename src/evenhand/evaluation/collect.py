@@ -11,7 +11,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +32,8 @@ class Cost:
     samples: int = 0
     evidence: float = 0.0
     needed: float = 0.0
-    failed: int = 0  # calls that failed for good
+    failed: int = 0  # calls that failed permanently
+    last_error: str = ""  # of these
     attempts: int = 0  # with those that were tried again
     reused: int = 0  # outputs from the cache
     spent: float | None = None  # money for calls; None without prices
@@ -88,6 +88,8 @@ class Calls:
     known: dict[tuple[int, int], Graded | None] = field(default_factory=dict)  # None: failed, left out
     ungraded: dict[tuple[int, int], Any] = field(default_factory=dict)  # outputs without a label
     failing: dict[int, list[int]] = field(default_factory=dict)  # items since the last answer of a policy
+    failed: set[tuple[int, int]] = field(default_factory=set)
+    counted: set[tuple[int, int]] = field(default_factory=set)  # failures of the grader, before a resume
     errors: dict[int, str] = field(default_factory=dict)  # the last one of each policy
     requested: set[tuple[int, int]] = field(default_factory=set)
     backlog: deque[Job] = field(default_factory=deque)
@@ -102,15 +104,22 @@ class Calls:
         for record in [] if self.journal is None else self.journal.records:
             k, item = self.problem.policy_index(record.policy), numbers[record.item]
             self._count(record)
-            if record.outcome is None and record.output is not None:
-                self.ungraded[k, item] = record.output
-            if record.error:
-                self.failing.setdefault(k, []).append(item)
-            elif record.outcome is not None:
+            if record.outcome is not None:
                 self.known[k, item] = self._graded(record)
                 self.ungraded.pop((k, item), None)
                 self._release(k)
+                continue
+            if record.output is not None:  # its label was missing, or the grader failed on it
+                self.ungraded[k, item] = record.output
+            if record.error:
+                self._fail(k, item, record.error)
+        self.failed -= {(k, item) for k, items in self.failing.items() for item in items}
         self.failing.clear()
+        self.counted = {key for key in self.ungraded if key in self.known}
+        for key in self.counted:  # the grader may be another one now
+            del self.known[key]
+            self.failed.discard(key)
+        self.cost.failed = len(self.failed)
 
     def request(self, asked: Asked) -> None:
         """Ask for the outcomes on an item that are not known yet."""
@@ -138,7 +147,7 @@ class Calls:
             self.running += 1
 
     def wait(self) -> None:
-        """Wait until a call ends, and note what came of it and of all others that ended."""
+        """Wait until a call ends, and record its result and those of all others that ended."""
         ended = [self.workers.get(), *self.workers.get_more()]
         self.running -= len(ended)
         records = [record for one in ended for record in self._note(one)]
@@ -149,9 +158,6 @@ class Calls:
         self.cost.seconds = time.monotonic() - self.begun
         if self.show is not None:
             self.show(self.cost)
-        refused = next((one.refused for one in ended if one.refused is not None), None)
-        if refused is not None:
-            raise refused
 
     def has(self, asked: Asked) -> bool:
         """Return whether all outcomes on an item are known."""
@@ -176,8 +182,7 @@ class Calls:
         """Note calls that ended, or wait for those that run, after an error that is raised anyway."""
         self.backlog.clear()
         while self.running and (wait or not self.workers.done.empty()):
-            with suppress(BadInput):
-                self.wait()
+            self.wait()
 
     def _note(self, ended: Finished) -> list[CallRecord]:
         """Take over the result of a job, and return its lines of the journal."""
@@ -188,6 +193,7 @@ class Calls:
             graded = ended.outcomes[place] if place < len(ended.outcomes) else None
             output = ended.outputs[place] if place < len(ended.outputs) else None
             cost = ended.costs[place] if place < len(ended.costs) else None
+            error = ended.errors[place]
             if cost is None and ended.outputs:
                 cost = self.prices.get(name)
             outcome, rails = self._parts(graded)
@@ -196,31 +202,30 @@ class Calls:
                 self.pool.names[item],
                 outcome,
                 stored(output),
-                error="" if graded is not None else ended.error,
+                error=error,
                 attempts=ended.attempts,
                 seconds=round(ended.seconds, 6),
                 cost=None if reused else cost,
                 reused=reused,
                 guardrails=rails,
             )
-            if graded is None and not ended.error and (output is None or key in self.ungraded):
-                continue  # nothing new: there is no output, or its label is still missing
+            if error:
+                self._fail(job.policy, item, error)
+            if graded is None and (key in self.ungraded or (output is None and not error)):
+                continue  # nothing new: there is no output, or it still cannot be graded
             records.append(record)
             self._count(record)
             if graded is not None:
                 self.known[key] = graded
                 self.ungraded.pop(key, None)
-            elif record.error:
-                self.failing.setdefault(job.policy, []).append(item)
-                self.errors[job.policy] = record.error
-            elif output is not None:
+            elif output is not None and not error:
                 self.ungraded[key] = output
         if self.cache is not None and not reused and len(ended.outputs) == len(job.items):
             self.cache.put(
                 (name, self.pool.item(item), output)
                 for item, output in zip(job.items, ended.outputs, strict=True)
             )
-        if ended.outcomes:
+        if "" in ended.errors:
             self._release(job.policy)
         return records
 
@@ -239,8 +244,17 @@ class Calls:
         rails = record.guardrails or {}
         return (record.outcome, *(rails[rail.name] for rail in self.problem.guardrails))
 
+    def _fail(self, k: int, item: int, error: str) -> None:
+        """Note a call that failed permanently; it counts once its candidate has answered a later item."""
+        self.failing.setdefault(k, []).append(item)
+        if (k, item) in self.counted:
+            self._release(k)
+        self.failed.add((k, item))
+        name = self.problem.policies[k]
+        self.errors[k] = f"{name} on item {self.pool.names[item]}: {error.rstrip('.')}"
+        self.cost.failed, self.cost.last_error = len(self.failed), self.errors[k]
+
     def _count(self, record: CallRecord) -> None:
-        self.cost.failed += bool(record.error)
         if record.outcome is not None:
             self.labelled.add(record.item)
             self.cost.labels = len(self.labelled)
@@ -320,8 +334,8 @@ def _broken(calls: Calls) -> str:
             calls.finish()
             return (
                 f"{calls.problem.policies[k]} failed on {len(items)} items in a row, so the evaluation was "
-                f"interrupted; these failures do not count. The last error: {calls.errors.get(k, '')}"
-            ).rstrip(".") + "."
+                f"interrupted; these failures do not count. The last error: {calls.errors[k]}."
+            )
     return ""
 
 

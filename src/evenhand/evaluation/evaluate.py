@@ -38,8 +38,7 @@ from evenhand.model.guardrails import Guardrail
 from evenhand.model.labels import by_name
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Constraint, Floors
-from evenhand.procedure.choose_evidence import with_mixture
-from evenhand.procedure.compile_spec import refuse_linear_bets
+from evenhand.procedure.compile_spec import refuse_linear_bets, with_mixture
 from evenhand.procedure.spec import Procedure
 from evenhand.result import Result
 from evenhand.study.problem_tables import problem_to_dict
@@ -115,7 +114,7 @@ class Evaluation(Result):
         if self.about == POOL and self.verdict.pool is None:
             said.append("The verdict is about the items of the pool, which were drawn with replacement.")
         if self.cost.failed:
-            said.append(f"{self.cost.failed:,} calls failed for good.")
+            said.append(f"{self.cost.failed:,} calls failed permanently. The last: {self.cost.last_error}.")
         said.append(_money(self.cost))
         return [*filter(None, said), cost]
 
@@ -126,6 +125,7 @@ class Evaluation(Result):
             "calls_of_everything": self.cost.everything,
             "saved": self.saved,
             "failed_calls": self.cost.failed,
+            "last_error": self.cost.last_error or None,
             "attempts": self.cost.attempts,
             "reused": self.cost.reused,
             "cost": self.cost.total,
@@ -216,7 +216,7 @@ def evaluate(
         A CSV or JSONL file of labels that people give. Items without one are written to it, and the
         evaluation ends until they are filled in.
     journal : path, optional
-        The file of calls that ended. If it exists, the evaluation goes on from there.
+        The file of calls that ended. If it exists, the evaluation continues from there.
     cache : True or path
         The path of a file of outputs that evaluations share; an output found there costs no call. In any
         case no candidate is called twice on an item.
@@ -224,7 +224,7 @@ def evaluate(
         The price of a call, of all candidates or by name.
     label_price : float, optional
         The price of the label of an item, which serves all candidates. With prices, and a statement about the
-        population, a candidate whose comparison is settled answers only where its calls cost little beside
+        population, a candidate whose comparison is settled answers only where its calls cost little next to
         labels.
     concurrency : int
         How many calls may run at once.
@@ -237,7 +237,7 @@ def evaluate(
     batch : int
         How many items predict(items) gets, and how many are handed over for labels, at once.
     failures : {"lowest", "drop"}
-        Whether a call that fails for good counts as the lowest outcome, or is left out. Leaving it out is
+        Whether a call that fails permanently counts as the lowest outcome, or is left out. Leaving it out is
         valid only if failures do not depend on the outcome.
     seed : int
         The seed of all random numbers.
@@ -316,9 +316,8 @@ def evaluate_problem(
     grade = grader_of(problem, pool, graded, handed, target)
     prices, label = prices_of_calls(price, candidates), price_of_label(label_price)
     known = known_prices(prices, label, candidates)
-    sampling = _sampling(
-        problem, with_mixture(problem, procedure), pool, seed, about, settings.failures == "lowest", known
-    )
+    rule = with_mixture(problem, replace(procedure, items=None))
+    sampling = _sampling(problem, rule, pool, seed, about, settings.failures == "lowest", known)
     items = sum(len(pool.members[name]) for name in problem.group_names)
     cost = Cost(everything=len(candidates) * items, label_price=label)
     asked = replace(procedure, evidence=None)  # a journal is of the same evaluation with "mixture" or without

@@ -26,14 +26,23 @@ from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors
 
 Score = Callable[[Any, Any], Any]
+Settle = Callable[[Callable[[], Any]], Any]  # returns the result of a function; waits for one of a coroutine
 # what is known of a call: the outcome; with guard-rails the outcome and those of all guard-rails
 Graded = float | tuple[float, ...]
 Grader = Score | str | Mapping[str, float]
+Grade = Callable[[int, int, Any, Settle], Graded]  # of policy, item and output
 LABEL, ITEM, GROUP = "label", "item", "group"
 
 
 class LabelMissing(Exception):
     """The item has no label yet."""
+
+
+class Unusable(Exception):
+    """What a candidate or a score returned cannot be used: the call has failed.
+
+    The message says what must hold and what came, without a full stop.
+    """
 
 
 class Labels:
@@ -114,6 +123,8 @@ def scorer(
     if labels is None and not is_one_of(target, pool.columns):
         raise BadInput(f"the pool has no column {shown(target)}{nearest(str(target), pool.columns)}")
     column = target or LABEL
+    if labels is None:
+        _refuse_items_without_target(pool, column)
     if score is None or is_one_of(score, ("exact",)):
         return lambda output, item: _is_equal(output, item[column])
     if isinstance(score, Mapping) and set(score) == {"numeric"} and is_number(score["numeric"]):
@@ -124,49 +135,55 @@ def scorer(
     )
 
 
-def grader_of(
-    problem: Problem, pool: Pool, score: Score, labels: Labels | None, target: str | None
-) -> Callable[[int, int, Any], Graded]:
+def _refuse_items_without_target(pool: Pool, column: str) -> None:
+    """Refuse an item without a target: it would count against every candidate."""
+    for name, value in zip(pool.names, pool.values(column), strict=True):
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            raise BadInput(f"every item needs a {column!r} that outputs must equal; item {name} has none.")
+
+
+def grader_of(problem: Problem, pool: Pool, score: Score, labels: Labels | None, target: str | None) -> Grade:
     """Return the function that grades the output of a policy on an item, checked against the families."""
     families = {OUTCOME: problem.family, **{rail.name: rail.family for rail in problem.guardrails}}
 
-    def grade(policy: int, item: int, output: Any) -> Graded:
+    def grade(policy: int, item: int, output: Any, settle: Settle) -> Graded:
         row = pool.item(item)
         if labels is not None:
             row = {**row, (target or LABEL): labels[pool.names[item]]}
-        found = score(output, row)
+        found = settle(lambda: score(output, row))
         given = _by_name(found, families) if problem.guardrails else {OUTCOME: found}
-        graded = []
-        for name, family in families.items():
-            what = "score" if name == OUTCOME else f"score of {name}"
-            try:
-                number = float(given[name])
-            except (TypeError, ValueError, OverflowError):
-                raise BadInput(f"{what} must return a number; it returned {shown(given[name])}.") from None
-            if not bool(family.admits(number)):
-                many = "scores" if name == OUTCOME else f"scores of {name}"
-                raise BadInput(
-                    f"{many} must be {family.outcomes}; {problem.policies[policy]!r} got {number:g} on "
-                    f"item {pool.names[item]}."
-                )
-            graded.append(number)
-        return tuple(graded) if problem.guardrails else graded[0]
+        graded = tuple(_outcome(given[name], name, family) for name, family in families.items())
+        return graded if problem.guardrails else graded[0]
 
     return grade
+
+
+def _outcome(given: Any, name: str, family: Family) -> float:
+    """Return an outcome that a score returned, checked."""
+    metric = "" if name == OUTCOME else f" of {name}"
+    try:
+        if isinstance(given, (str, bytes)):
+            raise TypeError("text is no number")
+        number = float(given)
+    except (TypeError, ValueError, OverflowError):
+        raise Unusable(f"score{metric} must return a number; it returned {shown(given)}") from None
+    if not bool(family.admits(number)):
+        raise Unusable(f"scores{metric} must be {family.outcomes}; this one is {number:g}")
+    return number
 
 
 def _by_name(found: Any, families: Mapping[str, Family]) -> Mapping[str, Any]:
     """Return the outcomes by name that a score must return if there are guard-rails."""
     names = ", ".join(families)
     if not isinstance(found, Mapping):
-        raise BadInput(
-            f"with guard-rails score must return a mapping of {names} to numbers; it returned {shown(found)}."
+        raise Unusable(
+            f"with guard-rails score must return a mapping of {names} to numbers; it returned {shown(found)}"
         )
     for name in (*families, *found):
         if name not in found or name not in families:
-            raise BadInput(
+            raise Unusable(
                 f"score must return {names}, each a number; {shown(name)} is "
-                f"{'missing' if name in families else 'none of these'}."
+                f"{'missing' if name in families else 'none of these'}"
             )
     return found
 
@@ -213,12 +230,20 @@ def handed_over(pool: Pool, numbers: Sequence[int]) -> dict[str, dict[str, Any]]
 
 
 def _is_equal(output: Any, target: Any) -> float:
-    same = output == target
-    return float(bool(same) or str(output).strip() == str(target).strip())
+    try:
+        same = bool(output == target)
+    except (TypeError, ValueError):
+        raise Unusable(
+            f"an output that is compared with a target must be a single value; it is {shown(output)}"
+        ) from None
+    try:
+        return float(same or str(output).strip() == str(target).strip())
+    except Exception:  # a whole number with more digits than Python prints, or a class without a text
+        return float(same)
 
 
 def _is_near(output: Any, target: Any, tolerance: float) -> float:
     try:
         return float(abs(float(output) - float(target)) <= tolerance)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0  # an output that is no number is wrong

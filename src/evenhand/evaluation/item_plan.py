@@ -1,14 +1,11 @@
 """Forecasts of evaluations on shared items: labels, calls and money, by simulation at assumed means.
 
 One label serves all policies, and only the group of the next item is chosen (`sampling.SharedItems`). How
-many labels this takes depends on how often two policies agree on an item. Outcomes are simulated: an item's
-difficulty has a share rho of the variance of every policy's latent score, and a policy is right where its
-score is below the quantile of its mean. rho is solved for from the wanted agreement.
+many labels this takes depends on how often two policies agree on an item (`simulation.agreement`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import BadInput, shown
+from evenhand.errors import BadInput
 from evenhand.evaluation.pool import Pool
 from evenhand.evaluation.prices import known_prices, price_of_label, prices_of_calls
 from evenhand.evaluation.sampling import POPULATION, Prices, SharedItems, can_share_items
-from evenhand.model.argument_checks import is_number, optional, whole_number
+from evenhand.model.argument_checks import optional, whole_number
 from evenhand.model.families import Bernoulli
 from evenhand.procedure.intervals import MET
 from evenhand.procedure.spec import Procedure
+from evenhand.simulation.agreement import MOST_SHARE, difficulty_share, right_given
 from evenhand.theory.plan import Plan, plan
 
 Array = NDArray[np.float64]
@@ -31,7 +29,6 @@ Array = NDArray[np.float64]
 RUNS = 20
 MOST_LABELS = 60_000  # a run that reaches this many is not decided
 LOOK_EVERY = 20  # the rule is applied again after 5% more items
-NODES = 96  # of the quadrature over the difficulty of an item
 
 
 @dataclass(frozen=True)
@@ -207,49 +204,11 @@ def forecast_items(
     )  # fmt: skip
 
 
-def difficulty_share(means: Array, shares: Array, agreement: float) -> float:
-    """Return the share rho of the latent variance at which two policies agree this often."""
-    if means.shape[0] == 1:
-        return 0.0
-    least, most = _agreement(means, shares, 0.0), _agreement(means, shares, 1.0)
-    if not is_number(agreement) or not least - 1e-9 <= agreement <= most + 1e-9:
-        raise BadInput(
-            f"agreement must be possible at the assumed means, between {least:.3f} (independent outcomes) "
-            f"and {most:.3f}; it is {shown(agreement)}."
-        )
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        if _agreement(means, shares, middle) < agreement:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _agreement(means: Array, shares: Array, rho: float) -> float:
-    """Return the share of items on which two policies agree, on average over pairs."""
-    i, k = np.triu_indices(means.shape[0], 1)
-    if rho >= 1.0 - 1e-6:
-        return float(np.mean(1.0 - np.abs(means[i] - means[k]) @ shares))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    right = _right_given(means, rho, nodes[:, None, None])
-    both = right[:, i] * right[:, k] + (1.0 - right[:, i]) * (1.0 - right[:, k])
-    return float(np.mean(np.tensordot(weights / weights.sum(), both, 1) @ shares))
-
-
-def _right_given(means: Array, rho: float, difficulty: Any) -> Array:
-    """Return the probability of a right answer of every cell on an item of this difficulty."""
-    from scipy.special import ndtr, ndtri
-
-    return np.asarray(ndtr((ndtri(means) - math.sqrt(rho) * difficulty) / math.sqrt(1.0 - rho)))
-
-
 def _run(
     found: Plan, procedure: Procedure, rho: float, prices: Prices | None, seed: int, run: int
 ) -> tuple[Array, bool, bool]:
     """Return the calls of every policy, whether a simulated run decided, and whether it was right."""
-    problem, rho = found.problem, min(rho, 1.0 - 1e-6)
+    problem, rho = found.problem, min(rho, MOST_SHARE)
     sampling = SharedItems(
         problem, procedure, _one_item_each(problem.group_names), seed, POPULATION, True, prices, LOOK_EVERY
     )
@@ -260,7 +219,7 @@ def _run(
     while (
         not sampling.finished and len(sampling.asked) < MOST_LABELS and (asked := sampling.next()) is not None
     ):
-        chance = _right_given(found.means[:, asked.group], rho, rng.standard_normal())
+        chance = right_given(found.means[:, asked.group], rho, rng.standard_normal())
         right = rng.random(chance.size) < chance
         sampling.record(asked, {k: float(right[k]) for k in asked.policies})
         calls[list(asked.policies)] += 1
@@ -276,4 +235,4 @@ def _run(
 
 def _one_item_each(groups: tuple[str, ...]) -> Pool:
     members = {name: np.array([g], dtype=np.int64) for g, name in enumerate(groups)}
-    return Pool(lambda number: None, lambda numbers: None, groups, members, (), groups)
+    return Pool(lambda number: None, lambda numbers: None, groups, members, (), groups, lambda column: ())

@@ -70,8 +70,8 @@ class CallJournal:
             row = asdict(record)
             if record.guardrails is None:
                 del row["guardrails"]
-            lines.append(json.dumps(row, ensure_ascii=False, default=_plain))
-        self._write("".join(f"{line}\n" for line in lines))
+            lines.append(_line(row))
+        self._write("".join(lines))
 
     def close(self) -> None:
         """Close the file, which ends the lock on it."""
@@ -91,7 +91,7 @@ class CallJournal:
         if torn:  # the process was killed within a line
             self.file.truncate(len(whole) + len(end))
         if not rows:
-            self._write(f"{json.dumps(header, ensure_ascii=False)}\n")
+            self._write(_line(header))
             return []
         self._refuse_another({**header, "pool": None}, {**rows[0], "pool": None})
         records = [CallRecord(**row) for row in rows[1:]]
@@ -220,9 +220,21 @@ def _refuse_contradictions(records: list[CallRecord], pool: Pool, file: str) -> 
 
 def _as_json(output: Any) -> str | None:
     try:
-        return json.dumps(output, ensure_ascii=False, default=_plain, allow_nan=False)
-    except (TypeError, ValueError):
+        return _text(output, allow_nan=False)
+    except Exception:  # also RecursionError, and what methods of the output raise
         return None
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return f"{_text(row)}\n"
+
+
+def _text(value: Any, allow_nan: bool = True) -> str:
+    """Return a value as JSON; where UTF-8 has no form for a part of a character, it is escaped."""
+    text = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=allow_nan)
+    if text.isascii() or text == text.encode(errors="replace").decode():
+        return text
+    return json.dumps(value, default=_plain, allow_nan=allow_nan)
 
 
 def _plain(value: Any) -> Any:

@@ -24,6 +24,7 @@ class Pool:
     members: dict[str, NDArray[np.int64]]
     columns: tuple[str, ...]
     names: tuple[str, ...]  # of the items, all different
+    values: Callable[[str], Sequence[Any]]  # of a column; None where an item has none
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -78,7 +79,10 @@ def open_pool(
     else:
         labels = [_label(groups(row(number)), number) for number in range(len(frame))]
     names = None if item is None else frame[item].to_list()
-    return _sorted(row, lambda numbers: inputs[list(numbers)].to_native(), labels, columns, names)
+    return _sorted(
+        row, lambda numbers: inputs[list(numbers)].to_native(), labels, columns, names,
+        lambda column: frame[column].to_list(),
+    )  # fmt: skip
 
 
 def _from_sequence(pool: Sequence[Any], groups: str | Callable[[Any], str], name: str | None) -> Pool:
@@ -92,12 +96,14 @@ def _from_sequence(pool: Sequence[Any], groups: str | Callable[[Any], str], name
             labels.append(_label(groups(item), number))
     first = pool[0] if len(pool) else {}
     columns = tuple(first) if isinstance(first, Mapping) else ()
-    names = None
-    if name is not None:
-        names = [item.get(name) if isinstance(item, Mapping) else None for item in pool]
+
+    def values(column: str) -> list[Any]:
+        return [item.get(column) if isinstance(item, Mapping) else None for item in pool]
+
     return _sorted(
-        pool.__getitem__, lambda numbers: [pool[number] for number in numbers], labels, columns, names
-    )
+        pool.__getitem__, lambda numbers: [pool[number] for number in numbers], labels, columns,
+        None if name is None else values(name), values,
+    )  # fmt: skip
 
 
 def _sorted(
@@ -106,6 +112,7 @@ def _sorted(
     labels: list[str],
     columns: tuple[str, ...],
     names: Sequence[Any] | None,
+    values: Callable[[str], Sequence[Any]],
 ) -> Pool:
     if not labels:
         raise BadInput("the pool must hold at least one item; it is empty.")
@@ -113,7 +120,7 @@ def _sorted(
     for number, label in enumerate(labels):
         members.setdefault(label, []).append(number)
     ordered = {name: np.array(members[name], dtype=np.int64) for name in sorted(members)}
-    return Pool(item, inputs, tuple(labels), ordered, columns, _item_names(names, labels))
+    return Pool(item, inputs, tuple(labels), ordered, columns, _item_names(names, labels), values)
 
 
 def _item_names(given: Sequence[Any] | None, labels: list[str]) -> tuple[str, ...]:

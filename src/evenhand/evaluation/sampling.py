@@ -4,10 +4,10 @@
 the leader decides: for a floor its group, for a rival the group that makes their difference known best,
 argmax q^2 sd^2 / (N (N + 1)) with sd that of the differences on shared items. A policy that is certified to
 fail is not asked again. With prices, and draws from a population, a policy whose comparison with the leader
-is settled is not asked either, unless its call costs little beside a later item for the two: see `Prices`.
-Every open comparison gets the same items, since a label shared by several costs no more than one for each.
-`Cells` asks one policy at a time, as the sampling rule of the procedure chooses; it
-serves families, requirements and stopping rules for which there is no evidence by pairs.
+is settled is not asked either, unless its call costs little compared with a later item for the two: see
+`Prices`. Every open comparison gets the same items, since a label shared by several costs no more than one
+for each. `Cells` asks one policy at a time, as the sampling rule of the procedure chooses; it serves
+families, requirements and stopping rules for which there is no evidence by pairs.
 
 Outcomes are recorded in the order in which items were asked, whatever the order in which they come. Random
 numbers are those of stream 0 (`procedure.randomness`), with 1 (draws) and 2 (order) as the replication.
@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from evenhand.evaluation.graders import Graded
 from evenhand.evaluation.pool import Pool
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, PENALTY, RELATIVE
+from evenhand.model.region import BOX
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.decide import check, is_due, next_cell
 from evenhand.procedure.intervals import FAILED, MET
+from evenhand.procedure.item_settings import PAIRED_FAMILIES, why_not_paired
 from evenhand.procedure.randomness import OUTCOMES, uniform
 from evenhand.procedure.spec import Procedure
 from evenhand.procedure.state import (
@@ -49,11 +50,9 @@ from evenhand.theory.metrics import METRIC
 from evenhand.verdicts.apply_rule import RuleResult, apply_stopping_rule
 from evenhand.verdicts.counts import ready
 from evenhand.verdicts.exhausted_pool import exact_verdict
-from evenhand.verdicts.item_guardrails import has_relative_guardrails
 from evenhand.verdicts.items import Answers, Items
 from evenhand.verdicts.judge import Verdict, judge_pairs, judge_state
 from evenhand.verdicts.shared_items import (
-    FAMILIES,
     Comparisons,
     apply_rule_to_items,
     needs_pairs,
@@ -108,12 +107,7 @@ class Sampling(Protocol):
 
 def can_share_items(problem: Problem, procedure: Procedure) -> bool:
     """Return whether there is evidence by pairs for this problem and stopping rule."""
-    return (
-        problem.family.name in FAMILIES
-        and problem.standard.region.kind not in (PENALTY, RELATIVE)
-        and not has_relative_guardrails(problem)
-        and procedure.stopping_name == "certified"
-    )
+    return not why_not_paired(problem, procedure)
 
 
 class SharedItems:
@@ -127,7 +121,7 @@ class SharedItems:
         self.problem, self.procedure, self.pool, self.seed = problem, procedure, pool, seed
         self.spec = compile_spec(problem, procedure)
         box = self.spec.region.kind == BOX and problem.goal != "screen"
-        box = box and all(rail.family.name in FAMILIES for rail in problem.guardrails)
+        box = box and all(rail.family.name in PAIRED_FAMILIES for rail in problem.guardrails)
         # evidence without replacement holds at any time only if no answer is missing
         self.without_replacement = about == POOL and box and complete
         self.with_replacement = about == POOL and not self.without_replacement

@@ -31,8 +31,8 @@ from evenhand.procedure.spec import is_unproven
 from evenhand.procedure.state import TOLD
 
 NO_TICKET_LEFT = (
-    "the guarantee of this experiment does not hold (kaufmann-koolen with a variance that nobody knows), so "
-    "it hands out no new tickets; tell those that are out, and begin another with stopping = 'certified' "
+    "the guarantee of this experiment does not hold (kaufmann-koolen with an unknown variance), so "
+    "it issues no new tickets; tell those that are open, and begin another with stopping = 'certified' "
     "that imports its outcomes."
 )
 
@@ -58,7 +58,7 @@ def ask(session: Session, request: Request) -> list[Ask]:
     """Return tickets: first those this worker holds, then new ones; none after the stop."""
     fold = session.fold
     refuse_in_intervals(fold)
-    refuse_unless_open(fold, "hand out tickets")
+    refuse_unless_open(fold, "issue tickets")
     arrived = _arrived_group(fold, request.group)
     if fold.stop is not None:
         return []

@@ -178,7 +178,7 @@ class _Auditor:
         if end.head != self._head or not end.ends_there:
             raise Difference(
                 self._head.seq + 1,
-                f"is not where the journal's head says the log ends, after event {end.head.seq}.",
+                f"is not where the log ends according to the journal's head, after event {end.head.seq}.",
             )
         if end.snapshot != fold.snapshot:
             raise Difference(end.snapshot, f"is noted as the latest snapshot; that is event {fold.snapshot}.")

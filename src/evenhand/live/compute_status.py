@@ -216,7 +216,8 @@ def _rows(view: View) -> tuple[tuple[CellRow, ...], tuple[PolicyRow, ...], bool]
     cells, policies, computed = verdicts(spec, state, work)
     leader = NONE if spec.screens else int(state.clock[ANSWER])
     return (
-        cell_rows(problem, spec, state, cells, pending=state.out),
+        # after the stop, outcomes no longer change the state that was decided on
+        cell_rows(problem, spec, state, cells, pending=state.out if view.stop is None else None),
         policy_rows(problem, spec, state, policies, leader),
         computed,
     )

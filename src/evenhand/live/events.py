@@ -217,6 +217,14 @@ class PolicyWithdrawn(Event, frozen=True, kw_only=True, tag="policy_withdrawn"):
 PolicyChange = PolicyAdded | PolicyWithdrawn
 
 
+class PairCounts(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """The differences of two policies' outcomes on the units of a cell, as sums in the units of the user."""
+
+    sum: float
+    squares: float
+    logs: tuple[float, ...] | None = None  # sums of ln(1 + a (x - c)) for the bets of the interval
+
+
 class CellCounts(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """The outcomes of one cell in one interval, as sums in the units of the user."""
 
@@ -228,6 +236,9 @@ class CellCounts(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tr
     metrics: dict[str, tuple[int, float]] | None = None  # number and sum of each guard-rail's outcomes
     logs: tuple[float, ...] | None = None  # sums of ln(1 + a (x - c)) for the bets of the interval
     metric_squares: dict[str, float] | None = None  # sums of squares of gaussian-unknown guard-rails
+    pairs: dict[str, PairCounts] | None = (
+        None  # with shared units: differences to the policies after this one
+    )
 
 
 class SharesPublished(Event, frozen=True, kw_only=True, tag="shares_published"):

@@ -11,13 +11,12 @@ with the same key, it returns its first answer; a different call with that key i
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from evenhand.errors import BadInput, EvenhandError, StorageFailed, shown
 from evenhand.files import whole_file
@@ -28,7 +27,7 @@ from evenhand.live.compute_status import Forecaster, status_of
 from evenhand.live.control import create_once
 from evenhand.live.events import LogEntry, Metrics
 from evenhand.live.export import write_export
-from evenhand.live.group_commit import Writer
+from evenhand.live.group_commit import Call, EnqueuedCall, Writer
 from evenhand.live.hash_chain import Head
 from evenhand.live.input_checks import (
     IMPORTED_ROW,
@@ -45,7 +44,7 @@ from evenhand.live.journal import Journal, open_journal
 from evenhand.live.load_log import only_experiment
 from evenhand.live.projection import View, view_of
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, new_protocol
-from evenhand.live.requests import Caller, request_key
+from evenhand.live.requests import Caller, RequestKey, request_key
 from evenhand.live.status import Status
 from evenhand.live.tickets import Ask, Outcomes, Receipt, ticket_number
 from evenhand.live.transaction import Session
@@ -60,12 +59,21 @@ Details = dict[str, Any]  # arguments of a request, by name
 T = TypeVar("T")
 
 
+class Write(NamedTuple, Generic[T]):
+    """A write whose arguments were checked."""
+
+    operation: str  # "ask" or "tell"
+    work: Callable[[Session], T]
+    key: str | None
+    details: Details
+
+
 class Experiment(IntervalMethods, Result):
     """A live experiment: ask for cells, tell outcomes, until the procedure has decided.
 
     Use `Experiment.create` for a new one and `Experiment.open` for one that exists; both take a path, a
     ``postgresql://`` address, or ``:memory:``. The object is a context manager: it is closed at the end of
-    the block, and the experiment goes on when it is opened again.
+    the block, and the experiment continues when it is opened again.
 
     Parameters
     ----------
@@ -194,12 +202,8 @@ class Experiment(IntervalMethods, Result):
         lease: float | None = None,
     ) -> Ask | list[Ask] | None:
         """Return the next ticket, or the next n; none after the stop or if all samples are open."""
-        count = ask_and_tell.checked_count(1 if n is None else n)
-        if lease is not None:
-            check_lease(lease)
-        request = Request(count, group, optional_text(worker, "worker"), lease)
-        details = request._asdict() | {"lease": None if lease is None else float(lease)}
-        asks = self._submit("ask", partial(ask_and_tell.ask, request=request), key, details)
+        write = self.prepared_ask(1 if n is None else n, group=group, worker=worker, key=key, lease=lease)
+        asks = self._submit(*write)
         return asks if n is not None else next(iter(asks), None)
 
     def tell(
@@ -211,9 +215,7 @@ class Experiment(IntervalMethods, Result):
         a guard-rail's outcome that is missing. Repeating the same outcome has no effect; a different one is
         refused, and the refusal is recorded.
         """
-        told = self._outcome(ticket, outcome, group)
-        details = {"ticket": told.ticket, "outcome": told.value, "group": group} | _metrics(told.metrics)
-        return self._submit("tell", partial(ask_and_tell.tell, outcome=told), key, details)
+        return self._submit(*self.prepared_tell(ticket, outcome, group=group, key=key))
 
     def tell_all(
         self,
@@ -308,6 +310,39 @@ class Experiment(IntervalMethods, Result):
         """Return the time by the clock of this process, in seconds since 1970."""
         return self._clock.now()
 
+    def prepared_ask(
+        self, n: int, *, group: str | None, worker: str | None, key: str | None, lease: float | None
+    ) -> Write[list[Ask]]:
+        """Return what `ask` writes, after checking its arguments, for `enqueue`."""
+        count = ask_and_tell.checked_count(n)
+        if lease is not None:
+            check_lease(lease)
+        request = Request(count, group, optional_text(worker, "worker"), lease)
+        details = request._asdict() | {"lease": None if lease is None else float(lease)}
+        return Write("ask", partial(ask_and_tell.ask, request=request), key, details)
+
+    def prepared_tell(
+        self, ticket: Ask | str, outcome: Outcomes, *, group: str | None, key: str | None
+    ) -> Write[Receipt]:
+        """Return what `tell` writes, after checking its arguments, for `enqueue`."""
+        told = self._outcome(ticket, outcome, group)
+        details = {"ticket": told.ticket, "outcome": told.value, "group": group} | _metrics(told.metrics)
+        return Write("tell", partial(ask_and_tell.tell, outcome=told), key, details)
+
+    def enqueue(
+        self,
+        write: Write[Any],
+        start: Callable[[Callable[[], None]], object],
+        finished: Callable[[Call], object],
+    ) -> None:
+        """Queue a write and return at once, for callers that must not wait, as an event loop.
+
+        `start` runs a function in another thread; `finished` is called in one when the write is on the disk
+        or has failed.
+        """
+        request = self._request(write.operation, write.key, write.details)
+        self._writer.enqueue(EnqueuedCall(write.work, request, self._caller, start, finished))
+
     def sweep(self) -> None:
         """Expire tickets whose lease has ended; every other call that writes does so too."""
         self._refuse_if_closed()
@@ -372,7 +407,8 @@ class Experiment(IntervalMethods, Result):
 
     def called_by(self, caller: Caller) -> Experiment:
         """Return the same experiment for the requests of a caller of the service."""
-        same = copy.copy(self)
+        same = object.__new__(type(self))
+        same.__dict__.update(self.__dict__)  # as copy.copy, which costs 10 µs more
         same._caller = caller
         return same
 
@@ -438,9 +474,12 @@ class Experiment(IntervalMethods, Result):
 
     def _submit(self, operation: str, work: Callable[[Session], T], key: str | None, details: Details) -> T:
         """Run an operation once, even if the reply is lost; a repeated key gets its first answer."""
+        return self._writer.submit(work, self._request(operation, key, details), self._caller)
+
+    def _request(self, operation: str, key: str | None, details: Details) -> RequestKey | None:
+        """Return the key of a request of this object's caller."""
         self._refuse_if_closed()
-        request = request_key(key, self._journal.shared, operation, details, self._caller)
-        return self._writer.submit(work, request, self._caller)
+        return request_key(key, self._journal.shared, operation, details, self._caller)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def _experiment(file: BinaryIO) -> str:
         raise BadInput(f"{name} must be a journal or an export of one; it is neither.")
     if int(found[2]) > FORMAT:
         raise BadInput(
-            f"the export has format {int(found[2])}, this evenhand knows {FORMAT}; use a newer evenhand."
+            f"the export has format {int(found[2])}, this version reads {FORMAT}; use a newer evenhand."
         )
     return found[1].decode()
 
@@ -123,10 +123,10 @@ def _check_end(line: bytes, seq: int, head: bytes, rest: bytes) -> None:
         raise Difference(seq + 1, "cannot be read: its line is neither that of an event nor the last one.")
     if int(found[1]) != seq or found[2].decode() != head.hex():
         raise Difference(
-            seq + 1, f"is missing: the last line speaks of {int(found[1])} events and another head."
+            seq + 1, f"is missing: the last line states {int(found[1])} events and another head."
         )
     if rest:
-        raise Difference(seq + 1, "stands after the last line.")
+        raise Difference(seq + 1, "follows the last line.")
 
 
 AFTER_RAILS = ("ticket", "asked_at", "told_at", "worker", "told_by", "source", "corrected")

@@ -2,7 +2,8 @@
 
 A call is a function of a `Session`: it reads the fold, emits events and returns a result. Results are
 returned after the transaction with their events is on the disk. If a transaction fails, the fold is discarded
-and read again from the log.
+and read again from the log. The caller waits for its call in `submit`; an event loop, which must not wait,
+uses `enqueue`.
 """
 
 from __future__ import annotations
@@ -60,13 +61,8 @@ class Writer:
         caller: Caller | None = None,
     ) -> T:
         """Run the call once and return when it is on the disk; repeats get the first answer."""
-        self._journal.check_writable()  # first: after a fork the locks below may never be released
-        call = Call(work, request, caller)
-        with self._queue_lock:
-            self._queue.append(call)
-            call.leads = not self._has_leader
-            self._has_leader = True
-        if not call.leads:
+        call = WaitingCall(work, request, caller)
+        if not self._append(call):
             self._wait(call)
         if not call.done:
             self._lead()
@@ -76,7 +72,21 @@ class Writer:
         result: T = call.value
         return result
 
-    def _wait(self, call: Call) -> None:
+    def enqueue(self, call: Call) -> None:
+        """Queue a call and return; its threads write it and notify it when it is on the disk."""
+        if self._append(call):
+            call.lead(self._lead)
+
+    def _append(self, call: Call) -> bool:
+        """Queue a call; return whether no thread writes the queue, so that this call must see to it."""
+        self._journal.check_writable()  # first: after a fork the locks below may never be released
+        with self._queue_lock:
+            self._queue.append(call)
+            call.leads = not self._has_leader
+            self._has_leader = True
+        return call.leads
+
+    def _wait(self, call: WaitingCall) -> None:
         """Wait until another thread has done the call, or this thread must lead."""
         try:
             call.wake.acquire()
@@ -98,11 +108,12 @@ class Writer:
 
     def _hand_over(self) -> None:
         with self._queue_lock:
-            if self._queue:
-                self._queue[0].leads = True
-                self._queue[0].wake.release()
-            else:
-                self._has_leader = False
+            first = self._queue[0] if self._queue else None
+            self._has_leader = first is not None
+            if first is not None:
+                first.leads = True
+        if first is not None:
+            first.lead(self._lead)
 
     @contextmanager
     def reading(self) -> Iterator[Fold]:
@@ -128,7 +139,7 @@ class Writer:
         finally:
             for call in calls:
                 call.done = True
-                call.wake.release()
+                call.notify()
 
     def _transact(self, calls: list[Call], again: bool) -> None:
         fold = self._known_fold()
@@ -257,7 +268,7 @@ def _history_in(transaction: Transaction, cell: int, seq: int) -> list[PlacedSam
 
 
 class Call:
-    """A queued write and its result."""
+    """A queued write and its result; subclasses say how its caller learns of it."""
 
     def __init__(
         self, work: Callable[[Session], Any], request: RequestKey | None, caller: Caller | None
@@ -269,8 +280,14 @@ class Call:
         self.leads = False  # whether its thread must write the queue now
         self.value: Any = None
         self.error: BaseException | None = None
-        self.wake = threading.Lock()
-        self.wake.acquire()  # released when the call is done, or when its thread must lead
+
+    def lead(self, write_queue: Callable[[], None]) -> None:
+        """Write the queue in a thread of this call."""
+        raise NotImplementedError
+
+    def notify(self) -> None:
+        """Tell the caller that the call is done."""
+        raise NotImplementedError
 
     def run(self, session: Session) -> None:
         self.value, self.error = None, None
@@ -299,6 +316,49 @@ class Call:
 
     def fail(self, error: BaseException) -> None:
         self.value, self.error = None, error
+
+
+class WaitingCall(Call):
+    """A call whose thread waits until it is done, or until it must write the queue itself."""
+
+    def __init__(
+        self, work: Callable[[Session], Any], request: RequestKey | None, caller: Caller | None
+    ) -> None:
+        super().__init__(work, request, caller)
+        self.wake = threading.Lock()
+        self.wake.acquire()  # released when the call is done, or when its thread must lead
+
+    def lead(self, _write_queue: Callable[[], None]) -> None:
+        self.wake.release()
+
+    def notify(self) -> None:
+        self.wake.release()
+
+
+class EnqueuedCall(Call):
+    """A call whose caller does not wait in a thread.
+
+    `start` runs a function in another thread; `finished` is called in one when the call is done.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Session], Any],
+        request: RequestKey | None,
+        caller: Caller | None,
+        start: Callable[[Callable[[], None]], object],
+        finished: Callable[[EnqueuedCall], object],
+    ) -> None:
+        super().__init__(work, request, caller)
+        self._start = start
+        self._finished = finished
+
+    def lead(self, write_queue: Callable[[], None]) -> None:
+        self._start(write_queue)
+
+    def notify(self) -> None:
+        reach("before reply")
+        self._finished(self)
 
 
 def _events_hold_answer(request: RequestKey, parts: int, value: Any) -> bool:

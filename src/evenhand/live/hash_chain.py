@@ -59,11 +59,14 @@ def link(previous: bytes, body: bytes) -> bytes:
     return hashlib.sha256(previous + body).digest()
 
 
+# one encoder for all values: `json.dumps` makes another for each
+_to_text = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def canonical(value: Any) -> bytes:
     """Return a value as canonical JSON."""
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return text.encode()
+        return _to_text(value).encode()
     except (ValueError, TypeError) as problem:
         raise BadInput(f"a log holds finite numbers, text, lists and tables only: {problem}.") from None
 
@@ -84,7 +87,7 @@ def verified(records: Iterable[Record], head: Head) -> Iterator[Record]:
     for record in records:
         seq += 1
         if record.seq != seq:
-            raise Difference(seq, f"is missing: event {record.seq} stands in its place.")
+            raise Difference(seq, f"is missing: event {record.seq} is in its place.")
         body = record.body
         if type(body) is not bytes or hashlib.sha256(previous + body).digest() != record.hash:
             raise Difference(

@@ -156,7 +156,7 @@ def checked_outcome(value: Any, family: Family) -> float:
         raise BadInput(f"outcomes must be {family.outcomes}; this one is {_shown_outcome(value)}.")
     if outcome == 0.0 and math.copysign(1.0, outcome) < 0.0:
         raise BadInput(
-            f"outcomes must be {family.outcomes}; this one is -0.0. Write 0 if that is what was seen."
+            f"outcomes must be {family.outcomes}; this one is -0.0. Write 0 if the outcome was zero."
         )
     if abs(outcome) > LARGEST:
         raise BadInput(

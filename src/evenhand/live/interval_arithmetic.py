@@ -17,15 +17,21 @@ from numpy.typing import NDArray
 from evenhand.live import events as ev
 from evenhand.live.interval_bets import sums_by_cell
 from evenhand.live.interval_counts import total
+from evenhand.live.interval_pairs import add_interval_pairs
 from evenhand.live.intervals import ClosedInterval, IntervalLog, OpenInterval, policies_of
 from evenhand.live.protocol import Protocol
 from evenhand.live.stop_event import finite_or_none
 from evenhand.procedure.assignment import Shares
 from evenhand.procedure.decide import check
 from evenhand.procedure.evidence.interval_bets import add_interval
-from evenhand.procedure.interval_sums import add_guardrail_sums, add_sums
+from evenhand.procedure.interval_steps import (
+    SampleRatios,
+    add_guardrail_sums,
+    add_sums,
+    next_allocation,
+    shares_by_name,
+)
 from evenhand.procedure.outcome_order import FAMILIES
-from evenhand.procedure.sample_ratio import SampleRatios
 from evenhand.procedure.state import (
     ANSWER,
     EMPTY,
@@ -39,7 +45,6 @@ from evenhand.procedure.state import (
     State,
     new_work,
 )
-from evenhand.procedure.virtual_picks import next_allocation, shares_by_name
 
 if TYPE_CHECKING:
     from evenhand.live.projection import Fold
@@ -88,6 +93,8 @@ def _add(protocol: Protocol, state: State, interval: OpenInterval | ClosedInterv
     columns = {policy: protocol.columns.get(number) for policy, number in protocol.policies.items()}
     if protocol.spec.linear_bets:
         add_interval(protocol.spec, state, sums_by_cell(protocol, state, interval.cells or ()))
+    if protocol.spec.shared_items:
+        add_interval_pairs(protocol, state, interval.cells or ())
     for cell in interval.cells or ():
         column = columns[cell.policy]
         if column is None:
@@ -144,6 +151,8 @@ def next_shares(fold: Fold, valid_from: str) -> Shares:
     assert settings is not None
     problem, version = protocol.problem, log.latest.version + 1
     volumes = settings.volumes(problem)
+    if protocol.spec.shared_items:  # every policy serves every unit
+        return replace(log.latest, version=version, valid_from=valid_from)
     allocation = next_allocation(
         protocol.spec, fold.replay.state, pending_units(protocol, log), volumes, settings.floor,
         protocol.seed, version,
@@ -182,7 +191,9 @@ def publication(fold: Fold, valid_from: str, at: str, back: float = 0.0) -> ev.S
 
 
 def add_ratios(ratios: SampleRatios, protocol: Protocol, interval: ClosedInterval) -> None:
-    """Add the units of an interval to the test of the published shares."""
+    """Add the units of an interval to the test of the published shares; none where units are shared."""
+    if protocol.spec.shared_items:
+        return
     numbers = {policy: protocol.policies[policy] for policy in policies_of(interval.shares)}
     units: dict[str, dict[int, int]] = {group: {} for group in protocol.problem.group_names}
     for cell in interval.cells:

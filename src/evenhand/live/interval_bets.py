@@ -13,8 +13,15 @@ import numpy as np
 from evenhand.errors import BadInput, Conflict
 from evenhand.live import events as ev
 from evenhand.live.interval_counts import Cells
+from evenhand.live.interval_pairs import (
+    PairIntervalBets,
+    check_pair_logs,
+    needs_pair_logs,
+    next_pair_bets,
+)
 from evenhand.live.intervals import IntervalLog
 from evenhand.live.protocol import Protocol
+from evenhand.procedure.assignment import literal
 from evenhand.procedure.evidence.interval_bets import CellSums, bets_on, is_possible, sums_of_ones
 from evenhand.procedure.state import State
 
@@ -61,7 +68,7 @@ class IntervalBets(NamedTuple):
         The arguments are SQL expressions; `where` selects the rows of the interval.
         """
         values = ", ".join(
-            f"({_quoted(bet.policy)}, {_quoted(bet.group)}, {bet.number}, {bet.slope!r}, {bet.centre!r})"
+            f"({literal(bet.policy)}, {literal(bet.group)}, {bet.number}, {bet.slope!r}, {bet.centre!r})"
             for bet in self.rows
         )
         return (
@@ -73,10 +80,15 @@ class IntervalBets(NamedTuple):
         )
 
 
-def next_bets(protocol: Protocol, state: State, log: IntervalLog) -> IntervalBets:
-    """Return the bets on the outcomes of the next interval to be closed."""
+def next_bets(protocol: Protocol, state: State, log: IntervalLog) -> IntervalBets | PairIntervalBets:
+    """Return the bets on the next interval to be closed: on outcomes, or on differences of shared units."""
+    if protocol.spec.shared_items:
+        return next_pair_bets(protocol, state, log.closed + 1)
     if not protocol.spec.linear_bets:
-        raise BadInput("the bets of an interval are for evidence = 'linear-bets'; the study has another.")
+        raise BadInput(
+            "the bets of an interval are for evidence = 'linear-bets' or items = 'shared'; the study has "
+            "neither."
+        )
     family, rows = protocol.problem.family, []
     for k, policy in enumerate(protocol.problem.policies):
         for g, group in enumerate(protocol.problem.group_names):
@@ -112,23 +124,30 @@ def _cell_sums(protocol: Protocol, state: State, cell: ev.CellCounts) -> CellSum
 
 def needs_logs(protocol: Protocol) -> bool:
     """Return whether counts must hold sums of logarithms: linear bets on outcomes other than 0 and 1."""
-    return bool(protocol.spec.linear_bets) and protocol.problem.family.name != "bernoulli"
+    on_outcomes = bool(protocol.spec.linear_bets) and protocol.problem.family.name != "bernoulli"
+    return on_outcomes or needs_pair_logs(protocol)
 
 
 def check_logs(protocol: Protocol, state: State, log: IntervalLog, number: int, cells: Cells) -> None:
     """Refuse counts without the sums that the bets of the interval need, or with impossible ones."""
-    if not needs_logs(protocol):
+    shared = bool(protocol.spec.shared_items)
+    if shared or not needs_logs(protocol):
         odd = next((cell for cell in cells if cell.logs is not None), None)
         if odd is not None:
             raise BadInput(
                 f"logs are for linear bets on outcomes other than 0 and 1; {odd.policy!r} has some."
             )
+    if not needs_logs(protocol):
+        check_pair_logs(protocol, state, cells)
         return
     if number != log.closed + 1:
         raise Conflict(
             f"the bets of interval {number} are known when interval {number - 1} is closed; the next is "
             f"{log.closed + 1}."
         )
+    if shared:
+        check_pair_logs(protocol, state, cells)
+        return
     for cell in cells:
         k, g = protocol.columns[protocol.policies[cell.policy]], protocol.groups[cell.group]
         bets = bets_on(protocol.spec, state, k, g)
@@ -142,7 +161,3 @@ def check_logs(protocol: Protocol, state: State, log: IntervalLog, number: int, 
                 f"the logs of {cell.policy!r} in {cell.group!r} must be the {bets.slope.size} sums of the "
                 f"bets of interval {number}, over outcomes with this number and sum."
             )
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

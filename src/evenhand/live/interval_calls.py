@@ -17,7 +17,8 @@ from evenhand.live.events import decode
 from evenhand.live.hash_chain import Head
 from evenhand.live.interval_arithmetic import closing, publication
 from evenhand.live.interval_bets import check_logs
-from evenhand.live.interval_counts import Cells, checked_counts, other_counts, total
+from evenhand.live.interval_counts import Cells, other_counts, total
+from evenhand.live.interval_pairs import counts_of
 from evenhand.live.intervals import (
     MOST_OPEN,
     IntervalLog,
@@ -57,7 +58,7 @@ def tell_counts(
     found = _begun(log, interval)
     if found is None:
         return _again(session, interval, counts)
-    cells = checked_counts(counts, fold.protocol.study.problem, policies_of(found.shares))
+    cells = counts_of(counts, fold.protocol, policies_of(found.shares))
     if found.cells is not None:
         _refuse_blind_repetition(session, interval)
     if found.cells is not None and found.cells != cells:
@@ -85,7 +86,7 @@ def correct_counts(session: Session, interval: int, counts: Any, reason: str, by
         raise Conflict(f"interval {interval} is closed, and its counts are final.")
     if found.cells is None:
         raise BadInput(f"interval {interval} has no counts to correct; tell them instead.")
-    cells = checked_counts(counts, fold.protocol.study.problem, policies_of(found.shares))
+    cells = counts_of(counts, fold.protocol, policies_of(found.shares))
     if cells != found.cells:
         check_logs(fold.protocol, fold.replay.state, log, interval, cells)
         counts = counts_digest(log.digest, interval, cells)
@@ -203,7 +204,7 @@ def _again(session: Session, interval: int, counts: Any) -> IntervalReceipt:
     _refuse_blind_repetition(session, interval)
     kept = _recorded(session, interval)
     policies = list(dict.fromkeys([cell.policy for cell in kept] + list(session.fold.protocol.policies)))
-    cells = checked_counts(counts, session.fold.protocol.study.problem, policies)
+    cells = counts_of(counts, session.fold.protocol, policies)
     if _by_cell(cells) != _by_cell(kept):
         raise other_counts(interval, kept, cells, closed=True)
     return IntervalReceipt(interval, total(kept), True, True)

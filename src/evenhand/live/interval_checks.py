@@ -13,7 +13,7 @@ from evenhand.live.hash_chain import Difference
 from evenhand.live.input_checks import checked_text
 from evenhand.live.interval_arithmetic import Closing, publication
 from evenhand.live.interval_bets import check_logs
-from evenhand.live.interval_counts import check_cells
+from evenhand.live.interval_pairs import check_cells
 from evenhand.live.intervals import (
     MOST_OPEN,
     IntervalLog,
@@ -121,7 +121,7 @@ def check_closing(seq: int, event: ev.IntervalClosed, derived: Closing, same_bui
     """Refuse sums and evidence that do not follow from the counts."""
     written, right = (event.outcomes, event.samples, event.sums, event.leader), derived[1:5]
     if written != right or (same_build and event.weakest != derived.weakest):
-        raise Difference(seq, "leads to other sums, or another leader, than it says.")
+        raise Difference(seq, "leads to other sums, or another leader, than it records.")
     for name in ("evidence", "needed"):
         said, found = getattr(event, name), getattr(derived, name)
         if said != found and (same_build or not _close(said, found)):
@@ -152,7 +152,7 @@ def _check_cells(
     if event.counts != counts_digest(log.digest, event.interval, event.cells):
         raise Difference(seq, f"has other counts of interval {event.interval} than its digest says.")
     try:
-        check_cells(event.cells, fold.protocol.study.problem, policies_of(interval.shares))
+        check_cells(event.cells, fold.protocol, policies_of(interval.shares))
         if not fold.is_over:
             check_logs(fold.protocol, fold.replay.state, log, event.interval, event.cells)
     except (BadInput, Conflict) as problem:

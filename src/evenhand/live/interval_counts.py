@@ -37,7 +37,7 @@ Cells = tuple[CellCounts, ...]
 
 def plain_rows(counts: Any) -> list[dict[str, Any]]:
     """Return counts as rows of plain Python numbers; they are checked when the request is carried out."""
-    return [{str(key): _plain_number(value) for key, value in row.items()} for _, row in _rows(counts)]
+    return [{str(key): _plain_number(value) for key, value in row.items()} for _, row in rows_of(counts)]
 
 
 def _plain_number(value: Any) -> Any:
@@ -50,13 +50,15 @@ def _plain_number(value: Any) -> Any:
     raise BadInput(f"counts must hold names and finite numbers; one is {shown(value)}.")
 
 
-def checked_counts(counts: Any, problem: Problem, policies: Sequence[str]) -> Cells:
+def checked_cells(
+    rows: Iterable[tuple[str, Mapping[str, Any]]], problem: Problem, policies: Sequence[str]
+) -> Cells:
     """Return the counts of all cells with outcomes, in the order of the policies and groups.
 
-    `policies` are those that the shares of the interval name.
+    `rows` are those of `rows_of`; `policies` are those that the shares of the interval name.
     """
     cells: dict[tuple[str, str], CellCounts] = {}
-    for place, row in _rows(counts):
+    for place, row in rows:
         try:
             cell = _cell(row, problem, policies)
         except BadInput as error:
@@ -71,12 +73,6 @@ def checked_counts(counts: Any, problem: Problem, policies: Sequence[str]) -> Ce
     if not found:
         raise BadInput("the counts of an interval must hold at least one outcome; they hold none.")
     return found
-
-
-def check_cells(cells: Cells, problem: Problem, policies: Sequence[str]) -> None:
-    """Refuse cells of an event that `checked_counts` cannot have returned."""
-    if checked_counts([plain(cell) for cell in cells], problem, policies) != cells:
-        raise BadInput("cells must come in the order of the study, without empty ones.")
 
 
 def plain(cell: CellCounts) -> dict[str, Any]:
@@ -127,8 +123,8 @@ def other_counts(interval: int, kept: Cells, given: Cells, closed: bool) -> Conf
     )
 
 
-def _rows(counts: Any) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Yield the place and the content of every row."""
+def rows_of(counts: Any) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """Yield the place and the content of every row of counts, as users give them."""
     if isinstance(counts, Mapping):
         for policy, groups in counts.items():
             if not isinstance(groups, Mapping):
@@ -170,7 +166,7 @@ def _cell(row: Mapping[str, Any], problem: Problem, policies: Sequence[str]) -> 
     if not isinstance(group, str):
         raise BadInput(f"a cell must name its group; it is {shown(group)}.")
     problem.group_index(group)
-    n = _count(row.get("n"), "n")
+    n = count_of(row.get("n"), "n")
     given = [key for key in SUMS if row.get(key) is not None]
     if n and len(given) != 1:
         raise BadInput(f"a cell needs exactly one of {', '.join(SUMS)}; it has {', '.join(given) or 'none'}.")
@@ -182,23 +178,30 @@ def _cell(row: Mapping[str, Any], problem: Problem, policies: Sequence[str]) -> 
         for rail in problem.guardrails
     }
     kept = {name: value for name, value in rail_squares.items() if value is not None}
-    logs = _logs(row.get("logs"))
+    logs = logs_of(row.get("logs"))
     return CellCounts(policy, group, n, total, squares, metrics or None, logs, kept or None)
 
 
-def _count(value: Any, what: str) -> int:
+def count_of(value: Any, what: str) -> int:
+    """Return a number of outcomes; refuse what is none."""
     if not is_whole(value) or not 0 <= value <= MOST:
         raise BadInput(f"{what} must be a whole number from 0 to {MOST:g}; it is {shown(value)}.")
     return int(value)
 
 
-def _sum(value: Any, what: str, n: int, family: Family) -> float:
-    """Return the sum of n outcomes; refuse one that no n outcomes of the family have."""
+def number_of(value: Any, what: str) -> float:
+    """Return a sum; refuse what is no finite number."""
     if not is_number(value):
         raise BadInput(f"{what} must be a finite number; it is {shown(value)}.")
+    return float(value)
+
+
+def _sum(value: Any, what: str, n: int, family: Family) -> float:
+    """Return the sum of n outcomes; refuse one that no n outcomes of the family have."""
+    given = number_of(value, what)
     if what == "successes" and family.name not in ("bernoulli", "binomial"):
         raise BadInput(f"{family.name} outcomes have no successes; give their sum.")
-    total = float(value) * n if what == "mean" else float(value)
+    total = given * n if what == "mean" else given
     whole = family.name in DISCRETE
     if whole and what == "mean":
         total = float(round(total))  # a mean of whole numbers, written with rounding
@@ -241,7 +244,7 @@ def _rail(row: Mapping[str, Any], name: str, family: Family, n: int) -> tuple[in
     """Return the number and the sum of a guard-rail's outcomes; a cell without its key has none."""
     value, size = row.get(name), row.get(size_key(name))
     try:
-        found = _count(n if size is None else size, size_key(name)) if value is not None else 0
+        found = count_of(n if size is None else size, size_key(name)) if value is not None else 0
         if found > n:
             raise BadInput(f"{size_key(name)} must be at most n, {n:,}; it is {found:,}.")
         return found, _sum(0 if value is None else value, "sum", found, family)
@@ -262,7 +265,8 @@ def _rail_squares(row: Mapping[str, Any], name: str, family: Family, n: int, tot
         raise BadInput(f"guard-rail {name!r}: {error}") from None
 
 
-def _logs(value: Any) -> tuple[float, ...] | None:
+def logs_of(value: Any) -> tuple[float, ...] | None:
+    """Return the sums of bets; refuse what is no list of numbers."""
     if value is None:
         return None
     if not isinstance(value, (list, tuple)) or not all(map(is_number, value)):

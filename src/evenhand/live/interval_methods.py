@@ -17,6 +17,7 @@ from evenhand.live.input_checks import checked_text
 from evenhand.live.interval_bets import IntervalBets, next_bets
 from evenhand.live.interval_calls import checked_interval, checked_valid_from
 from evenhand.live.interval_counts import plain_rows
+from evenhand.live.interval_pairs import PairIntervalBets
 from evenhand.live.intervals import IntervalReceipt, intervals_of
 from evenhand.live.protocol import LIMITS
 from evenhand.live.transaction import Session
@@ -80,8 +81,8 @@ class IntervalMethods:
     ) -> IntervalReceipt:
         """Close the oldest open interval: its counts are final, and the stopping rule is evaluated.
 
-        If it is the one that began last and the experiment goes on, the next shares are published, valid from
-        `valid_from` or at once.
+        If it is the one that began last and the experiment continues, the next shares are published, valid
+        from `valid_from` or at once.
         """
         number = None if interval is None else checked_interval(interval)
         details: Details = {"interval": number, "valid_from": checked_valid_from(valid_from)}
@@ -101,8 +102,8 @@ class IntervalMethods:
         }
         return self._submit("publish_shares", partial(interval_calls.publish_shares, **details), key, details)
 
-    def bets(self) -> IntervalBets:
-        """Return the bets on the outcomes of the next interval to be closed, with evidence by linear bets."""
+    def bets(self) -> IntervalBets | PairIntervalBets:
+        """Return the bets on the next interval to be closed, with linear bets or with shared units."""
         with self._writer.reading() as fold:
             return next_bets(fold.protocol, fold.replay.state, intervals_of(fold.intervals))
 

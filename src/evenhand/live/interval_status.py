@@ -37,9 +37,12 @@ class IntervalStatus:
     expected, units : mapping
         The expected units of an interval, and those of the interval closed last, by group.
     sample_ratios : mapping
-        By group, the p-value of the units under the published shares; it holds at any number of looks.
+        By group, the p-value of the units under the published shares; it holds at any number of looks. Empty
+        where every policy serves every unit.
     late, corrected : int
         The outcomes that came after the end, and the corrections.
+    shared : bool
+        Whether every policy serves every unit; the shares are not used then.
     """
 
     number: int
@@ -53,6 +56,7 @@ class IntervalStatus:
     sample_ratios: Mapping[str, float]
     late: int = 0
     corrected: int = 0
+    shared: bool = False
 
     def __post_init__(self) -> None:
         for name in ("shares", "expected", "units", "sample_ratios"):
@@ -75,9 +79,9 @@ def interval_status(view: View) -> IntervalStatus | None:
         return None
     problem, last, latest = view.protocol.problem, found.last_closed, found.latest
     groups = problem.group_names
-    units = dict.fromkeys(groups, 0)
+    units, shared = dict.fromkeys(groups, 0), bool(view.protocol.spec.shared_items)
     for cell in () if last is None else last.cells:
-        units[cell.group] += cell.n
+        units[cell.group] = cell.n if shared else units[cell.group] + cell.n
     return IntervalStatus(
         number=latest.version,
         valid_from=latest.valid_from or "",
@@ -89,9 +93,10 @@ def interval_status(view: View) -> IntervalStatus | None:
         },
         expected=dict(zip(groups, settings.volumes(problem).tolist(), strict=True)),
         units=units,
-        sample_ratios=dict(zip(groups, found.ratios, strict=True)),
+        sample_ratios={} if shared else dict(zip(groups, found.ratios, strict=True)),
         late=found.late,
         corrected=found.corrected,
+        shared=shared,
     )
 
 
@@ -123,8 +128,9 @@ def overdue_interval(view: View, now: float) -> int | None:
 
 
 def interval_p_value(status: IntervalStatus) -> float:
-    """Return the smallest p-value of the groups, times their number."""
-    return min(1.0, len(status.sample_ratios) * min(status.sample_ratios.values()))
+    """Return the smallest p-value of the groups, times their number; 1 where units are not assigned."""
+    found = status.sample_ratios.values()
+    return min(1.0, len(found) * min(found)) if found else 1.0
 
 
 def intervals_sentence(status: IntervalStatus, over: bool) -> str:

@@ -386,7 +386,9 @@ class Fold(LogState):
     ) -> None:
         """Store the sums; refuse an event whose digest differs (format 1 has none)."""
         if event.sums != (sums.digest(event.ticket, cell) if self.format >= 2 else None):
-            raise Difference(seq, f"has the outcome {event.outcome:g}, and leads to other sums than it says.")
+            raise Difference(
+                seq, f"has the outcome {event.outcome:g}, and leads to other sums than it records."
+            )
         self.sums[cell] = sums
 
     def _compare_snapshot(self, seq: int, event: ev.Snapshot) -> None:

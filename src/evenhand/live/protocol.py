@@ -14,9 +14,8 @@ from evenhand.live.clock import checked_time
 from evenhand.live.events import FORMAT, Created
 from evenhand.live.hash_chain import Difference
 from evenhand.model.problem import Problem
-from evenhand.procedure.choose_evidence import recorded as recorded_procedure
-from evenhand.procedure.choose_evidence import settled
-from evenhand.procedure.compile_spec import check_start, compile_spec
+from evenhand.procedure.compile_spec import check_start, compile_spec, settled
+from evenhand.procedure.compile_spec import recorded as recorded_procedure
 from evenhand.procedure.spec import EVIDENCE_VERSION, Procedure, Spec
 from evenhand.study import Study, dumps, loads
 
@@ -203,7 +202,7 @@ def refuse_newer_format(seq: int, format_: int) -> None:
     if format_ > FORMAT:
         raise Difference(
             seq,
-            f"says that the log has format {format_}, this evenhand knows {FORMAT}; use a newer evenhand.",
+            f"says that the log has format {format_}, this version reads {FORMAT}; use a newer evenhand.",
         )
 
 
@@ -212,7 +211,7 @@ def _refuse_newer_evidence(version: int) -> None:
     if version > EVIDENCE_VERSION:
         raise Difference(
             1,
-            f"says that its evidence has version {version}, this evenhand knows {EVIDENCE_VERSION}; use a "
+            f"says that its evidence has version {version}, this one computes {EVIDENCE_VERSION}; use a "
             "newer evenhand.",
         )
 
@@ -234,6 +233,10 @@ def _check_protocol(
         raise BadInput(
             "sampling 'oracle' follows the true means, which a live experiment does not know; take "
             "another rule."
+        )
+    if study.procedure.items is not None and study.procedure.interval is None:
+        raise BadInput(
+            "live experiments with items = 'shared' run in intervals; add interval, or leave items out."
         )
     if study.problem.max_policies is not None:
         _check_changes(study)

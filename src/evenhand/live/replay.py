@@ -300,7 +300,7 @@ class Replay:
         self._rails: dict[int, Sequence[float]] = {}  # row -> outcomes of its guard-rails
 
     def _missing(self, rows: int) -> replay_kernels.Array:
-        """Return the outcomes of guard-rails of so many rows, all missing."""
+        """Return the outcomes of guard-rails for this number of rows, all missing."""
         return np.full((rows, self.spec.guardrails.code.size), math.nan)
 
 

@@ -75,7 +75,7 @@ def _known_version(connection: sa.Connection) -> int:
         raise IntegrityFailed("the journal was changed: it does not say its schema version.")
     if versions[0] > SCHEMA:
         raise IntegrityFailed(
-            f"the journal has schema version {versions[0]}, this evenhand knows {SCHEMA}; open it "
+            f"the journal has schema version {versions[0]}, this version reads {SCHEMA}; open it "
             "with a newer evenhand."
         )
     return versions[0]
@@ -239,20 +239,29 @@ page = (
     sa.select(events).where(_of, events.c.seq > sa.bindparam("after"), events.c.seq <= sa.bindparam("until"))
     .order_by(events.c.seq).limit(sa.bindparam("most"))
 )  # fmt: skip
-by_ticket = sa.select(*_record).where(_of, events.c.ticket == sa.bindparam("what")).order_by(events.c.seq)
+# SQLite has no statistics of the tables: it takes the index, and not a scan of all events of the experiment,
+# where the index gives the order too
+by_ticket = (
+    sa.select(*_record).where(_of, events.c.ticket == sa.bindparam("what"))
+    .order_by(events.c.ticket, events.c.slot)
+)  # fmt: skip
 # version 0.1 wrote the key of an import into each of its rows; the first row is enough
 _is_later_row = sa.and_(events.c.slot == BEGAN, events.c.cell.is_not(None), events.c.part > 0)
 by_keys = (
     sa.select(events.c.key, *_record)
     .where(_of, events.c.key.in_(sa.bindparam("what", expanding=True)), sa.not_(_is_later_row))
-    .order_by(events.c.part)
+    .order_by(events.c.key, events.c.part)
 )
 by_cell = (
     sa.select(*_record)
     .where(_of, events.c.cell == sa.bindparam("what"), events.c.seq <= sa.bindparam("until"))
     .order_by(events.c.seq)
 )
-created_by_key = sa.select(*_record).where(events.c.seq == 1, events.c.key == sa.bindparam("what"))
+created_by_key = sa.select(*_record).where(
+    events.c.experiment.in_(sa.select(experiments.c.number)),
+    events.c.seq == 1,
+    sa.func.coalesce(events.c.key, "") == sa.bindparam("what"),  # so that no index of keys is scanned for it
+)
 hash_of = sa.select(events.c.hash).where(_of, events.c.seq == sa.bindparam("seq"))
 advance = (
     sa.update(experiments).where(experiments.c.number == sa.bindparam("of"))

@@ -68,15 +68,13 @@ def _check_clock(fold: Fold, seq: int, event: AnyEvent) -> None:
 def _check_asked(fold: Fold, seq: int, event: ev.Asked) -> None:
     _refuse_in_intervals(fold, seq)
     if fold.is_over or fold.paused:
-        raise Difference(seq, "hands out a ticket of an experiment that is stopped, paused or closed.")
+        raise Difference(seq, "issues a ticket of an experiment that is stopped, paused or closed.")
     ticket, decision = fold.tickets + 1, fold.counts["asked"] + 1
     if (event.ticket, event.decision) != (ticket, decision):
         raise Difference(seq, f"must be ticket {ticket}, decision {decision}; it is not.")
     left = fold.replay.spec.cap - fold.counts["told"] - fold.counts["imported"]
     if len(fold.open_tickets) >= min(left, fold.protocol.limits["tickets_out"]):
-        raise Difference(
-            seq, f"hands out a ticket while {len(fold.open_tickets)} are out, and no more may be."
-        )
+        raise Difference(seq, f"issues a ticket while {len(fold.open_tickets)} are open, and no more may be.")
     _check_policy(fold, seq, event.policy)
     if fold.protocol.problem.mode != "agnostic":
         _check_group(fold, seq, event.group)
@@ -99,7 +97,9 @@ def _check_late(fold: Fold, seq: int, event: ev.Late) -> None:
     out = fold.open_tickets.get(event.ticket)
     if out is None:
         if event.why in ("stopped", "closed"):
-            raise Difference(seq, f"is about ticket {event.ticket}, which is not out, and says {event.why}.")
+            raise Difference(
+                seq, f"is about ticket {event.ticket}, which is not open, and gives the reason {event.why}."
+            )
         return  # the ticket was dropped or has expired: see `ticket_history`
     if not fold.is_over:
         raise Difference(seq, f"calls the outcome of ticket {event.ticket} late, and it is not.")

@@ -19,7 +19,7 @@ from evenhand.live.protocol import Protocol
 from evenhand.live.replay import CellSums, Sums
 from evenhand.live.tickets import OpenTicket
 from evenhand.procedure.assignment import Shares
-from evenhand.procedure.sample_ratio import SampleRatios
+from evenhand.procedure.interval_steps import SampleRatios
 from evenhand.procedure.state import RUNNING, STOPPED, WEAKEST, State
 
 # sums of outcomes in the order of the log: equal on every machine

@@ -34,8 +34,8 @@ UNPROVEN = (
 LINEAR_BETS = "Policies are compared by linear bets, which use the order of the outcomes."
 INTERVAL_BETS = "Policies are compared by linear bets, whose size is fixed before an interval is counted."
 OLDER_EVIDENCE = (
-    "By the evidence of this version the data decide already; the experiment goes on by that of the version "
-    "that began it, so that an audit finds every step again. Judge its data to see the decision."
+    "By the evidence of this version the data decide already; the experiment continues by that of the "
+    "version that began it, so that an audit finds every step again. Judge its data to see the decision."
 )
 
 
@@ -116,13 +116,13 @@ def _screened(view: View, allowed: list[str]) -> str:
     """Return how many policies were classified as allowed when the experiment stopped, and which."""
     policies = view.protocol.problem.policies
     verb = "is" if len(allowed) == 1 else "are"
-    names = f", {listed_policies(allowed)}" if allowed else ""
-    return f"{len(allowed)} of {len(policies)} policies{names}, {verb} allowed"
+    names = f" ({listed_policies(allowed)})" if allowed else ""
+    return f"{len(allowed)} of {len(policies)} policies {verb} allowed{names}"
 
 
 def _correction(status: Status, now: Corrected) -> str:
     """Return the effect of corrections on a decision that was valid when it was made."""
-    evidence, needed, leads = now.evidence, now.needed, now.leader or "nobody"
+    evidence, needed, leads = now.evidence, now.needed, now.leader or "no policy"
     if not needed or evidence is None:
         return " Outcomes were corrected since."
     if status.decided and evidence >= needed and now.leader == status.answer:

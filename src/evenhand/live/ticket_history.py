@@ -201,5 +201,5 @@ class TicketHistory:
 
     def _status_of(self, seq: int, ticket: int) -> int:
         if not 0 < ticket < len(self._status):
-            raise Difference(seq, f"is about ticket {ticket}, which was never handed out.")
+            raise Difference(seq, f"is about ticket {ticket}, which was never issued.")
         return self._status[ticket]

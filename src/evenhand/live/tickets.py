@@ -14,6 +14,7 @@ import hashlib
 import heapq
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenhand.errors import NotFound
@@ -84,11 +85,13 @@ _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o, u, which are e
 _FORM = re.compile(r"t([1-9][0-9]{0,17})-([0-9a-z]{4})")
 
 
+@lru_cache(10_000)  # a ticket's code is needed several times between its ask and its tell
 def ticket_code(protocol: bytes, number: int) -> str:
     """Return the code of a ticket; `protocol` is the hash of event one."""
     digest = hashlib.sha256(protocol + number.to_bytes(8, "big")).digest()
     bits = int.from_bytes(digest[:3], "big")
-    return f"t{number}-" + "".join(_LETTERS[bits >> shift & 31] for shift in (15, 10, 5, 0))
+    first, second, third = _LETTERS[bits >> 15 & 31], _LETTERS[bits >> 10 & 31], _LETTERS[bits >> 5 & 31]
+    return f"t{number}-{first}{second}{third}{_LETTERS[bits & 31]}"
 
 
 def ticket_number(protocol: bytes, code: object) -> int:

@@ -72,7 +72,8 @@ class Transaction:
         self.snapshot = self.head.seq
 
     def by_ticket(self, ticket: int) -> list[Record]:
-        return self._found(schema.by_ticket, ticket)
+        """Return the events of a ticket, in the order of the log."""
+        return sorted(self._found(schema.by_ticket, ticket))
 
     def look_up(self, keys: Sequence[str]) -> None:
         """Fetch the events of all these keys in one query, for `by_key`."""

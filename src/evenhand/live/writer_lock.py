@@ -211,7 +211,7 @@ class Missing(NamedTuple):
         """Return the message for the user who opens the journal."""
         return (
             f"{journal}: {self.what}. This is an older or another copy, or its last events or its -wal file "
-            f"were removed. Put the newer file back; remove {lock_of(journal)} only if it is lost for good."
+            f"were removed. Put the newer file back; remove {lock_of(journal)} only if that is lost."
         )
 
 

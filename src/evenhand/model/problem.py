@@ -326,7 +326,7 @@ class Problem:
             table = float_array(given)
         except (TypeError, ValueError, OverflowError):
             table = np.zeros(0)
-        return table if table.shape == self.shape else self.check_means(means)  # which says what is wrong
+        return table if table.shape == self.shape else self.check_means(means)  # raises the error
 
     def _rail_in_order(self, rail: Guardrail) -> Guardrail:
         names = self.policies, self.group_names

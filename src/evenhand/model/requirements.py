@@ -273,7 +273,7 @@ class Ratio(Constraint):
 
 @dataclass(frozen=True)
 class Quota(Constraint):
-    """At least so many groups, or this share of them, reach the floor.
+    """At least this number of groups, or this share of them, reach the floor.
 
     Parameters
     ----------

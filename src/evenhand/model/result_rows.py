@@ -44,7 +44,7 @@ class CellRow:
     floor, cap : float or None
         The bounds that the mean must meet.
     pending : float or None
-        The number of open tickets, in a live experiment.
+        The number of open tickets, in a live experiment that has not stopped.
     relative_floor, relative_cap : RelativeBound or None
         The bounds relative to a control.
 
@@ -67,7 +67,7 @@ class CellRow:
     verdict: str  # "met", "failed" or "undecided"
     floor: float | None = None
     cap: float | None = None
-    pending: float | None = None  # open tickets, in a live experiment
+    pending: float | None = None  # open tickets, in a live experiment before its stop
     relative_floor: RelativeBound | None = None
     relative_cap: RelativeBound | None = None
 

@@ -23,9 +23,16 @@ from evenhand.procedure.guardrails import (
     leave_any,
     masses_of_leaving,
 )
-from evenhand.procedure.likelihood_bounds import OWNER, highest, refer_to, reset_bounds, store_bound
+from evenhand.procedure.likelihood_bounds import (
+    OWNER,
+    bound_blocks,
+    highest,
+    refer_to,
+    reset_bounds,
+    span_of,
+    store_bound,
+)
 from evenhand.procedure.log_space import NOT_COMPUTED, add
-from evenhand.procedure.policy_blocks import bound_blocks, span_of
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, OUTCOMES, SAMPLES, Array, Ints, State, Work
 from evenhand.procedure.stopping import kaufmann_koolen

@@ -37,6 +37,9 @@ ONE_BLOCK = 55  # longest message that MD5 reads as one block
 SHIFTS = ((7, 12, 17, 22), (5, 9, 14, 20), (4, 11, 16, 23), (6, 10, 15, 21))
 STARTS = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
 SINES = tuple(int(abs(math.sin(i + 1)) * 2**32) for i in range(64))
+# as arrays without axes, with which NumPy computes faster than with numbers
+_SINES = tuple(np.array(sine, dtype=np.uint32) for sine in SINES)
+_SHIFTS = tuple(np.array(shift, dtype=np.uint32) for shift in range(32))
 STEPS = 61  # the first word of the digest is known after 61 of MD5's 64 steps
 POINT_IN_SQL = {
     "duckdb": "CAST('0x' || substr(md5('{salt}:' || CAST({unit} AS VARCHAR)), 1, 4) AS INTEGER)",
@@ -152,8 +155,8 @@ class Shares:
         point = POINT_IN_SQL[dialect].format(salt=self.salt, unit=unit)
         groups = []
         for name, ranges in self.ranges.items():
-            inner = " ".join(f"WHEN {point} < {end} THEN {_quoted(policy)}" for policy, end in ranges)
-            groups.append(f"WHEN {group} = {_quoted(name)} THEN CASE {inner} END")
+            inner = " ".join(f"WHEN {point} < {end} THEN {literal(policy)}" for policy, end in ranges)
+            groups.append(f"WHEN {group} = {literal(name)} THEN CASE {inner} END")
         return f"CASE {' '.join(groups)} END"
 
     def _of_group(self, group: str) -> tuple[list[int], list[str]]:
@@ -278,20 +281,23 @@ def _points_of_chunk(units: NDArray[Any], prefix: bytes) -> Points:
         if (lengths == 0).any():
             _nonempty("")
     else:
-        lengths = np.searchsorted(_POWERS, units.astype(np.uint64), side="right")
-    width = int(lengths.max())
-    # a row per unit: salt, unit and MD5's first padding byte, up to a multiple of four bytes
-    block = np.zeros((units.size, (len(prefix) + width) // 4 * 4 + 4), dtype=np.uint8)
-    block[:, : len(prefix)] = np.frombuffer(prefix, dtype=np.uint8)
-    unit = block[:, len(prefix) : len(prefix) + width]
+        units = units.astype(np.uint32 if units.max() < 2**32 else np.uint64)
+        lengths = _digits_of(units)
+    width, whole = int(lengths.max()), len(prefix) // 4 * 4
+    rest = np.frombuffer(prefix[whole:], dtype=np.uint8)
+    # a row per unit: the end of the salt, the unit and the first byte of padding, up to a multiple of four
+    block = np.zeros((units.size, (rest.size + width) // 4 * 4 + 4), dtype=np.uint8)
+    block[:, : rest.size] = rest
+    unit = block[:, rest.size : rest.size + width]
     if is_text:
         unit[:] = np.ascontiguousarray(units).view(np.uint32).reshape(units.size, -1)[:, :width]
     else:
-        _write_numbers(unit, units.astype(np.uint64), lengths)
-    block[np.arange(units.size), len(prefix) + lengths] = 0x80
+        _write_numbers(unit, units, lengths)
+    block[np.arange(units.size), rest.size + lengths] = 0x80
     words: list[Words | int] = [0] * 16
-    for i, word in enumerate(np.ascontiguousarray(block.view("<u4").T)):
-        words[i] = int(word[0]) if 4 * i + 4 <= len(prefix) else word.astype(np.uint32, copy=False)
+    words[: whole // 4] = np.frombuffer(prefix[:whole], dtype="<u4").tolist()
+    for i, word in enumerate(block.view("<u4").T, start=whole // 4):
+        words[i] = np.ascontiguousarray(word, dtype=np.uint32)
     words[14] = (8 * (len(prefix) + lengths)).astype(np.uint32)
     return _points_of_blocks(words, units.size)
 
@@ -308,12 +314,20 @@ def _points_one_by_one(units: Sequence[Any], prefix: bytes) -> Points:
     return np.array([_point(f"{salt}{_nonempty(unit)}") for unit in units], dtype=np.int64)
 
 
-_POWERS = np.array([0, *(10**i for i in range(1, 20))], dtype=np.uint64)
 # the digits of 0 to 9,999, four bytes each
 _FOUR_DIGITS = np.frombuffer(b"".join(b"%04d" % i for i in range(10_000)), dtype=np.uint8).view("<u4")
 
 
-def _write_numbers(out: NDArray[np.uint8], numbers: NDArray[np.uint64], lengths: NDArray[np.int64]) -> None:
+def _digits_of(numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """Return how many decimal digits each number has."""
+    least, most = (len(str(end)) for end in (numbers.min(), numbers.max()))
+    lengths = np.full(numbers.size, least, dtype=np.int64)
+    for digits in range(least, most):
+        lengths += numbers >= numbers.dtype.type(10**digits)
+    return lengths
+
+
+def _write_numbers(out: NDArray[np.uint8], numbers: NDArray[Any], lengths: NDArray[np.int64]) -> None:
     """Write decimal digits into the rows of `out`, from the left; `lengths` has how many."""
     digits = np.empty((numbers.size, (out.shape[1] + 3) // 4 * 4), dtype=np.uint8)
     fours, rest = digits.view("<u4"), numbers
@@ -337,27 +351,38 @@ def _divided(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _points_of_blocks(words: Sequence[Words | int], size: int) -> Points:
     """Return the points of messages of one MD5 block: 16 words, each one number or an array."""
-    a, b, c, d = (np.full(size, start, dtype=np.uint32) for start in STARTS)
+    fixed = next(i for i, word in enumerate(words) if not isinstance(word, int))
+    a, b, c, d = (np.full(size, start, dtype=np.uint32) for start in _after_fixed(words[:fixed]))
     t, u = np.empty_like(a), np.empty_like(a)
-    for i in range(STEPS):
+    for i in range(fixed, STEPS):
         kind = i // 16
         _mix(kind, b, c, d, t)
         np.add(t, a, out=t)
         at = (i, 5 * i + 1, 3 * i + 5, 7 * i)[kind] % 16
         word = words[at]
         if isinstance(word, int):
-            np.add(t, np.uint32((SINES[i] + word) % 2**32), out=t)
+            np.add(t, np.array((SINES[i] + word) % 2**32, dtype=np.uint32), out=t)
         else:
             np.add(t, word, out=t)
-            np.add(t, np.uint32(SINES[i]), out=t)
+            np.add(t, _SINES[i], out=t)
         shift = SHIFTS[kind][i % 4]
-        np.left_shift(t, np.uint32(shift), out=u)
-        np.right_shift(t, np.uint32(32 - shift), out=t)
+        np.left_shift(t, _SHIFTS[shift], out=u)
+        np.right_shift(t, _SHIFTS[32 - shift], out=t)
         np.bitwise_or(t, u, out=t)
         np.add(t, b, out=t)
         a, b, c, d, t = d, t, b, c, a
     first = b + np.uint32(STARTS[0])
     return (((first & 0xFF) << 8) | ((first >> 8) & 0xFF)).astype(np.int64)
+
+
+def _after_fixed(words: Sequence[Words | int]) -> tuple[int, int, int, int]:
+    """Return MD5's state after its first words, which are the same number for all units: part of the salt."""
+    a, b, c, d = STARTS
+    for i, word in enumerate(words):
+        t = (a + (d ^ (b & (c ^ d))) + SINES[i] + int(word)) % 2**32
+        shift = SHIFTS[0][i % 4]
+        a, b, c, d = d, (b + (t << shift | t >> (32 - shift))) % 2**32, b, c
+    return a, b, c, d
 
 
 def _mix(kind: int, b: Words, c: Words, d: Words, out: Words) -> None:
@@ -437,5 +462,6 @@ def _checked_ranges(group: Any, given: Any) -> Ranges:
     return tuple((name, int(end)) for name, end in found)
 
 
-def _quoted(text: str) -> str:
+def literal(text: str) -> str:
+    """Return text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

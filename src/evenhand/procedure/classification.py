@@ -14,10 +14,11 @@ import math
 from evenhand.compile import kernel
 from evenhand.procedure.alternatives import evidence_that_fails
 from evenhand.procedure.evidence import certified
+from evenhand.procedure.evidence.thresholds import cost_of_checks, stylised_threshold
 from evenhand.procedure.guardrails import enter_all, leave_any
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
-from evenhand.procedure.stopping import kaufmann_koolen, stylised
+from evenhand.procedure.stopping import kaufmann_koolen
 from evenhand.procedure.stopping.kaufmann_koolen import strongest_metric, weakest_metric
 
 
@@ -54,8 +55,8 @@ def settled_by(spec: Spec, state: State, work: Work, k: int) -> tuple[float, flo
         return lower, kaufmann_koolen.alternative_threshold(spec, state, k, NONE)
     told = state.clock[TOLD]
     if spec.stopping == CALIBRATED:
-        return lower, spec.level + stylised.cost_of_checks(told)
-    return lower, stylised.threshold(told, spec.delta)
+        return lower, spec.level + cost_of_checks(told)
+    return lower, stylised_threshold(told, spec.delta)
 
 
 @kernel

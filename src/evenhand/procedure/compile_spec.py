@@ -1,6 +1,14 @@
-"""The specification of a procedure for the kernels, made from a problem and a procedure."""
+"""The specification of a procedure for the kernels, made from a problem and a procedure.
+
+The procedure names the evidence that compares overall means, or the default for the problem is used. A
+recorded study without the key (the first event of a journal, saved runs) was written where the default was
+the mixture, so it keeps it: `recorded` names the mixture where the default is now another. `settled` names a
+default other than the mixture, so that what is recorded from now on says which evidence it uses.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,15 +17,21 @@ from evenhand.errors import BadInput
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import MODES, NEVER_ARRIVES, Problem
 from evenhand.model.region import BOX, CUSTOM, PENALTY, RELATIVE, Region
-from evenhand.procedure.choose_evidence import evidence_of, why_not_linear
+from evenhand.procedure.evidence.linear_bets import TILTS
 from evenhand.procedure.guardrail_spec import compile_guardrails
 from evenhand.procedure.initial_samples import initial_table, rounds_of
 from evenhand.procedure.interval_settings import check_intervals
+from evenhand.procedure.item_settings import check_shared_items
 from evenhand.procedure.spec import (
     ACTIVE,
+    BY_EVIDENCE,
     EVIDENCE_VERSION,
     LINEAR_BETS,
+    LINEAR_FAMILIES,
+    LINEAR_POLICIES,
     MANY,
+    MIXTURE,
+    MOST_BETS,
     SAMPLING,
     SCREENING,
     STOPPING,
@@ -93,7 +107,9 @@ def compile_spec(
         wrong_statements=float(wrong_statements(problem)),
         many=policies > MANY,
         linear_bets=linear,
-        bounded=linear and problem.family.name == "bounded",
+        shared_items=procedure.items is not None,
+        bounded=(linear or (procedure.items is not None and procedure.interval is None))
+        and problem.family.name == "bounded",
     )
 
 
@@ -106,6 +122,7 @@ def _refuse_what_does_not_go_together(problem: Problem, procedure: Procedure) ->
         )
     _refuse_where_bets_are_not_linear(problem, procedure)
     check_intervals(problem, procedure)
+    check_shared_items(problem, procedure)
     if problem.standard.region.kind == CUSTOM:
         raise BadInput(
             "a convex set of your own is solved by cvxpy and cannot enter the compiled procedures; "
@@ -170,3 +187,52 @@ def check_start(spec: Spec) -> None:
             f"the budget or max_samples must cover the initial samples of all cells, {least}; "
             f"it is {spec.cap}."
         )
+
+
+def evidence_of(problem: Problem, procedure: Procedure) -> str:
+    """Return the evidence that compares overall means in this procedure.
+
+    By default linear bets for outcomes that come one by one, if they are bounded, or Gaussian of known sd in
+    a mode where the rule cannot choose the group; and the mixture otherwise. The measurements are in
+    `docs/decisions/linear-bets.md`.
+    """
+    if procedure.evidence is not None:
+        return procedure.evidence
+    if procedure.items is not None:
+        return MIXTURE  # of single policies; `item_evidence` compares them
+    name = problem.family.name
+    gains = name == "bounded" or (name == "gaussian" and problem.mode != "active")
+    policies, groups = problem.shape
+    gains = gains and procedure.interval is None and 2 * TILTS * 2 * policies**2 * groups <= MOST_BETS
+    usable = procedure.stopping_name in BY_EVIDENCE and why_not_linear(problem) is None
+    return LINEAR_BETS if gains and usable else MIXTURE
+
+
+def why_not_linear(problem: Problem) -> str | None:
+    """Return why linear bets do not serve this problem, or None where they do."""
+    if problem.family.name not in LINEAR_FAMILIES:
+        return f"is for the families {', '.join(LINEAR_FAMILIES)}; the family is {problem.family.name!r}"
+    if problem.standard.region.kind == PENALTY:
+        return "does not support penalties"
+    if problem.max_policies is not None:
+        return "does not support max_policies: its bets on a pair begin with the first outcome of both"
+    if problem.shape[0] > LINEAR_POLICIES:
+        return f"supports up to {LINEAR_POLICIES} policies; there are {problem.shape[0]}"
+    return None
+
+
+def settled(problem: Problem, procedure: Procedure) -> Procedure:
+    """Return the procedure with its evidence named, where that is not what `recorded` adds."""
+    chosen = evidence_of(problem, procedure)
+    return procedure if chosen == MIXTURE else replace(procedure, evidence=chosen)
+
+
+def recorded(problem: Problem, procedure: Procedure) -> Procedure:
+    """Return the procedure of a recorded study; where it names no evidence, the mixture was the default."""
+    return procedure if procedure.evidence is not None else with_mixture(problem, procedure)
+
+
+def with_mixture(problem: Problem, procedure: Procedure) -> Procedure:
+    """Return the procedure with the mixture, named only where it is not the default."""
+    plain = replace(procedure, evidence=None)
+    return plain if evidence_of(problem, plain) == MIXTURE else replace(procedure, evidence=MIXTURE)

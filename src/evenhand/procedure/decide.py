@@ -23,6 +23,7 @@ from evenhand.procedure.alternatives import (
 from evenhand.procedure.classification import first_allowed, weakest_classification
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
+from evenhand.procedure.evidence.thresholds import cost_of_checks, stylised_threshold
 from evenhand.procedure.initial_samples import initial_cell
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.randomness import DECISIONS as DECISION_STREAM
@@ -88,7 +89,7 @@ from evenhand.procedure.state import (
     Work,
     mark_samples_changed,
 )
-from evenhand.procedure.stopping import futility, stylised
+from evenhand.procedure.stopping import futility
 
 
 @kernel
@@ -253,7 +254,7 @@ def check(spec: Spec, state: State, work: Work) -> None:
 def _is_futile(
     spec: Spec, state: State, work: Work, leader: int, value: float, needed: float, alternative: int
 ) -> bool:
-    """Return whether the estimated probability of a decision before the cap is too small to go on."""
+    """Return whether the estimated probability of a decision before the cap is too small to continue."""
     if not spec.has_futility or value == NOT_COMPUTED:
         return False
     return futility.chance_to_decide(spec, state, work, leader, value, needed, alternative) < spec.futility
@@ -281,8 +282,8 @@ def _weakest_evidence(
     value, alternative = weakest_by_likelihood(spec, work, leader)
     told = state.clock[TOLD]
     if rule == CALIBRATED:
-        return value, spec.level + stylised.cost_of_checks(told), alternative
-    return value, stylised.threshold(told, spec.delta), alternative
+        return value, spec.level + cost_of_checks(told), alternative
+    return value, stylised_threshold(told, spec.delta), alternative
 
 
 @kernel

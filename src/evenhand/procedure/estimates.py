@@ -12,8 +12,13 @@ from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.model.unit_families import variance as unit_variance
 from evenhand.procedure.acceptable import by_estimates, easiest, update_summary
 from evenhand.procedure.guardrails import control_of, has_control, margin_of, state_of
-from evenhand.procedure.likelihood_bounds import OWNER, lower_bounds
-from evenhand.procedure.policy_blocks import discard, first_best, first_best_of_blocks
+from evenhand.procedure.likelihood_bounds import (
+    OWNER,
+    discard,
+    first_best,
+    first_best_of_blocks,
+    lower_bounds,
+)
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import NONE, SHIFTED, SQUARES, State, Work, mark_samples_changed
 from evenhand.theory.inner import score

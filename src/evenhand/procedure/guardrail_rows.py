@@ -75,6 +75,7 @@ def metric_spec(problem: Problem, spec: Spec, j: int) -> Spec:
         unknown_variance=isinstance(problem.guardrails[j].family, GaussianUnknown),
         guardrails=_with_outcome(spec, j),
         linear_bets=False,
+        shared_items=False,
         bounded=False,
     )
 

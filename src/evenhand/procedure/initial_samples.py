@@ -32,8 +32,8 @@ class Rounds(NamedTuple):
     """The cells of every round of initial samples."""
 
     total: int
-    # a row for each number of initial samples: samples before it, cells that have so many or more, and where
-    # their numbers begin in `cells`
+    # a row for each number of initial samples: samples before it, cells that have at least this number, and
+    # where their numbers begin in `cells`
     levels: Ints
     cells: Ints  # numbers of cells, g K + k
 

@@ -27,11 +27,12 @@ from evenhand.model.unit_families import GAUSSIAN, divergence, edge_high, edge_l
 from evenhand.procedure.estimates import dispersion, pooled_variance, variance
 from evenhand.procedure.evidence import certified, control_pair
 from evenhand.procedure.evidence.by_family import cell_above, cell_below, threshold
+from evenhand.procedure.evidence.thresholds import cost_of_checks, stylised_threshold
 from evenhand.procedure.guardrails import enter_all, leave_any, region_of
 from evenhand.procedure.log_space import NOT_COMPUTED
 from evenhand.procedure.spec import BUDGET, CALIBRATED, CERTIFIED, KAUFMANN_KOOLEN, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
-from evenhand.procedure.stopping import kaufmann_koolen, stylised
+from evenhand.procedure.stopping import kaufmann_koolen
 from evenhand.procedure.stopping.kaufmann_koolen import strongest_metric, weakest_metric
 from evenhand.theory.regions import relative
 
@@ -238,8 +239,8 @@ def _likelihood_level(spec: Spec, state: State, k: int, leaves: bool) -> float:
             return kaufmann_koolen.leave_threshold(spec, state, k)
         return kaufmann_koolen.alternative_threshold(spec, state, k, NONE)
     if spec.stopping == CALIBRATED:
-        return spec.level + stylised.cost_of_checks(state.clock[TOLD])
-    return stylised.threshold(state.clock[TOLD], spec.delta)
+        return spec.level + cost_of_checks(state.clock[TOLD])
+    return stylised_threshold(state.clock[TOLD], spec.delta)
 
 
 @kernel

@@ -25,7 +25,7 @@ from evenhand.compile import Axes, kernel
 from evenhand.errors import BadInput
 from evenhand.model.problem import Problem
 from evenhand.model.region import PerCell
-from evenhand.procedure.choose_evidence import evidence_of
+from evenhand.procedure.compile_spec import evidence_of
 from evenhand.procedure.spec import BY_EVIDENCE, LINEAR_BETS, Procedure
 
 Array = NDArray[np.float64]
@@ -34,6 +34,7 @@ Ints = NDArray[np.int64]
 FAMILIES = ("gaussian-unknown", "exponential", "gamma")
 ORDER_FREE, IN_ORDER_RULE = "order-free rule", "rule that uses the order of the outcomes"
 LINEAR = "linear bets, which use the order of the outcomes"
+PAIRED = "paired linear bets on shared items"
 INTERVAL_BETS = "linear bets of a size that is fixed before an interval is counted"
 FALSE_ALARM = 1e-9  # probability that any cell of data in their true order is called sorted
 TESTS = 6  # per cell: never falls, never rises, and pairs of either parity that rise or fall
@@ -59,6 +60,8 @@ def depends_on_order(problem: Problem, procedure: Procedure) -> bool:
 
 def evidence_method(problem: Problem, procedure: Procedure) -> str:
     """Return the name of the evidence that a procedure uses, for verdicts."""
+    if procedure.items is not None:
+        return PAIRED
     if evidence_of(problem, procedure) == LINEAR_BETS:
         return LINEAR if procedure.interval is None else INTERVAL_BETS
     return IN_ORDER_RULE if depends_on_order(problem, procedure) else ORDER_FREE

@@ -17,7 +17,7 @@ from evenhand.model.unit_families import BERNOULLI, GAUSSIAN, POISSON
 from evenhand.procedure.acceptable import by_draw, by_estimates, easiest, is_acceptable, update_summary
 from evenhand.procedure.estimates import dispersion, rail_dispersion
 from evenhand.procedure.guardrails import control_of, has_control, meets_all
-from evenhand.procedure.policy_blocks import span_of
+from evenhand.procedure.likelihood_bounds import span_of
 from evenhand.procedure.randomness import DECISIONS, RAIL_DECISIONS, fill_words, normal, philox
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import BLOCK, CURSOR, DRAWN_AT_ONCE, NONE, State, Work
@@ -151,7 +151,7 @@ def _top(spec: Spec, state: State, work: Work, block: int) -> float:
 def _draw_window(
     spec: Spec, state: State, work: Work, first: int, count: int, seed: int, replication: int, decision: int
 ) -> None:
-    """Draw the means of the next so many policies again, cyclically."""
+    """Draw the means of the next policies again, this number of them, cyclically."""
     policies, blocks = spec.phi.shape[1], _blocks(spec)
     start = first % policies
     ahead = min(count, policies - start)

@@ -38,9 +38,11 @@ SAMPLING = (
 SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every policy is to be classified
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
 EVIDENCE = MIXTURE, LINEAR_BETS = ("mixture", "linear-bets")  # how the certified rule compares overall means
+ITEMS = (SHARED,) = ("shared",)  # how policies and items go together, where an item serves several policies
 BY_EVIDENCE = ("certified", "budget")  # the stopping rules that use it; the others use likelihood ratios
 LINEAR_FAMILIES = ("bernoulli", "binomial", "bounded", "gaussian")  # a known interval, or a known sd
 LINEAR_POLICIES = 64  # linear bets are kept for every ordered pair of policies
+MOST_BETS = 2_000_000  # numbers in a state, 16 MB: with more they are not the default
 
 ACTIVE, PROPORTIONAL, AGNOSTIC = range(len(MODES))
 (
@@ -63,7 +65,7 @@ LEAST_RISK = 1e-300  # below, 1 / delta overflows
 
 @dataclass(frozen=True)
 class Budget:
-    """Stop after so many samples, with the best feasible estimate and the confidence reached.
+    """Stop after a fixed number of samples, with the best feasible estimate and the confidence reached.
 
     Parameters
     ----------
@@ -192,6 +194,9 @@ class Procedure:
         the default otherwise.
     interval : Intervals, optional
         Run in intervals: servers assign by published shares, and outcomes come as counts.
+    items : {"shared"}, optional
+        Several policies answer each item, as where one label serves all of them: a ticket names the group of
+        the item and the policies that answer it. Unless given, every sample has an item of its own.
 
     Raises
     ------
@@ -219,6 +224,7 @@ class Procedure:
     futility: float | None = None  # end when the estimated probability of a decision is below this
     evidence: str | None = None  # how the certified rule compares overall means; None: see `choose_evidence`
     interval: Intervals | None = None  # publish shares and take counts, interval by interval
+    items: str | None = None  # "shared": several policies answer each item; None: every sample its own
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampling, TrackAndStop):
@@ -240,6 +246,8 @@ class Procedure:
                 "evidence 'linear-bets' belongs to stopping 'certified' or a budget; the stopping is "
                 f"{self.stopping_name!r}, which uses likelihood ratios."
             )
+        if self.items is not None:
+            _known(self.items, ITEMS, "items")
         self._check_futility()
         if self.interval is not None and not isinstance(self.interval, Intervals):
             raise BadInput(f"interval must be Intervals; it is {shown(self.interval)}.")
@@ -292,6 +300,7 @@ class Procedure:
             "futility",
             "evidence",
             "interval",
+            "items",
         )
         for key in table:
             if key not in known:
@@ -341,6 +350,8 @@ class Procedure:
             table["evidence"] = self.evidence
         if self.interval is not None:
             table["interval"] = self.interval.to_dict()
+        if self.items is not None:
+            table["items"] = self.items
         return table | {"initial": plain(self.initial)}
 
 
@@ -390,6 +401,7 @@ class Spec(NamedTuple):
     wrong_statements: float  # how many wrong statements share the risk delta, see `wrong_statements`
     many: Static[bool]  # more than MANY policies
     linear_bets: Static[bool]  # are overall means compared by linear bets? See `evidence.pair_bets`
+    shared_items: Static[bool]  # do several policies answer the same item? See `item_steps`
     bounded: Static[bool]  # outcomes of any distribution in [0, 1], with bets at the bounds of single cells
 
 

@@ -18,8 +18,14 @@ from numpy.typing import NDArray
 from evenhand.compile import Axes, kernel
 from evenhand.model.region import PerCell, PerGroup, PerPolicy
 from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN
-from evenhand.procedure.evidence.gaussian_bets import record_gaussian_bets
-from evenhand.procedure.evidence.pair_bets import bets_rows, pair_scratch, record_bets
+from evenhand.procedure.evidence.item_bets import item_rows
+from evenhand.procedure.evidence.pair_bets import (
+    bets_rows,
+    pair_scratch,
+    record_bets,
+    record_bounded,
+    record_gaussian_bets,
+)
 from evenhand.procedure.guardrail_spec import PerMetric, PerMetricCell
 from evenhand.procedure.spec import MANY, Spec
 from evenhand.theory.inner import work_size
@@ -31,13 +37,14 @@ PolicyCounts = Annotated[Ints, Axes("K")]
 Stamps = Annotated[Ints, Axes(3, "K")]
 PerBlock = Annotated[Array, Axes("blocks")]  # one number for each block of policies
 
-# with more than MANY policies a posterior draw renews a window of so many policies, not every cell
+# with more than MANY policies a posterior draw renews a window of MANY policies, not every cell
 DRAWN_AT_ONCE = MANY
 BLOCK = 256  # policies per block, see `policy_blocks`
 
 # entries of State.clock
 TOLD, ASKED, DECISIONS, STOPPED, ANSWER, CURSOR, STARTED, PENDING, SHORT, EMPTY, STAGE = range(11)
 UPDATES, SEEN = 11, 12  # steps of the sampling rule's weights; TOLD at their last update
+ITEMS, NEXT_CHECK = 13, 14  # shared items recorded; their number at which the stopping rule is checked next
 RUNNING, DECIDED, EXHAUSTED, FUTILE = range(4)  # values of clock[STOPPED]
 NONE = -1  # "none of the policies", as an answer and as a leader
 SAMPLES, OUTCOMES = range(2)  # entries of Work.changes
@@ -55,7 +62,7 @@ class State(NamedTuple):
     n: PerCell  # observed outcomes
     s: PerCell  # their sum
     ss: PerCell  # the sum of their squares, for the digest of a state
-    out: PerCell  # pending samples: asked and neither told nor dropped
+    out: PerCell  # pending samples: asked for and neither told nor dropped
     track: PerCell  # state of the sampling rule: weights tracked so far
     w: PerCell  # state of the sampling rule: its current weights
     # (5 L, K) initial statistics of evidence where the outcomes' scale is unknown: FIRST, LENGTH, ...; then
@@ -153,7 +160,9 @@ def new_state(spec: Spec) -> State:
     """Return the state before the first request."""
     shape = spec.phi.shape
     n, s, ss, out, track, w, theta = (np.zeros(shape) for _ in range(7))
-    rows = bets_rows(shape[0], shape[1], spec.bounded) if spec.linear_bets else 5 * shape[0]
+    rows = 5 * shape[0]
+    if spec.linear_bets or spec.shared_items:
+        rows = (item_rows if spec.shared_items else bets_rows)(shape[0], shape[1], spec.bounded)
     bets, clock = np.zeros((rows, shape[1])), np.zeros(16, dtype=np.int64)
     rails = (spec.guardrails.code.shape[0], *shape)
     rail_n, rail_s, rail_ss, rail_theta = (np.zeros(rails) for _ in range(4))
@@ -215,7 +224,8 @@ def new_work(spec: Spec) -> Work:
     """Return empty scratch for this spec."""
     groups, policies = spec.phi.shape
     size = work_size(groups, spec.region.rows.shape[0]) + 16 * groups
-    scratch = np.zeros(max(size, pair_scratch(groups)) if spec.linear_bets else size)
+    on_pairs = spec.linear_bets or spec.shared_items
+    scratch = np.zeros(max(size, pair_scratch(groups)) if on_pairs else size)
     blocks = -(-policies // BLOCK)
     queue = np.zeros(policies + 1, dtype=np.int64)
     queue[0] = -1
@@ -357,6 +367,8 @@ def record(spec: Spec, state: State, work: Work, k: int, g: int, x: float, was_o
         record_gaussian_bets(state.bets, state.n, spec.phi, spec.shares, k, g, x, 1.0)
     elif spec.linear_bets:
         record_bets(state.bets, state.n, state.s, spec.shares, spec.bounded, k, g, x)
+    elif spec.shared_items and spec.bounded:
+        record_bounded(state.bets, state.n.shape[0], k, g, x, 1.0)
     if state.n[g, k] == 0.0:
         state.clock[EMPTY] -= 1
     state.n[g, k] += 1.0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from evenhand.files import escaped
 from evenhand.model.phrases import requirement_words
+from evenhand.model.problem import Problem
 from evenhand.model.result_rows import CellRow, PolicyRow
 from evenhand.reports.figure_rows import (
     Duration,
@@ -20,6 +23,8 @@ from evenhand.reports.figure_rows import (
     drawn_cells,
     drawn_estimates,
     in_order,
+    standings_by,
+    true_estimates,
 )
 from evenhand.reports.figures.allocation import allocation, shares_over_time
 from evenhand.reports.figures.canvas import WIDE, number, percent, png, svg
@@ -27,7 +32,7 @@ from evenhand.reports.figures.evidence import evidence
 from evenhand.reports.figures.floors import floors
 from evenhand.reports.figures.scan import answers_given, box_calibration_figure, scan_figure
 from evenhand.reports.figures.simulation import calibration, duration, success
-from evenhand.reports.page_parts import Field, Picture, Table, table
+from evenhand.reports.page_parts import GUARDRAIL, Field, Picture, Table, table
 from evenhand.simulation.box_calibration import BoxCalibration
 from evenhand.simulation.calibrate import Calibration
 from evenhand.simulation.scan import Scan
@@ -83,6 +88,9 @@ def floors_picture(
     close = f" Overall means within {indifference:g} of the best are marked." if indifference else ""
     drawn = drawn_estimates(ordered, standings)
     says = f"Of {len(ordered):,} cells: {', '.join(said)}.{band}{close}{''.join(found)}{drawn.note}"
+    if not (bounded or relative or marks) and all(e.verdict == "met" for e in ordered):
+        what = "The means of every group"
+        says = f"This outcome has no bound.{close}{drawn.note}"
     draw = partial(
         floors, drawn.of(ordered), [row for row in standings if row.policy in drawn.policies],
         marks=[mark for mark in marks if mark.policy in drawn.policies], indifference=indifference,
@@ -92,6 +100,19 @@ def floors_picture(
         table("Mean and verdict of every cell" if known else "Estimate, interval and verdict of every cell",
               ["samples" if name == "n" else name for name in columns], rows),
     )  # fmt: skip
+
+
+def assumed_guardrail_pictures(
+    problem: Problem, means: Mapping[str, Any] | None, standings: Sequence[PolicyRow], title: str
+) -> list[Picture]:
+    """Return the figures of assumed means of every guard-rail against their bounds."""
+    found = []
+    for j, (name, means_of) in enumerate((means or {}).items(), start=1):
+        estimates = true_estimates(problem, means_of, standings, j)
+        own = standings_by(problem, standings, estimates)
+        picture = floors_picture(estimates, own, f"{title} of {name}")
+        found.append(replace(picture, name=f"{GUARDRAIL}{j}"))
+    return found
 
 
 def allocation_picture(
@@ -179,8 +200,8 @@ def duration_picture(rows: Sequence[Duration], what: str = "How long it takes") 
     chances = [chance for chance, _ in rows[0].quantiles]
     return Picture(
         "duration", what, _medians(rows), partial(duration, rows),
-        table("Samples by which so many of the runs are done",
-              ["procedure", *(f"{chance:.0%}" for chance in chances), "reached the cap", "nobody below"],
+        table("Samples by which this share of the runs is done",
+              ["procedure", *(f"{chance:.0%}" for chance in chances), "reached the cap", "none below"],
               [[row.name, *(q for _, q in row.quantiles), row.unfinished, row.bound] for row in rows]),
     )  # fmt: skip
 

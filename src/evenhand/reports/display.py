@@ -1,6 +1,6 @@
 """How a result is shown: as text on a terminal, as HTML in a notebook, as a data frame, as a figure.
 
-`display_content` says what is shown of each kind of result; this module says how.
+`display_content` defines what is shown of each kind of result; this module defines how.
 """
 
 from __future__ import annotations
@@ -52,20 +52,13 @@ def text(result: Any) -> str:
 
 def html(result: Any) -> str:
     """Return the answer in words, the figure as inline SVG and the table, all names escaped."""
-    from evenhand.reports.figures.canvas import WIDE, svg
-
     content = content_of(result)
     first, *rest = content.sentences
     parts = [f"<p><strong>{type(result).__name__}.</strong> {_html_words(first)}</p>"]
     parts += [f"<p>{_html_words(words)}</p>" for words in rest]
     picture = content.picture()
     if picture is not None:
-        drawing = svg(picture.draw(WIDE), _identifier(content, picture))
-        inline = drawing[drawing.index("<svg") :].replace(
-            "<svg ", '<svg style="max-width:100%;height:auto" ', 1
-        )
-        caption = escaping.escape(f"{picture.title}. {picture.says}")
-        parts.append(f'<figure role="img" aria-label="{caption}" style="margin:8px 0">{inline}</figure>')
+        parts.append(_html_figure(picture, _identifier(content, picture)))
     parts.append(_html_table(content.table))
     return f'<div style="{STYLES["div"]}">{"".join(parts)}</div>'
 
@@ -107,7 +100,7 @@ def figure(result: Any, ax: Axes | None = None) -> Figure:
 
 
 def _text_table(table: Table, spare: int) -> list[str]:
-    """The table in aligned columns, so many rows of it at most."""
+    """The table in aligned columns, at most this number of rows."""
     if not table.rows:
         return []
     shown = table.rows if len(table.rows) <= spare else table.rows[: spare - 1]
@@ -140,6 +133,27 @@ def _html_words(words: Words) -> str:
     )
 
 
+def _html_figure(picture: Picture, identifier: str) -> str:
+    """Return the figure as inline SVG in two layouts, of which a narrow screen shows the second.
+
+    A program that removes style sheets from outputs shows the first on every screen.
+    """
+    from evenhand.reports.figures.canvas import NARROW, WIDE, svg
+
+    def inline(width: int, name: str, display: str) -> str:
+        drawing = svg(picture.draw(width), name)
+        opening = f'<svg class="evenhand-{width}" style="display:{display};max-width:100%;height:auto" '
+        return drawing[drawing.index("<svg") :].replace("<svg ", opening, 1)
+
+    caption = escaping.escape(f"{picture.title}. {picture.says}")
+    rules = f".evenhand-{WIDE}{{display:none!important}}.evenhand-{NARROW}{{display:block!important}}"
+    return (
+        f'<figure role="img" aria-label="{caption}" style="margin:8px 0">'
+        f"<style>@media (max-width:620px){{{rules}}}</style>"
+        f"{inline(WIDE, identifier, 'block')}{inline(NARROW, f'{identifier}-narrow', 'none')}</figure>"
+    )
+
+
 def _html_table(table: Table) -> str:
     if not table.rows:
         return ""
@@ -151,7 +165,8 @@ def _html_table(table: Table) -> str:
     )
     caption = f'<caption style="text-align:left">{escaping.escape(table.caption)}</caption>'
     more = "".join(f"<p>{line.strip()}</p>" for line in _more(max(len(table.rows) - ROWS, 0)))
-    return f'<table style="{STYLES["table"]}">{caption}{head}{body}</table>{more}'
+    shown = f'<table style="{STYLES["table"]}">{caption}{head}{body}</table>'
+    return f'<div style="overflow-x:auto">{shown}</div>{more}'
 
 
 def _html_row(tag: str, cells: Sequence[str], numeric: Sequence[bool]) -> str:

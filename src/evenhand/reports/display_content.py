@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import BadInput
@@ -49,7 +49,7 @@ def content_of(result: Any) -> Content:
 def _plan(plan: Plan) -> Content:
     from evenhand.procedure.spec import Procedure
     from evenhand.reports import plan_sentences
-    from evenhand.reports.sections.section_rows import true_estimates, true_standings
+    from evenhand.reports.figure_rows import true_estimates, true_standings
 
     standings = true_standings(plan.problem, plan.means, plan.answer, plan.guardrails)
     estimates = true_estimates(plan.problem, plan.means, standings)
@@ -62,7 +62,7 @@ def _plan(plan: Plan) -> Content:
 
     def picture() -> Picture:
         from evenhand.reports.captioned_figures import allocation_picture
-        from evenhand.reports.sections.section_rows import shares as share_rows
+        from evenhand.reports.figure_rows import shares as share_rows
 
         where = share_rows(plan.problem, plan.allocation)
         return allocation_picture(where, standings, "Where the samples should go")
@@ -201,7 +201,9 @@ def _status(status: Status) -> Content:
     def picture() -> Picture | None:
         from evenhand.reports.captioned_figures import floors_picture
 
-        return floors_picture(status.cells, status.policies) if rows else None
+        # a status has no intervals; None alone would be drawn as an interval without ends
+        points = [replace(cell, low=cell.mean, high=cell.mean) for cell in status.cells]
+        return floors_picture(points, status.policies) if rows else None
 
     samples, tickets = quantity(status.samples, "sample"), quantity(status.pending, "open ticket")
     head = f", head {status.head}" if status.head else ""
@@ -240,6 +242,8 @@ def _cell_fields(cell: CellRow) -> Row:
     """A cell as one row of a table: bounds relative to a control are in words."""
     relative = any(bound is not None for bound in cell.relative)
     row = {name: value for name, value in cell.to_dict().items() if not name.startswith("relative_")}
+    if cell.pending is not None and cell.pending.is_integer():
+        row["pending"] = int(cell.pending)
     return row | ({"requirement": requirement_words(cell)} if relative else {})
 
 

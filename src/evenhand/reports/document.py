@@ -11,16 +11,17 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
+from evenhand import __version__
 from evenhand.errors import BadInput, shown
 from evenhand.model.phrases import listed
 from evenhand.reports.guarantees import SOURCES, Methods, methods
 from evenhand.reports.page_parts import Picture, Section, text
 from evenhand.result import Result
 from evenhand.study import Study, dumps
+from evenhand.versions import version_of
 
 # the section that opens the page: the state of things first, then what was expected, then the lower bound
 ORDER = ("experiment", "verdict", "dossier", "runs", "scan", "plan")
@@ -30,10 +31,10 @@ GLOSSARY = {
     ),
     "leads": "Has the best overall mean among the policies whose estimates meet the requirement.",
     "evidence": (
-        "How strongly the data speak against the weakest of the ways in which the answer could be wrong, in "
+        "How strong the evidence is against the weakest of the ways in which the answer could be wrong, in "
         "nats: one nat more is a factor of 2.7 in odds."
     ),
-    "interval": "The means that the data do not speak against at the stated risk, whenever one looks.",
+    "interval": "The means that the data do not exclude at the stated risk.",
     "share": "The part of the population that a group makes up, or of the samples that a cell received.",
 }
 
@@ -243,13 +244,20 @@ def report(*sources: Any, title: str | None = None) -> Report:
         for source in sources
         for section, study in sections_of(source)
     ]
-    studies = tuple({study.content_hash: study for _, study in found}.values())
+    studies = _each_once([study for _, study in found])
     named = (
         title
         or next((study.title for study in studies if study.title), "")
         or "Choosing one policy for everyone"
     )
     return Report(tuple(section for section, _ in found), studies, named)
+
+
+def _each_once(studies: Sequence[Study]) -> tuple[Study, ...]:
+    """Return the different studies; one without a truth is left out where the same one has a truth."""
+    distinct = tuple({study.content_hash: study for study in studies}.values())
+    with_truth = {replace(study, truth=None).content_hash for study in distinct if study.truth is not None}
+    return tuple(s for s in distinct if s.truth is not None or s.content_hash not in with_truth)
 
 
 def page_path(name: str | Path, summary: bool = False) -> Path:
@@ -266,8 +274,8 @@ def page_path(name: str | Path, summary: bool = False) -> Path:
 
 def versions() -> list[tuple[str, str]]:
     """Return the versions of the programs that made the numbers."""
-    made = [("evenhand", installed("evenhand")), ("python", platform.python_version())]
-    return made + [(name, installed(name)) for name in ("numpy", "llvmlite", "scipy")]
+    own = [("evenhand", __version__), ("python", platform.python_version())]
+    return own + [(name, version_of(name) or "not installed") for name in ("numpy", "llvmlite", "scipy")]
 
 
 def _label(study: Study, number: int, studies: Sequence[Study]) -> str:

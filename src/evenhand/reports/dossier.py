@@ -24,24 +24,28 @@ from evenhand.model.argument_checks import in_words
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.initial_samples import initial_table
 from evenhand.procedure.spec import Budget
-from evenhand.reports.captioned_figures import allocation_picture, duration_picture, floors_picture
+from evenhand.reports.captioned_figures import (
+    allocation_picture,
+    assumed_guardrail_pictures,
+    duration_picture,
+    floors_picture,
+)
 from evenhand.reports.document import Report
 from evenhand.reports.dossier_scenarios import Scenario, scenario_grid
-from evenhand.reports.figure_rows import plain
-from evenhand.reports.page_parts import Field, Section, Strong, Table, Words, table
-from evenhand.reports.sections.runs import duration_row
-from evenhand.reports.sections.section_rows import (
-    CHANCES,
-    guardrail_pictures,
+from evenhand.reports.figure_rows import (
+    plain,
     shares,
     true_estimates,
     true_standings,
 )
+from evenhand.reports.page_parts import Field, Section, Strong, Table, Words, table
+from evenhand.reports.sections.runs import duration_row
 from evenhand.simulation.executors import Executor, given_or_new_executor
 from evenhand.simulation.runs import Rate, Runs, rate, standard_error
 from evenhand.simulation.simulate import simulate_study
 from evenhand.study import Study, Truth
 from evenhand.theory.plan import Plan, plan
+from evenhand.verdicts.forecast_statement import CHANCES
 
 Array = NDArray[np.float64]
 ReportProgress = Callable[[int, int], None]
@@ -89,7 +93,7 @@ class _DossierSection:
                     true_estimates(problem, study.means(), standings), standings, "As assumed",
                     indifference=study.procedure.indifference,
                 ),
-                *guardrail_pictures(problem, rails, standings, "The assumed means"),
+                *assumed_guardrail_pictures(problem, rails, standings, "The assumed means"),
                 duration_picture(durations, "How long it takes, by scenario"),
                 allocation_picture(
                     shares(problem, base.allocation, None if self.ideal is None else self.ideal.allocation),
@@ -131,8 +135,8 @@ class _DossierSection:
         name, error = self.worst
         many, risk = f"{self.recipe.replications:,}", f"{100 * self.recipe.study.procedure.delta:g}%"
         found: Words = (
-            "wrong answers came in ", Strong(f"{error.rate:.2%}"), " of the runs at most (95% interval up ",
-            f"to {error.high:.2%}): in the scenario “{name}”.",
+            "wrong answers in ", Strong(f"{error.rate:.2%}"), " of the runs at most (95% interval up to ",
+            f"{error.high:.2%}): in the scenario “{name}”.",
         )  # fmt: skip
         if error.rate == 0:
             found = (Strong("no"), f" wrong answer was given (95% interval up to {error.high:.2%} in each).")

@@ -1,6 +1,6 @@
 """A grid of scenarios for a dossier: the assumed truth, and ways around it in which a procedure could err.
 
-A scenario has a table of means, K x L, and one for every guard-rail. The hard ones lie a hair beyond a
+A scenario has a table of means, K x L, and one for every guard-rail. The hard ones are slightly beyond a
 boundary: there the true answer changes, and a procedure that stops too early errs most.
 """
 
@@ -38,7 +38,7 @@ def scenario_grid(problem: Problem, assumed: Scenario) -> dict[str, Scenario]:
     grid |= _ties(problem, assumed, sd)
     grid["everyone a little better"] = means + STEP * sd
     grid["everyone a little worse"] = means - STEP * sd
-    grid["all policies alike, but one a hair better"] = _alike(means, sd)
+    grid["all policies equal, but one slightly better"] = _alike(means, sd)
     found = {
         name: Scenario(table, rails) for name, table in grid.items() if _is_possible(problem.family, table)
     }
@@ -83,10 +83,10 @@ def _boundaries(
         if answer is not None and bounded[answer]:
             table = means.copy()
             table[answer, g] = beyond[answer]
-            grid[f"{problem.policies[answer]} misses its bound{metric} in {group} by a hair"] = table
+            grid[f"{problem.policies[answer]} narrowly misses its bound{metric} in {group}"] = table
         nobody = inside.copy()
         nobody[:, g] = beyond
-        grid[f"everybody misses the bound{metric} in {group} by a hair"] = nobody
+        grid[f"all policies narrowly miss the bound{metric} in {group}"] = nobody
     return grid
 
 
@@ -105,7 +105,7 @@ def _ties(problem: Problem, assumed: Scenario, sd: Array) -> dict[str, Array]:
         table[second] += (
             scores[answer] - scores[second] + sign * SMALL_STEP * float(sd[second] @ problem.shares)
         )
-        grid[f"{problem.policies[second]} is a hair {word} {problem.policies[answer]}"] = table
+        grid[f"{problem.policies[second]} is slightly {word} {problem.policies[answer]}"] = table
     return grid
 
 

@@ -67,7 +67,7 @@ ASSUMPTIONS = {
 
 MODES = {
     "active": "The procedure chooses policy and group of every sample",
-    "proportional": "Groups arrive by themselves; the procedure chooses the policy once it knows the group",
+    "proportional": "Groups arrive by themselves; the procedure chooses the policy when the group is known",
     "agnostic": "The procedure chooses the policy; the group is known only with the outcome",
 }
 
@@ -265,7 +265,7 @@ def _certified(problem: Problem, delta: float) -> Methods:
     return Methods(
         _always(delta),
         "For every way the answer could be wrong there is an e-process: a betting score whose expected value "
-        "is at most 1 if that way is the truth, however samples are chosen and whenever one looks. The "
+        "is at most 1 if that way is the truth, however samples are chosen and at any number of looks. The "
         f"answer is given when each of them reaches {many}/{delta:.6g} = {many / delta:,.6g}, that is "
         f"{math.log(many / delta):.4g} nats. There are {many} wrong answers, and by Ville's inequality each "
         f"is ever given with probability at most {delta:.6g}/{many}.",
@@ -281,7 +281,8 @@ def _joining(most: int, many: int, delta: float) -> Methods:
         "For every pair of policies there is an e-process against the second being at least as good as the "
         "first, and for every policy there are some against its meeting, or missing, its "
         "requirement: betting scores whose expected value is at most 1 if that is the truth, however samples "
-        "are chosen and whenever one looks. The answer is given when each of them, for the policies present, "
+        "are chosen and at any number of looks. The answer is given when each of them, for the policies "
+        "present, "
         f"reaches {many}/{delta:.6g} = {many / delta:,.6g}, that is {math.log(many / delta):.4g} nats. Up to "
         f"{most} policies can ever take part, so there are {many} wrong statements: one for each ordered "
         f"pair and one for each policy{relative}. By Ville's inequality each is ever made with probability "

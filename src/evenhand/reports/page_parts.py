@@ -24,6 +24,8 @@ Words = tuple[
     str | Strong, ...
 ]  # a sentence; names from users are separate parts, escaped when they are shown
 Field = str | int | float | None
+GUARDRAIL = "guard-rail-"  # the names of figures of guard-rails begin with it
+AT_THE_BEGINNING = ", when the experiment began"  # the names of facts about that time end with it
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,11 @@ def field_text(value: Field, column: str = "") -> str:
 
 
 def decimal(value: float) -> str:
-    """Return a number with four decimals below 10 and fewer above, thousands separated."""
+    """Return a number with four decimals below 10, more below 0.001 and fewer above, thousands separated."""
+    if 0.0 < value < 1e-6:
+        return "<0.000001"
     if value != 0 and abs(value) < 0.001:
-        return f"{value:.2e}"
+        return f"{value:.6f}" if abs(value) >= 1e-6 else f"{value:.2e}"
     if abs(value) < 10:
         return f"{value:.4f}"
     return f"{value:.1f}" if abs(value) < 1000 else f"{value:,.0f}"

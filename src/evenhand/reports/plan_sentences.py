@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from evenhand.study import Study
 from evenhand.theory.plan import Bound, Plan
 
 MAX_NAMED = 6  # a sentence names at most this many policies and counts the rest
@@ -68,6 +69,15 @@ def bounds(plan: Plan, delta: float) -> Iterator[str]:
         yield (
             f"Any such procedure costs at least {count(least_cost)} on average ({cost.low:.7g} to "
             f"{cost.high:.7g} per unit of evidence). The allocation is the one with the lowest cost."
+        )
+
+
+def shared_items(study: Study) -> Iterator[str]:
+    """Yield what the bound is about, where several policies answer each item."""
+    if study.procedure.items is not None:
+        yield (
+            "The bound is for samples with an item of their own. In this study several policies answer each "
+            "item, which takes fewer labels the more often they agree: `evenhand simulate` says how many."
         )
 
 

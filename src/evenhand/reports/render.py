@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,29 @@ from markupsafe import Markup
 
 from evenhand import __version__
 from evenhand.reports.figures.canvas import NARROW, TOKENS, WIDE, svg
-from evenhand.reports.page_parts import Picture, Section, Strong, Table, Words, field_text, is_number
+from evenhand.reports.page_parts import (
+    AT_THE_BEGINNING,
+    GUARDRAIL,
+    Picture,
+    Section,
+    Strong,
+    Table,
+    Words,
+    field_text,
+    is_number,
+    text,
+)
 
 if TYPE_CHECKING:
     from evenhand.reports.document import Report
 
 PRINTED_HEIGHT = 900  # pixels of a printed page
-SUMMARY_HEIGHT = 420  # pixels of the figure on the summary
-SUMMARY_ROWS = 8  # policies on the summary
+# The summary on paper, in pixels of A4; `tests/reports/test_in_browser.py` prints it.
+SUMMARY_SPACE = 650  # without what is always there: title, highlights, headings, lines to sign
+SUMMARY_WIDTH = 600  # of its figure
+LINE_LENGTH, LINE_HEIGHT = 88, 19  # characters of a line, which is larger in the lead and smaller elsewhere
+FACT_HEIGHT, ROW_HEIGHT, HEAD_HEIGHT = 17, 22, 60
+SUMMARY_ROWS = 8  # policies
 _PROGRAMS = ("python", "numpy", "llvmlite", "scipy")
 
 
@@ -43,30 +59,46 @@ def render_summary(report: Report) -> str:
     css = environment.get_template("page.css").render(tokens=_tokens())
     opening = report.opening
     method = opening.methods or report.methods[0]
+    facts = [(name, value) for name, value in report.facts if _is_on_summary(name)]
+    guardrails = [picture for picture in opening.pictures if picture.name.startswith(GUARDRAIL)]
+    paragraphs = [text(opening.lead), _asked(report), method.guarantee, *method.assumptions]
+    paragraphs += [f"{rail.title}. {rail.says}" for rail in guardrails]
+    space = SUMMARY_SPACE - sum(map(_printed_height, paragraphs)) - FACT_HEIGHT * len(facts)
     page = environment.get_template("summary.html.j2").render(
         version=__version__, title=report.title, asked=_asked(report), css=Markup(css), opening=opening,
-        picture=_small_picture(opening), table=_policy_table(opening), method=method,
-        facts=[(name, value) for name, value in report.facts if name not in _PROGRAMS],
+        picture=_small_picture(opening, space), table=_policy_table(opening, space), guardrails=guardrails,
+        method=method, facts=facts,
     )  # fmt: skip
     return str(page)
 
 
-def _small_picture(section: Section) -> Picture | None:
-    """Return the main figure if it leaves space for the text on one page."""
+def _is_on_summary(fact: str) -> bool:
+    """Return whether a summary states this fact; the head of a log covers the versions at its beginning."""
+    return fact not in _PROGRAMS and not fact.endswith(AT_THE_BEGINNING)
+
+
+def _printed_height(paragraph: str) -> int:
+    """Return about how many pixels a paragraph takes on the printed summary."""
+    return LINE_HEIGHT * math.ceil(len(paragraph) / LINE_LENGTH)
+
+
+def _small_picture(section: Section, space: int) -> Picture | None:
+    """Return the main figure if its printed height fits the space."""
     if not section.pictures:
         return None
     first = section.pictures[0]
-    return first if first.draw(WIDE).height <= SUMMARY_HEIGHT else None
+    return first if first.draw(WIDE).height * SUMMARY_WIDTH / WIDE <= space else None
 
 
-def _policy_table(section: Section) -> Table | None:
+def _policy_table(section: Section, space: int) -> Table | None:
     """Return the policies with overall mean and class, for a page without its figure; the first rows."""
     found = next((table for table in section.tables if table.columns[:1] == ("policy",)), None)
-    if found is None or len(found.rows) <= SUMMARY_ROWS:
+    most = min(max((space - HEAD_HEIGHT) // ROW_HEIGHT, 1), SUMMARY_ROWS)
+    if found is None or len(found.rows) <= most:
         return found
-    left = len(found.rows) - SUMMARY_ROWS
-    caption = f"{found.caption} (the first {SUMMARY_ROWS}; {left} more in the whole report)"
-    return Table(caption, found.columns, found.rows[:SUMMARY_ROWS])
+    left = len(found.rows) - most
+    caption = f"{found.caption} (the first {most}; {left} more in the whole report)"
+    return Table(caption, found.columns, found.rows[:most])
 
 
 def _environment() -> Environment:

@@ -35,7 +35,7 @@ def lead(many: Mapping[str, Runs]) -> Words:
 
 
 def _right(runs: Runs) -> str:
-    """Return what is counted as right, completing "in so many runs ..."."""
+    """Return what is counted as right, completing "in N runs ..."."""
     if runs.study.problem.goal == "screen":
         return "every policy was classified correctly"
     procedure = runs.study.procedure
@@ -61,6 +61,14 @@ def intervals(runs: Runs) -> list[Words]:
         return []
     number, units = runs.intervals.mean(), runs.assigned.mean()
     return [(f"A run took {number:,.1f} intervals on average; {units:,.0f} units were assigned by its end.",)]
+
+
+def items(runs: Runs) -> list[Words]:
+    """Return how many items the runs took; nothing where policies do not share items."""
+    if runs.items is None:
+        return []
+    answered = f"{runs.policies_per_item:.2f} of {len(runs.study.problem.policies)} policies answered an item"
+    return [(f"A run took {runs.items.mean():,.0f} items on average; {answered}.",)]
 
 
 def summary(many: Mapping[str, Runs]) -> Table:

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
@@ -27,13 +28,13 @@ NOBODY_ELSE = Key("loopback", "admin", "this machine")  # the identity of reques
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 # headers that proxies add, by their beginning
 FORWARDING = (
-    "forwarded",
-    "via",
-    "x-real-ip",
-    "x-forwarded-",
-    "x-client-ip",
-    "true-client-ip",
-    "cf-connecting-ip",
+    b"forwarded",
+    b"via",
+    b"x-real-ip",
+    b"x-forwarded-",
+    b"x-client-ip",
+    b"true-client-ip",
+    b"cf-connecting-ip",
 )
 WRONG_KEYS, WINDOW = 20, 10.0  # this many wrong keys within this many seconds block an address
 ADDRESSES, SESSIONS = 10_000, 10_000  # maximum number of entries kept
@@ -113,7 +114,7 @@ class Access:
         loop = asyncio.get_running_loop()
         if self._keys.is_due:
             await loop.run_in_executor(self._readers, self._keys.read)
-        cookie = "" if connection is None else connection.cookies.get(COOKIE, "")
+        cookie = "" if connection is None or not header(connection, b"cookie") else _session(connection)
         if cookie and self._sessions.is_due(cookie):
             await loop.run_in_executor(self._readers, self._sessions.read, cookie)
 
@@ -124,10 +125,10 @@ class Access:
             _refuse_foreign(connection)
             _refuse_remote(connection)
             return NOBODY_ELSE
-        scheme, _, text = connection.headers.get("authorization", "").partition(" ")
+        scheme, _, text = (header(connection, b"authorization") or "").partition(" ")
         if scheme.lower() == "bearer" and text:
             return self._good(connection, text.strip())
-        identity = self._sessions.key_of(connection.cookies.get(COOKIE, ""))
+        identity = self._sessions.key_of(_session(connection))
         found = None if identity is None else self._keys.by_id(identity)
         if found is not None:
             _refuse_forged(connection)
@@ -135,7 +136,7 @@ class Access:
         raise NotAuthorizedException("a key is needed: send it as 'Authorization: Bearer KEY'.")
 
     def is_still_valid(self, key: Key) -> bool:
-        """Return whether a key that began a stream may go on with it."""
+        """Return whether a key that began a stream may continue it."""
         if key.id == NOBODY_ELSE.id:
             return not self._keys.exist()
         return self._keys.by_id(key.id) is not None
@@ -146,7 +147,7 @@ class Access:
         return self._sessions.begin(self._good(connection, text).id)
 
     def log_out(self, connection: Connection) -> None:
-        self._sessions.end(connection.cookies.get(COOKIE, ""))
+        self._sessions.end(_session(connection))
 
     def check_host(self, connection: Connection) -> None:
         """Refuse unknown Host headers, which prevents DNS rebinding."""
@@ -174,6 +175,11 @@ class Access:
         return wrong is not None and len(wrong) == WRONG_KEYS and time.monotonic() - wrong[0] < WINDOW
 
 
+def _session(connection: Connection) -> str:
+    cookie: str = connection.cookies.get(COOKIE, "")
+    return cookie
+
+
 def _refuse_forged(connection: Connection) -> None:
     """Refuse a changing request with a session cookie unless it is from our own pages."""
     if connection.scope.get("method") in ("GET", "HEAD"):
@@ -184,7 +190,7 @@ def _refuse_forged(connection: Connection) -> None:
 
 def _refuse_foreign(connection: Connection) -> None:
     """Refuse requests from other sites' pages while no key exists."""
-    if "origin" in connection.headers and not _is_own_page(connection):
+    if header(connection, b"origin") is not None and not _is_own_page(connection):
         raise PermissionDeniedException("requests from other sites' pages are refused.")
 
 
@@ -195,7 +201,7 @@ def _refuse_remote(connection: Connection) -> None:
     Without any settings nginx adds no header and sends its own Host, but speaks HTTP/1.0, as no client does.
     """
     peer = connection.client.host if connection.client else ""
-    forwarded = any(name.lower().startswith(FORWARDING) for name in connection.headers)
+    forwarded = any(name.lower().startswith(FORWARDING) for name, _ in connection.scope["headers"])
     is_old = connection.scope.get("http_version") == "1.0"
     if not _is_loopback(peer) or forwarded or is_old or _host_of(connection) not in LOOPBACK:
         raise NotAuthorizedException(
@@ -204,6 +210,7 @@ def _refuse_remote(connection: Connection) -> None:
         )
 
 
+@lru_cache(1024)
 def _is_loopback(peer: str) -> bool:
     try:
         return ip_address(peer).is_loopback
@@ -213,14 +220,25 @@ def _is_loopback(peer: str) -> bool:
 
 def _host_of(connection: Connection) -> str:
     """Return the name in the Host header, without the port; what has no form of a Host as it is."""
-    host: str = connection.headers.get("host", "").lower()
+    host = (header(connection, b"host") or "").lower()
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() and "@" not in name else host
 
 
 def _is_own_page(connection: Connection) -> bool:
-    origin: str = connection.headers.get("origin", "")
-    return origin.split("://", 1)[-1] == connection.headers.get("host", "")
+    origin, host = (header(connection, name) or "" for name in (b"origin", b"host"))
+    return origin.split("://", 1)[-1] == host
+
+
+def header(connection: Connection, wanted: bytes) -> str | None:
+    """Return the first header of this name, which is in small letters; None if there is none.
+
+    The framework builds a table of all headers first, which costs every request as much as its key.
+    """
+    for name, value in connection.scope["headers"]:
+        if name.lower() == wanted:
+            return value.decode("latin-1")
+    return None
 
 
 def role(needed: str) -> Callable[[Connection, BaseRouteHandler], Awaitable[None]]:
@@ -233,7 +251,7 @@ def role(needed: str) -> Callable[[Connection, BaseRouteHandler], Awaitable[None
         access: Access = connection.app.state.access
         await access.read_keys(connection)
         key = access.who(connection)
-        connection.state.key = key
+        connection.scope["state"]["key"] = key
         if not key.may(needed):
             raise PermissionDeniedException(f"this needs the role {needed}; the key has {key.role}.")
 
@@ -242,5 +260,5 @@ def role(needed: str) -> Callable[[Connection, BaseRouteHandler], Awaitable[None
 
 def key_of(request: Request) -> Key:  # type: ignore[type-arg]
     """Return the key of a request, stored by the guard."""
-    found: Key = request.state.key
+    found: Key = request.scope["state"]["key"]
     return found

@@ -36,7 +36,28 @@ T = TypeVar("T")
 
 
 class _Wire(http.client.HTTPConnection):
-    """A connection that is closed when it is no longer referenced."""
+    """A connection that is closed when it is no longer referenced, and sends a request in one piece.
+
+    The base class sends headers and body one after the other, for which the service has to wait and to wake
+    up twice.
+    """
+
+    _held: bytes | None = None  # what was sent of a request that is not complete
+
+    def endheaders(self, message_body: Any = None, *, encode_chunked: bool = False) -> None:
+        self._held = b""
+        try:
+            super().endheaders(message_body, encode_chunked=encode_chunked)
+            whole = self._held
+        finally:
+            self._held = None
+        super().send(whole)
+
+    def send(self, data: Any) -> None:
+        if self._held is None:
+            super().send(data)
+        else:
+            self._held += data
 
     def __del__(self) -> None:
         self.close()

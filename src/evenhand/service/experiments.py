@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-import hashlib
 import hmac
 import re
 import secrets
 import threading
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from litestar import Request
@@ -19,20 +22,25 @@ from evenhand.errors import BadInput, IntegrityFailed, NameTaken, NotFound
 from evenhand.live import schema
 from evenhand.live.control import refuse_used_key
 from evenhand.live.events import Created, decode
-from evenhand.live.experiment import Experiment
+from evenhand.live.experiment import Experiment, Write
+from evenhand.live.group_commit import Call
 from evenhand.live.interval_status import is_odd
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.protocol import Protocol, new_protocol
 from evenhand.live.requests import Caller, owned_key
 from evenhand.live.status import Status
 from evenhand.live.tickets import ticket_code, ticket_number
-from evenhand.procedure.choose_evidence import evidence_of
+from evenhand.procedure.compile_spec import evidence_of
 from evenhand.service.auth import key_of
 from evenhand.study import Study, dumps, loads
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_EXPERIMENTS = 10_000
 MOST_OPEN, IDLE_SECONDS = 200, 60.0  # above this number, experiments idle this long are released
+
+
+WRITERS = 32  # threads that write the queued requests, one for each experiment at a time
+T = TypeVar("T")
 
 
 class BadId(BadInput):
@@ -62,6 +70,36 @@ def _secret_of(journal: Journal) -> bytes:
     return bytes(found)
 
 
+@lru_cache(10_000)  # needed by the ask and by the tell of a ticket
+def _letters(secret: bytes, protocol: bytes, number: int) -> str:
+    """Return the letters of a ticket's code, which only the journal's secret gives."""
+    digest = hmac.digest(secret, b"ticket" + protocol + number.to_bytes(8, "big"), "sha256")
+    return base64.b32hexencode(digest[:10]).decode().lower()
+
+
+class Notifier:
+    """Gives requests on an event loop the results of their calls, many at a time.
+
+    The loop is woken once for all calls of a transaction.
+    """
+
+    def __init__(self) -> None:
+        self._done: deque[tuple[asyncio.Future[Any], Call]] = deque()
+        self._is_woken = False
+
+    def add(self, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any], call: Call) -> None:
+        """Settle an answer on its loop soon; called in any thread."""
+        self._done.append((answer, call))
+        if not self._is_woken:
+            self._is_woken = True
+            loop.call_soon_threadsafe(self._settle_all)
+
+    def _settle_all(self) -> None:
+        self._is_woken = False  # first: a call that is added meanwhile wakes the loop again
+        while self._done:
+            _settle(*self._done.popleft())
+
+
 class Registry:
     """Experiments by id."""
 
@@ -71,6 +109,8 @@ class Registry:
         self.journal.salts_events = True
         self._secret = _secret_of(self.journal)
         self._slots: dict[str, _Slot] = {}
+        self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="writer")
+        self._notifier = Notifier()
         self._lock = threading.Lock()
 
     def names(self) -> list[str]:
@@ -86,11 +126,22 @@ class Registry:
         """Return the experiment with this id, opened on first use."""
         if not _ID.fullmatch(name):
             raise BadId("an id must be 1 to 64 letters, digits, '-' or '_'.")
+        return self.known(name) or self._open(name)
+
+    def known(self, name: str) -> Experiment | None:
+        """Return the experiment with this id if it is open already."""
         slot = self._slots.get(name)
-        if slot is None or slot.trial is None:
-            return self._open(name)
-        slot.used = time.monotonic()
-        return slot.trial
+        if slot is not None and slot.trial is not None:
+            slot.used = time.monotonic()
+            return slot.trial
+        return None
+
+    async def written(self, trial: Experiment, write: Write[T]) -> T:
+        """Return the result of a write; no thread waits for it meanwhile."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        trial.enqueue(write, self._writers.submit, partial(self._notifier.add, loop, answer))
+        return await answer
 
     def create(
         self,
@@ -153,11 +204,10 @@ class Registry:
         return ticket_code(trial.protocol.hash, int(match[1]))
 
     def _letters(self, trial: Experiment, number: int) -> str:
-        text = b"ticket" + trial.protocol.hash + number.to_bytes(8, "big")
-        digest = hmac.new(self._secret, text, hashlib.sha256).digest()
-        return base64.b32hexencode(digest[:10]).decode().lower()
+        return _letters(self._secret, trial.protocol.hash, number)
 
     def close(self) -> None:
+        self._writers.shutdown()
         self.journal.close()
 
     def _open(self, name: str) -> Experiment:
@@ -180,6 +230,16 @@ class Registry:
         idle = [name for name, slot in self._slots.items() if slot.trial is not None and slot.used < before]
         for name in idle[: max(len(self._slots) - MOST_OPEN, 0)]:
             del self._slots[name]
+
+
+def _settle(answer: asyncio.Future[Any], call: Call) -> None:
+    """Give a request the result of its call, unless the request was cancelled."""
+    if answer.cancelled():
+        return
+    if call.error is not None:
+        answer.set_exception(call.error)
+    else:
+        answer.set_result(call.value)
 
 
 def _as_begun(asked: Created, study: Study, found: Protocol) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from evenhand.errors import BadInput
 from evenhand.live.interval_bets import Bet, IntervalBets
 from evenhand.live.interval_counts import plain_rows
+from evenhand.live.interval_pairs import PairBet, PairIntervalBets
 from evenhand.live.intervals import IntervalReceipt
 from evenhand.procedure.assignment import Shares
 
@@ -54,9 +55,12 @@ class RemoteIntervals:
         """Begin the next interval before the last one is closed; return its shares."""
         return Shares.from_dict(self._post("publish-shares", {"valid_from": valid_from, "after": after}, key))
 
-    def bets(self) -> IntervalBets:
-        """Return the bets on the outcomes of the next interval to be closed."""
+    def bets(self) -> IntervalBets | PairIntervalBets:
+        """Return the bets on the next interval to be closed, with linear bets or with shared units."""
         found = self._get("bets")
+        if "pairs" in found:
+            pairs = tuple(PairBet(*row) for row in found["pairs"])
+            return PairIntervalBets(found["interval"], pairs, found["needed"])
         return IntervalBets(found["interval"], tuple(Bet(*row) for row in found["rows"]))
 
     def _get(self, what: str) -> Any:

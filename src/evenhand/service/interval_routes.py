@@ -10,6 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from evenhand.errors import Conflict, KeyReused
+from evenhand.live.interval_pairs import PairIntervalBets
 from evenhand.service import response_bodies as bodies
 from evenhand.service.auth import key_of, role
 from evenhand.service.experiments import Asked, Registry, note_view
@@ -107,10 +108,16 @@ def close_interval(
 
 @api_get("/experiments/{name:str}/bets", TAG, bodies.Bets, guards=[role("analyst")])
 def bets(name: Id, request: Asked, registry: NamedDependency[Registry]) -> dict[str, Any]:
-    """Return the linear bets on the outcomes of the next interval; they show estimates, so it is a view."""
+    """Return the linear bets on the next interval; they show estimates, so it is a view.
+
+    Where every policy serves every unit they are on the differences of two policies, `pairs`.
+    """
     trial = registry.get(name)
     note_view(request, trial, "bets")
     found = trial.bets()
+    if isinstance(found, PairIntervalBets):
+        pairs = [list(bet) for bet in found.rows]
+        return {"interval": found.interval, "rows": [], "pairs": pairs, "needed": found.needed}
     return {"interval": found.interval, "rows": [list(bet) for bet in found.rows]}
 
 

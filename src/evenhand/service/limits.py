@@ -2,7 +2,8 @@
 
 `limited_protocol` guards connections: bytes and seconds until a request's headers are complete, seconds for
 its body, connections per peer. `RequestLimits` guards requests: number and size of headers, requests in
-progress. Both answer with a sentence and `Retry-After` where a later request may succeed.
+progress, open streams of each key. Both answer with a sentence and `Retry-After` where a later request may
+succeed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from litestar.enums import ScopeType
+from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from evenhand.errors import BadInput
@@ -26,7 +28,7 @@ HEADER_SECONDS = 10.0  # from the first byte, or from the connection, to the end
 BODY_SECONDS, BODY_RATE = 30.0, 20_000  # seconds for a body, and one more for so many bytes
 PER_PEER = 512  # connections from one address; named proxies have no such limit
 IN_PROGRESS = 256  # requests in progress; further ones are refused
-STREAMS = 500  # open streams of dashboards
+STREAMS, STREAMS_PER_KEY = 500, 50  # open streams of dashboards: of all keys, and of one
 RETRY_SECONDS = 1
 HEALTH = "/healthz"  # answered always; /readyz needs the storage and no key, so it is shed as well
 REASONS = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
@@ -44,6 +46,8 @@ class Proxies:
             ) from None
 
     def has(self, peer: str) -> bool:
+        if not self._networks:
+            return False
         try:
             address = ip_address(peer)
         except ValueError:
@@ -75,6 +79,7 @@ class RequestLimits:
     def __init__(self, proxies: Proxies) -> None:
         self._proxies = proxies
         self._counts = {"requests": 0, "streams": 0}
+        self._streams_of: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     @property
@@ -101,8 +106,28 @@ class RequestLimits:
                 await app(scope, receive, send)
             finally:
                 self._count(kind, -1)
+                self._end_stream(scope)
 
         return limited
+
+    def begin_stream(self, scope: Any, owner: str) -> None:
+        """Count a stream of this key until its request ends; refuse one too many."""
+        with self._lock:
+            if self._streams_of[owner] >= STREAMS_PER_KEY:
+                raise HTTPException(
+                    f"one key may have {STREAMS_PER_KEY} open dashboards; close some first.", status_code=429
+                )
+            self._streams_of[owner] += 1
+        scope["state"]["stream_of"] = owner
+
+    def _end_stream(self, scope: Any) -> None:
+        owner = scope.get("state", {}).pop("stream_of", None)
+        if owner is None:
+            return
+        with self._lock:
+            self._streams_of[owner] -= 1
+            if not self._streams_of[owner]:
+                del self._streams_of[owner]
 
     def _count(self, kind: str, change: int) -> None:
         with self._lock:

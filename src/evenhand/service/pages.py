@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ LIST_LINES = 50
 MOST_LISTED = 500  # experiments that a filter or another order looks at
 FORECASTS_AT_ONCE = 3  # that one view of the list begins
 LOOK_SECONDS = 0.5  # how often a stream checks for new content
+SIGN_SECONDS = 15.0  # a stream sends something at least so often, so that a client that is gone is noticed
 Asked = Request[Any, Any, Any]
 Search = Annotated[str, QueryParameter(max_length=200)]
 Offset = Annotated[int, QueryParameter(ge=0, le=1_000_000)]
@@ -169,10 +170,12 @@ async def stream(
     """Send a message whenever there is new content."""
     await asyncio.to_thread(registry.get, name)
     key, access = key_of(request), request.app.state.access
+    request.app.state.limits.begin_stream(request.scope, key.id)
     blind = not key.may("analyst")
 
     async def drawings() -> AsyncIterator[ServerSentEventMessage]:
         seen: PanelContent | None = None
+        sent = time.monotonic()
         while not request.app.state.stopping.is_set():
             await access.read_keys()
             if not access.is_still_valid(key):
@@ -180,8 +183,11 @@ async def stream(
             with suppress(EvenhandError):  # a drawing that failed or took too long is tried again
                 content = await asyncio.to_thread(panels.of, name, blind)
                 if content is not seen and not content.waiting:
-                    seen = content
+                    seen, sent = content, time.monotonic()
                     yield ServerSentEventMessage(event="drawn", data=str(content.head))
+            if time.monotonic() - sent >= SIGN_SECONDS:
+                sent = time.monotonic()
+                yield ServerSentEventMessage(comment="", data=None)
             await asyncio.sleep(LOOK_SECONDS)
 
     return ServerSentEvent(drawings())
@@ -295,9 +301,12 @@ _environment = Environment(
 )
 
 
-def page(template: str, code: int = 200, **values: Any) -> Response[str]:
+def page(
+    template: str, code: int = 200, headers: Mapping[str, str] | None = None, **values: Any
+) -> Response[str]:
     """Return a page as a response."""
-    return Response(render(template, **values), media_type=MediaType.HTML, status_code=code)
+    text = render(template, **values)
+    return Response(text, media_type=MediaType.HTML, status_code=code, headers=headers)
 
 
 def render(template: str, **values: Any) -> str:

@@ -95,7 +95,7 @@ def panel_content(
             _picture(_requirement_picture(verdict), WIDE, NARROW),
             *(_picture(picture, WIDE, NARROW) for picture in guardrail_pictures(verdict)),
             _samples_picture(view, verdict),
-            *_shares_pictures(reader, verdict),
+            *(() if view.protocol.spec.shared_items else _shares_pictures(reader, verdict)),
         ),
         cells=tuple(_cell(e) for e in _listed(estimates, verdict)),
         all_cells=len(estimates),

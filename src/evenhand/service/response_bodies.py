@@ -175,6 +175,9 @@ class Bets(Struct, forbid_unknown_fields=True):
 
     interval: int
     rows: list[tuple[str, str, int, float, float]]
+    # where every policy serves every unit: policy, other policy, group, number, slope and centre
+    pairs: list[tuple[str, str, str, int, float, float]] | UnsetType = UNSET
+    needed: bool | UnsetType = UNSET  # whether counts must hold the sums of these bets
 
 
 class Event(Struct):

@@ -13,6 +13,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.response import Redirect
+from litestar.types import HTTPResponseStartEvent, Receive, Scope, Send
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -33,6 +34,7 @@ from evenhand.errors import (
     NotFound,
     StorageFailed,
 )
+from evenhand.service.auth import header
 from evenhand.service.experiments import BadId
 from evenhand.service.pages import page
 from evenhand.service.path_prefix import prefix
@@ -98,13 +100,15 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
-async def checked_body(request: Asked) -> None:
-    """Refuse a body that is not JSON, is ambiguous JSON, or has text for a number."""
+async def checked_request(request: Asked) -> None:
+    """Refuse another Host, and a body that is not JSON, is ambiguous JSON, or has text for a number."""
+    request.app.state.access.check_host(request)
     if request.method != "POST":
         return
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = (header(request, b"content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException("a body must be JSON, sent as Content-Type: application/json.", status_code=415)
     body = await request.body()
@@ -120,7 +124,7 @@ def _check_json(body: bytes, annotation: Any) -> None:
     try:
         if _depth(body) > MAX_DEPTH:
             raise _Ambiguous(f"it is nested more than {MAX_DEPTH} levels deep")
-        json.loads(body, object_pairs_hook=_once_each, parse_constant=_refused_constant)
+        _plain_json.decode(body.decode())
     except ValueError as problem:
         why = str(problem) if isinstance(problem, _Ambiguous) else "it is not"
         raise HTTPException(f"the body must be plain JSON: {why}.", status_code=400) from None
@@ -133,6 +137,9 @@ def _check_json(body: bytes, annotation: Any) -> None:
 
 def _depth(body: bytes) -> int:
     """How deeply objects and lists are nested: counted before parsing, which would exhaust the stack."""
+    brackets = body.count(b"{") + body.count(b"[")
+    if brackets <= MAX_DEPTH:
+        return brackets  # at most so deep
     steps = (1 if bracket in b"[{" else -1 for bracket in _BRACKET.findall(_STRING.sub(b"", body)))
     return max(accumulate(steps), default=0)
 
@@ -152,19 +159,32 @@ def _refused_constant(name: str) -> float:
     raise _Ambiguous(f"{name} is no number")
 
 
-async def add_headers(response: Response[Any]) -> Response[Any]:
-    """Return the response with the security headers.
+_plain_json = json.JSONDecoder(object_pairs_hook=_once_each, parse_constant=_refused_constant)
 
-    A plain function would wait for a thread, and with it `/healthz` while all threads are busy.
+
+class JsonAnswer:
+    """A JSON response of status 200, as an ASGI application.
+
+    Without the framework's handling of cookies, headers and background tasks, which costs an ask or a tell
+    more than its answer.
     """
-    return with_headers(response)
+
+    def __init__(self, value: object) -> None:
+        self._body = msgspec.json.encode(value)
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        headers = [
+            (b"content-type", b"application/json"), (b"content-length", str(len(self._body)).encode()),
+        ]  # fmt: skip
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": self._body, "more_body": False})
 
 
-def with_headers(response: Response[Any]) -> Response[Any]:
-    """Return the response with the security headers."""
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-    return response
+def add_headers(message: HTTPResponseStartEvent) -> None:
+    """Add the security headers that the beginning of a response does not have."""
+    there = [name.lower() for name, _ in message["headers"]]
+    more = [pair for pair in _RAW_HEADERS if pair[0] not in there]
+    message["headers"] = [*message["headers"], *more]
 
 
 def refuse_ours(request: Asked, problem: EvenhandError) -> Response[Any]:
@@ -225,7 +245,7 @@ def _sentence(
     request: Asked, text: str, code: int, headers: dict[str, str] | None = None, kind: str | None = None
 ) -> Response[Any]:
     if _wants_page(request):
-        return with_headers(page("error.html", code, key=None, says=text))
+        return page("error.html", code, headers=HEADERS, key=None, says=text)
     body = {"error": text, "code": error_code(code, kind)} | ({} if kind is None else {"kind": kind})
     retry = {"Retry-After": RETRY_LATER[code]} if code in RETRY_LATER else {}
     return Response(body, status_code=code, headers=HEADERS | retry | (headers or {}))

@@ -15,6 +15,7 @@ from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
+from litestar.types import ASGIApp
 
 from evenhand.errors import BadInput, Conflict, KeyReused, NotFound
 from evenhand.live.events import LogEntry
@@ -51,6 +52,7 @@ from evenhand.service.route_parts import (
     api_get,
     api_post,
     author,
+    opened,
     trial_of,
 )
 from evenhand.service.webhook_routes import webhook_routes
@@ -111,44 +113,58 @@ def status(name: Id, request: Asked, registry: NamedDependency[Registry]) -> dic
     return seen_by(request, registry.get(name), "status")
 
 
-@api_post("/experiments/{name:str}/ask", TICKETS, list[bodies.Ticket], guards=[role("operator")])
-def ask(
+@api_post(
+    "/experiments/{name:str}/ask",
+    TICKETS,
+    list[bodies.Ticket],
+    guards=[role("operator")],
+    sync_to_thread=None,
+)
+async def ask(
     name: Id,
     data: JSONBody[AskForm],
     request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
-) -> list[dict[str, Any]]:
+) -> ASGIApp:
     """Issue the next tickets; none after the stop.
 
     The same Idempotency-Key or worker of the same API key gets the same tickets again. Tickets belong to the
     API key that asked.
     """
-    trial = trial_of(request, registry, name)
-    asks = trial.ask(data.n, group=data.group, worker=data.worker, key=idempotency_key, lease=data.lease)
+    trial = await opened(request, registry, name)
+    write = trial.prepared_ask(
+        data.n, group=data.group, worker=data.worker, key=idempotency_key, lease=data.lease
+    )
+    asks = await registry.written(trial, write)
     responses.tickets.labels("asked").inc(len(asks))
-    return [one._asdict() | {"ticket": registry.ticket_shown(trial, one.ticket)} for one in asks]
+    shown = [one._asdict() | {"ticket": registry.ticket_shown(trial, one.ticket)} for one in asks]
+    return responses.JsonAnswer(shown)
 
 
-@api_post("/experiments/{name:str}/tell", TICKETS, bodies.Receipt, guards=[role("operator")])
-def tell(
+@api_post(
+    "/experiments/{name:str}/tell", TICKETS, bodies.Receipt, guards=[role("operator")], sync_to_thread=None
+)
+async def tell(
     name: Id,
     data: JSONBody[TellForm],
     request: Asked,
     registry: NamedDependency[Registry],
     idempotency_key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> ASGIApp:
     """Record the outcome of a ticket.
 
     Repeating the same value has no effect; another value is refused with 409, and the refusal is recorded. An
     operator may repeat only what the same API key told.
     """
-    trial = trial_of(request, registry, name)
+    trial = await opened(request, registry, name)
     with _blinded(request, "this one was refused and recorded"):
         ticket = registry.ticket_read(trial, data.ticket)
-        receipt = trial.tell(ticket, data.outcome, group=data.group, key=idempotency_key)
+        write = trial.prepared_tell(ticket, data.outcome, group=data.group, key=idempotency_key)
+        receipt = await registry.written(trial, write)
     responses.tickets.labels("told").inc()
-    return receipt._asdict() | {"ticket": registry.ticket_shown(trial, receipt.ticket)}
+    shown = receipt._asdict() | {"ticket": registry.ticket_shown(trial, receipt.ticket)}
+    return responses.JsonAnswer(shown)
 
 
 @api_post(

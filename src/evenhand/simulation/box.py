@@ -29,7 +29,7 @@ DEFAULT_WIDTH = 3.0  # standard errors on each side of the mean, where no box is
 
 @dataclass(frozen=True)
 class MeanRange:
-    """A cell whose mean ranges from low to high, at so many equidistant points."""
+    """A cell whose mean ranges from low to high, at this number of equidistant points."""
 
     policy: str
     group: str
@@ -133,7 +133,7 @@ def tables_of(study: Study, box: Box, values: Array) -> Array:
 
 
 def drawn_at(study: Study, tables: Array, replications: int) -> DrawnTruth:
-    """Return the truth of a simulation with so many replications at each of these tables of means."""
+    """Return the truth of a simulation with this number of replications at each of these tables of means."""
     truth = study.truth
     assert truth is not None
     if truth.data is not None:

@@ -26,16 +26,17 @@ from evenhand.model.families import Bernoulli
 from evenhand.model.problem import Problem
 from evenhand.result import Result
 from evenhand.simulation.box import Box, box_of, tables_of
-from evenhand.simulation.box_tiles import Part, parts_of
+from evenhand.simulation.box_tiles import (
+    Part,
+    check_family,
+    check_inside,
+    parts_of,
+)
 from evenhand.simulation.calibrate import HORIZON, OUT_OF_REACH, endless, most_errors, rounded_up
 from evenhand.simulation.executors import Executor, given_or_new_executor
 from evenhand.simulation.runs import Rate, exact_rate
 from evenhand.simulation.scan import MOST_RUNS, simulate_points
 from evenhand.simulation.shards import CPU, Progress
-from evenhand.simulation.tilt_bound import (
-    check_family,
-    check_inside,
-)
 from evenhand.study import Study, Truth
 
 Array = NDArray[np.float64]
@@ -166,9 +167,9 @@ def calibrate_box(
     seed : int
         The seed of all random numbers.
     horizon : int
-        Samples of every run; the threshold holds for runs of up to so many.
+        Samples of every run; the threshold holds for runs of up to this length.
     tiles : int, optional
-        Tiles per mean. Unless given, so many that at least a third of the risk is allowed at a point.
+        Tiles per mean. By default enough that at least a third of the risk is allowed at a point.
     workers : int, optional
         The number of threads; one per core unless given.
     progress : callable, optional
@@ -272,7 +273,7 @@ def _has_other_outcomes(truth: Truth, problem: Problem) -> bool:
 
 
 def _check_answers(problem: Problem, parts: list[Part], answers: list[int]) -> None:
-    """Refuse to go on where the runs of a part counted other answers as wrong than the part does."""
+    """Refuse to continue where the runs of a part counted other answers as wrong than the part does."""
     names = [problem.policies[answer] if answer >= 0 else None for answer in answers]
     if names != [part.answer for part in parts]:
         raise NotComputed(

@@ -140,7 +140,7 @@ def _lines(array: NDArray[Any]) -> int:
 
 
 def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:
-    """Return empty rows for so many replications; `shape` is (L, K)."""
+    """Return empty rows for this number of replications; `shape` is (L, K)."""
     whole = [np.zeros(count, dtype=np.int64) for _ in range(4)]
     return Rows(
         samples=whole[0], asked=whole[1], stopped=np.zeros(count, dtype=np.bool_), answer=whole[2],
@@ -153,7 +153,7 @@ def new_rows(count: int, checkpoints: int, shape: tuple[int, ...]) -> Rows:
 
 
 def new_trace(length: int, every: int = 1) -> Trace:
-    """Return an empty trace for so many samples."""
+    """Return an empty trace for this number of samples."""
     whole = [np.zeros(length, dtype=np.int64) for _ in range(4)]
     real = [np.zeros(length) for _ in range(3)]
     return Trace(every, whole[0], whole[1], real[0], real[1], real[2], whole[2], whole[3])

@@ -11,7 +11,7 @@ together, with 95% confidence; no distribution is assumed.
 Scenario files: several truths for one problem, each with a name.
 
     [[scenario]]
-    name = "the second policy misses its floor by a hair"
+    name = "the second policy narrowly misses its floor"
     means = [[0.9, 0.85], [0.91, 0.8332]]
 
 Besides the name a scenario has the keys of a study's [truth].
@@ -127,13 +127,13 @@ def calibrate(
     study : Study
         The problem and the procedure, whose risk is delta.
     scenarios : mapping
-        Truths by name; the threshold is for these, and says nothing of others.
+        Truths by name; the threshold is for these, not for others.
     replications : int
         Runs of every scenario.
     seed : int
         The seed of all random numbers.
     horizon : int
-        Samples of every run; the threshold holds for runs of up to so many.
+        Samples of every run; the threshold holds for runs of up to this length.
     workers : int, optional
         The number of threads; one per core unless given.
     progress : callable, optional
@@ -204,7 +204,7 @@ def endless(study: Study, truth: Truth | None, horizon: int) -> Study:
 
 
 def most_errors(replications: int, delta: float, scenarios: int, what: str = "scenarios") -> int:
-    """Return the most errors in so many runs that still prove an error of at most delta.
+    """Return the most errors in this number of runs that still prove an error of at most delta.
 
     For all scenarios together; `what` is their name in a message.
     """

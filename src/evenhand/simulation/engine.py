@@ -243,6 +243,18 @@ def _note_checkpoint(spec: Spec, buffers: RunBuffers, checkpoints: Ints, at: Int
 
 
 @kernel
+def note_checkpoints(spec: Spec, buffers: RunBuffers, checkpoints: Checkpoints, rows: Rows, row: int) -> None:
+    """Record the best feasible estimate for every checkpoint that several samples at once have passed."""
+    pending = buffers.pending
+    while (
+        pending.clock[REACHED] < checkpoints.shape[0]
+        and buffers.state.clock[TOLD] >= checkpoints[pending.clock[REACHED]]
+    ):
+        rows.checkpoints[row, pending.clock[REACHED]] = answer_now(spec, buffers)
+        pending.clock[REACHED] += 1
+
+
+@kernel
 def answer_now(spec: Spec, buffers: RunBuffers) -> int:
     """Return the best feasible estimate; NONE where policies are screened and all classes are right."""
     state, pending = buffers.state, buffers.pending

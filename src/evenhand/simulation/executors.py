@@ -44,7 +44,7 @@ class Executor(Protocol):
 
 
 def open_executor(workers: int | None = None, kind: str = "threads", dask: str | None = None) -> Executor:
-    """Return an executor for so many workers (default: one per core) or a Dask cluster.
+    """Return an executor for this number of workers (default: one per core) or a Dask cluster.
 
     `dask` is `tcp://host:port`, or "local" for a cluster of processes on this machine.
     """

@@ -18,7 +18,7 @@ from evenhand.errors import BadInput
 from evenhand.model.region import PerCell, PerGroup
 from evenhand.procedure.decide import check
 from evenhand.procedure.evidence.pair_bets import add_ones_to_pairs, squares_row
-from evenhand.procedure.interval_sums import add_guardrail_sums, add_sums
+from evenhand.procedure.interval_steps import add_guardrail_sums, add_sums, pick_virtually, picks_in_a_group
 from evenhand.procedure.randomness import ARRIVALS, uniform
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import (
@@ -34,14 +34,13 @@ from evenhand.procedure.state import (
     new_state,
     new_work,
 )
-from evenhand.procedure.virtual_picks import pick_virtually, picks_in_a_group
-from evenhand.simulation.buffers import REACHED, Checkpoints, Rows, RunBuffers
+from evenhand.simulation.buffers import Checkpoints, Rows, RunBuffers
 from evenhand.simulation.engine import (
-    answer_now,
     begin,
     copy_tables,
     finish,
     is_running,
+    note_checkpoints,
     note_peak,
 )
 from evenhand.simulation.streams import (
@@ -150,7 +149,7 @@ def run_interval_block(
             _serve(spec, plan, source, mean, seed, first + row, buffers, opened, number)
             if number > plan.lag:
                 _close(spec, buffers, opened, (number - plan.lag) % opened.n.shape[0], truth)
-                _note_checkpoints(spec, buffers, checkpoints, rows, row)
+                note_checkpoints(spec, buffers, checkpoints, rows, row)
             if is_running(spec, buffers.state):
                 number += 1
                 _publish(spec, plan, seed, first + row, buffers, opened, virtual, number)
@@ -324,17 +323,3 @@ def _make_ready(spec: Spec, buffers: RunBuffers, virtual: VirtualBuffers) -> Non
                     state.rail_bets[j, r, k] = counts.rail_bets[j, r, k]
     state.clock[TOLD], state.clock[EMPTY] = counts.clock[TOLD], counts.clock[EMPTY]
     state.clock[STARTED], state.clock[SHORT] = spec.initial_total, short
-
-
-@kernel
-def _note_checkpoints(
-    spec: Spec, buffers: RunBuffers, checkpoints: Checkpoints, rows: Rows, row: int
-) -> None:
-    """Record the best feasible estimate for every checkpoint that the interval has passed."""
-    pending = buffers.pending
-    while (
-        pending.clock[REACHED] < checkpoints.shape[0]
-        and buffers.state.clock[TOLD] >= checkpoints[pending.clock[REACHED]]
-    ):
-        rows.checkpoints[row, pending.clock[REACHED]] = answer_now(spec, buffers)
-        pending.clock[REACHED] += 1

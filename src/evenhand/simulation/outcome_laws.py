@@ -52,7 +52,7 @@ class MeansByReplication:
 
 @dataclass(frozen=True, eq=False)
 class MeansByPoint:
-    """A table of means for so many consecutive replications each, (P, K, L), as a `Draw`."""
+    """A table of means for each block of consecutive replications, (P, K, L), as a `Draw`."""
 
     means: Array
     replications: int

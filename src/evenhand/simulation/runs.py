@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
-from evenhand.procedure.choose_evidence import recorded, settled
+from evenhand.procedure.compile_spec import recorded, settled
 from evenhand.procedure.outcome_order import evidence_method
 from evenhand.procedure.state import NONE
 from evenhand.result import Result
@@ -111,9 +111,24 @@ class Runs(Result):
         return self.rows.asked / max(round(float(settings.volumes(self.study.problem).sum())), 1)
 
     @property
+    def items(self) -> Ints | None:
+        """Return the number of items of each run; None where policies do not share items."""
+        return None if self.study.procedure.items is None else self.rows.asked
+
+    @property
+    def policies_per_item(self) -> float:
+        """Return how many policies had an outcome on an item, on average."""
+        return float(np.mean(self.samples / self.rows.asked))
+
+    @property
     def assigned(self) -> Ints:
         """Return the number of units that were assigned in each run, counted or not."""
         return self.rows.asked
+
+    def _items(self) -> dict[str, Any]:
+        """Return the items of a run, and how many policies had an outcome on one."""
+        assert self.items is not None
+        return _mean_and_error(np.asarray(self.items, dtype=float)) | {"policies": self.policies_per_item}
 
     def _intervals(self) -> dict[str, Any]:
         assert self.intervals is not None
@@ -171,6 +186,7 @@ class Runs(Result):
             },
             **({} if self.cost is None else {"cost": _mean_and_error(self.cost)}),
             **({} if self.intervals is None else {"intervals": self._intervals()}),
+            **({} if self.items is None else {"items": self._items()}),
             "answers": self.answers(),
             "allocation": self.allocation.tolist(),
             "checkpoints": [

@@ -312,7 +312,7 @@ def simulate_points(
     progress: Progress | None,
     device: str,
 ) -> Rows:
-    """Return the rows of so many replications at each table of means, one table after the other.
+    """Return the rows of this number of replications at each table of means, one table after the other.
 
     All points are one job: one program, and on a GPU one launch.
     """

@@ -25,6 +25,7 @@ from evenhand.simulation.interval_engine import (
     plan_of_intervals,
     run_interval_block,
 )
+from evenhand.simulation.item_engine import ItemLaw, item_law, own_scratch, run_item_block
 from evenhand.simulation.outcome_laws import Draw, DrawnTruth, compile_truth, drawn_means
 from evenhand.simulation.runs import Runs
 from evenhand.simulation.streams import Source
@@ -54,6 +55,7 @@ class Job:
     code: str  # hash of the kernels: rows from other kernels would not be comparable bit for bit
     device: str = CPU
     intervals: IntervalPlan | None = None  # where the study runs in intervals
+    items: ItemLaw | None = None  # where several policies answer the same item
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +93,12 @@ def prepare(
     source = compile_truth(study.problem, truth)
     draw = None if drawn is None else drawn.draw
     intervals = plan_of_intervals(study, spec, source)
-    if device == CUDA and intervals is not None:
-        raise BadInput("intervals are simulated on the device cpu only; the device is cuda.")
-    return Job(study, spec, source, int(seed), _ordered(checkpoints), draw, code_version(), device, intervals)
+    items = item_law(study, source, drawn is None)
+    if device == CUDA and (intervals is not None or items is not None):
+        what = "intervals" if items is None else "shared items"
+        raise BadInput(f"{what} are simulated on the device cpu only; the device is cuda.")
+    at = _ordered(checkpoints)
+    return Job(study, spec, source, int(seed), at, draw, code_version(), device, intervals, items)
 
 
 def run_shard(shard: Shard) -> Rows:
@@ -153,6 +158,8 @@ def trace_job(job: Job, replication: int, most: int | None = None) -> tuple[Rows
         raise BadInput(f"replications are numbered from 0; there is no number {replication}.")
     if job.intervals is not None:
         raise BadInput("a trace shows samples one by one; the study runs in intervals.")
+    if job.items is not None:
+        raise BadInput("a trace shows samples one by one; several policies of the study answer each item.")
     rows = run_shard(Shard(job, replication, 1))
     # the run is deterministic, so a first pass gives its length
     samples = int(rows.samples[0])
@@ -188,7 +195,7 @@ def part_of(progress: Progress | None, number: int, parts: int) -> Progress | No
 
 def code_version() -> str:
     """Return a hash of the loop, of everything it calls, and of the compiler's version."""
-    return fingerprint(engine.run_block) + fingerprint(run_interval_block)
+    return "".join(map(fingerprint, (engine.run_block, run_interval_block, run_item_block)))
 
 
 def check_device(device: str) -> None:
@@ -228,6 +235,8 @@ def _run(job: Job, first: int, count: int, rows: Rows, trace: Trace) -> None:
 
 def _loop(job: Job) -> Callable[..., None]:
     """Return the compiled loop of a job."""
+    if job.items is not None:
+        return run_item_block
     return engine.run_block if job.intervals is None else run_interval_block
 
 
@@ -235,6 +244,9 @@ def _arguments(job: Job, source: Source, first: int, rows: Rows, trace: Trace) -
     """Return the arguments of the loop."""
     checkpoints: NDArray[np.int64] = np.array(job.checkpoints, dtype=np.int64)
     buffers = new_buffers(job.spec, source)
+    if job.items is not None:
+        law = own_scratch(job.items)
+        return job.spec, law, source, job.seed, first, buffers, checkpoints, rows
     if job.intervals is None:
         return job.spec, source, job.seed, first, buffers, checkpoints, rows, trace
     opened, virtual = new_open_counts(job.spec, job.intervals), new_virtual_buffers(job.spec)

@@ -1,4 +1,4 @@
-"""`simulate`, `compare` and `follow`: run procedures on a given truth.
+"""`simulate`, `compare` and `follow`: run procedures on a given truth; what intervals cost.
 
 Every result is a function of the arguments and the seed; executors affect only the running time.
 """
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from evenhand.errors import BadInput, shown
 from evenhand.model.argument_checks import callable_or_none, instance_of, optional, whole_number
 from evenhand.model.problem import Problem
+from evenhand.procedure.compile_spec import evidence_of
 from evenhand.procedure.spec import Procedure
 from evenhand.result import Result
 from evenhand.simulation.buffers import Rows, Trace
@@ -27,6 +28,7 @@ from evenhand.study import Study, Truth, study_of
 
 __all__ = ["Calibration", "Comparison", "calibrate", "compare", "follow", "simulate", "simulate_study"]
 
+MOST_ONE_BY_ONE = 200  # runs against which the cost of intervals is measured; they take longer
 WIDE = 1.959963984540054  # standard errors on each side of an approximate 95% interval
 
 
@@ -298,3 +300,53 @@ def _paired(these: Any, those: Any) -> Difference:
     mean = float(gaps.mean())
     se = standard_error(gaps)
     return Difference(mean, se, mean - WIDE * se, mean + WIDE * se)
+
+
+@dataclass(frozen=True)
+class IntervalCost:
+    """Units assigned in intervals over units assigned one by one, on common random numbers."""
+
+    replications: int
+    assigned: float  # mean of the runs one by one, with those whose outcomes were not known at the end
+    se: float
+    ratio: float  # of the mean numbers
+    low: float  # an approximate 95% interval
+    high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, as `evenhand simulate --json` prints them."""
+        return {
+            "replications": self.replications,
+            "assigned": {"mean": self.assigned, "se": self.se},
+            "ratio": {"ratio": self.ratio, "low": self.low, "high": self.high},
+        }
+
+    def sentence(self) -> str:
+        """Return the cost in words."""
+        return (
+            f"That is {self.ratio:.2f} times the units of a run one by one (95% interval {self.low:.2f} to "
+            f"{self.high:.2f}), {self.assigned:,.0f} on average."
+        )
+
+
+def run_one_by_one(
+    study: Study, runs: Runs, executor: Executor, progress: Progress | None = None
+) -> IntervalCost:
+    """Return the cost of intervals, from runs of the same study and evidence without them."""
+    same = evidence_of(study.problem, study.procedure)
+    alone = replace(study, procedure=replace(study.procedure, interval=None, evidence=same))
+    count = min(runs.replications, MOST_ONE_BY_ONE)
+    found = run_job(prepare(alone, runs.seed), count, executor, progress)
+    return cost_of(runs, found)
+
+
+def cost_of(runs: Runs, one_by_one: Runs) -> IntervalCost:
+    """Return the cost of intervals from both kinds of runs; runs of the same number are paired."""
+    theirs = np.asarray(one_by_one.assigned, dtype=float)
+    ours = np.asarray(runs.assigned[: theirs.size], dtype=float)
+    ratio = float(ours.mean() / theirs.mean())
+    error = standard_error(ours - ratio * theirs) / float(theirs.mean())  # of a ratio of paired means
+    return IntervalCost(
+        theirs.size, float(theirs.mean()), standard_error(theirs), ratio, ratio - WIDE * error,
+        ratio + WIDE * error,
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -174,8 +175,22 @@ def loads(text: str, name: str = "the study") -> Study:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{name} is not valid TOML: {str(error).rstrip('.')}.") from None
+        message = str(error).rstrip(".")
+        raise BadInput(f"{name} is not valid TOML: {message}.{_value_hint(text, message)}") from None
     return Study.from_dict(table)
+
+
+def _value_hint(text: str, message: str) -> str:
+    """Return how to write the value that TOML refused; an empty text for other mistakes."""
+    place = re.search(r"Invalid value \(at line (\d+), column (\d+)\)", message)
+    if place is None:
+        return ""
+    rest = text.splitlines()[int(place[1]) - 1][int(place[2]) - 1 :]
+    if number := re.match(r"([-+]?)(\.\d+)", rest):
+        return f" Write {number[1]}0{number[2]}, with a digit before the point."
+    if word := re.match(r"True|False", rest):
+        return f" Write {word[0].lower()}, in lower case."
+    return ""
 
 
 def dumps(study: Study) -> str:

@@ -37,9 +37,12 @@ class PlannedIntervals:
 
 
 def planned_intervals(study: Study, plan: Plan, delta: float) -> PlannedIntervals | None:
-    """Return the least number of intervals of a study; None where it has none."""
+    """Return the least number of intervals of a study; None where it has none, or policies share units.
+
+    The bound is for samples with a unit of their own.
+    """
     settings = study.procedure.interval
-    if settings is None:
+    if settings is None or study.procedure.items is not None:
         return None
     units = max(round(float(settings.volumes(study.problem).sum())), 1)
     least = plan.samples_at_least(delta)

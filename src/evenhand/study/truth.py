@@ -37,7 +37,7 @@ class Truth:
     data : str, optional
         The path of a CSV file with the columns policy, group, outcome, and one for each guard-rail.
     lag : int or pair of int
-        Asks before an outcome is known; a pair: from so many to so many, at random.
+        Asks before an outcome is known; a pair: the least and the largest number, drawn at random.
     dropout : float
         The probability that an outcome never comes.
     outcomes : {"bernoulli"}, optional
@@ -47,6 +47,9 @@ class Truth:
     guardrails : mapping, optional
         The means of every guard-rail, by its name. With `data` they may be left out: a sample is then drawn
         with its guard-rails, so that they depend on the outcome as in the file.
+    agreement : float, optional
+        Where policies answer the same items: the share of items on which two of them are both right or both
+        wrong, on average over pairs. For outcomes 0 or 1; outcomes are independent unless given.
     folder : path
         Where the files are found from.
 
@@ -70,6 +73,7 @@ class Truth:
     outcomes: str | None = None  # "bernoulli": outcomes are 0 or 1, whatever the family of the problem
     sd: Any = None  # sd of Gaussian outcomes if the family has none: a number or K x L; default 1
     guardrails: Mapping[str, Any] | None = None  # name -> means, a row per policy
+    agreement: float | None = None  # share of shared items on which two policies agree
     folder: Path = field(default=Path(), compare=False)  # folder that file paths are relative to
 
     def __post_init__(self) -> None:
@@ -98,11 +102,15 @@ class Truth:
             raise BadInput(f'outcomes in [truth] can only be "bernoulli"; it is {shown(self.outcomes)}.')
         if self.outcomes is not None and self.data is not None:
             raise BadInput("[truth] can have outcomes or data, not both.")
+        if self.agreement is not None and (not is_number(self.agreement) or not 0 <= self.agreement <= 1):
+            raise BadInput(f"agreement must be a share between 0 and 1; it is {shown(self.agreement)}.")
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], problem: Problem) -> Truth:
         """Return the truth in a [truth] table; the means are checked against the problem."""
-        known_keys(table, (*SOURCES, "lag", "dropout", "outcomes", "sd", "guardrails"), "[truth]")
+        known_keys(
+            table, (*SOURCES, "lag", "dropout", "outcomes", "sd", "guardrails", "agreement"), "[truth]"
+        )
         values = dict(table)
         if "guardrails" in values:
             tables = problem.check_guardrail_means(by_name(values["guardrails"], "guardrails"))
@@ -159,6 +167,8 @@ class Truth:
             table["sd"] = plain(self.sd)
         if self.guardrails is not None:
             table["guardrails"] = plain(self.guardrails)
+        if self.agreement is not None:
+            table["agreement"] = float(self.agreement)
         return table
 
     def cell_means(self, problem: Problem) -> tuple[tuple[float, ...], ...]:

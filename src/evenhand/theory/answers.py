@@ -1,25 +1,35 @@
-"""T*_i for every acceptable answer i, the smallest, and proposals for near ties.
+"""T*_i for every acceptable answer i, the lower bound on the number of samples, and proposals for near ties.
 
 A procedure cannot know beforehand which acceptable answer it will give, but it can sample for the easiest:
 T* = min over acceptable i of T*_i. The easiest is solved to the requested gap, the others only until it is
 certain that they are not easier, with a rough interval for T*_i.
+
+The lower bound at risk delta, with one acceptable answer: T* kl(delta, 1 - delta). With several, let p_i be
+the probability that a procedure of risk delta returns the acceptable answer i. Wherever i is not acceptable
+the procedure may return i with probability at most delta, so by the data-processing inequality the mean
+number of samples is at least T*_i kl(p_i, delta) for every i with p_i > delta; and the probabilities sum to
+at least 1 - delta. So it is at least
+
+    min over p, sum p_i = 1 - delta, of max over i of T*_i kl+(p_i, delta),      kl+ = 0 up to p_i = delta.
+
+The bound x is the root of sum_i p_i(x) = 1 - delta, p_i(x) the largest p with T*_i kl+(p, delta) <= x.
+If there are enough acceptable answers that p_i = delta for each suffices, it is 0.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.errors import Undecidable
+from evenhand.errors import BadInput, Undecidable
 from evenhand.theory.boundary_distance import NEARLY, deviation, why_undecided
-from evenhand.theory.bracket import Solution
-from evenhand.theory.lower_bound import samples_needed
 from evenhand.theory.modes import Active
-from evenhand.theory.outer import solve
+from evenhand.theory.outer import Solution, solve
 from evenhand.theory.question import Question
 
 Array = NDArray[np.float64]
@@ -27,6 +37,8 @@ Array = NDArray[np.float64]
 ROUGH = 1e-3  # relative width of the intervals of answers that are not the easiest
 FAR = 30.0  # times T*: intervals are not narrowed further once T*_i is known to exceed this
 FEW = 6  # up to this number of acceptable answers all intervals are narrowed to ROUGH
+
+TURNS = 200  # of each bisection: double precision is exhausted before
 
 
 @dataclass(frozen=True)
@@ -179,3 +191,52 @@ def _rounded_up(number: float) -> float:
     exponent = math.floor(math.log10(number))
     digit = math.ceil(number / 10.0**exponent - 1e-9)
     return round(digit * 10.0**exponent, -exponent)
+
+
+def samples_needed(times: Sequence[float], delta: float) -> float:
+    """Return the least mean number of samples at this risk, given T*_i of acceptable answers."""
+    if len(times) == 1:
+        return times[0] * risk_in_nats(delta)
+    finite = [time for time in times if math.isfinite(time)]
+    risk_in_nats(delta)  # refuses an invalid risk
+    if not finite or len(times) * delta >= 1.0 - delta:
+        return 0.0 if finite else math.inf
+    low, high = 0.0, min(finite) * kl(1.0 - delta, delta)
+    for _ in range(TURNS):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        if sum(_largest(middle / time, delta) for time in times) < 1.0 - delta:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def risk_in_nats(delta: float) -> float:
+    """Return kl(delta, 1 - delta), the evidence that a risk of delta requires."""
+    if not 0.0 < delta < 0.5:
+        raise BadInput(f"delta must lie strictly between 0 and 0.5; it is {delta}.")
+    return (1.0 - 2.0 * delta) * (math.log1p(-delta) - math.log(delta))
+
+
+def kl(p: float, q: float) -> float:
+    """Return the divergence between two probabilities, 0 < q < 1."""
+    first = p * math.log(p / q) if p > 0.0 else 0.0
+    return first + ((1.0 - p) * math.log((1.0 - p) / (1.0 - q)) if p < 1.0 else 0.0)
+
+
+def _largest(nats: float, delta: float) -> float:
+    """Return the largest p in [delta, 1] with kl(p, delta) <= nats."""
+    if nats >= -math.log(delta):
+        return 1.0
+    low, high = delta, 1.0
+    for _ in range(TURNS):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        if kl(middle, delta) <= nats:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 
 
 def work_size(groups: int, rows: int) -> int:
-    """Return the scratch size, in numbers, for so many groups and linear conditions."""
+    """Return the scratch size, in numbers, for these counts of groups and linear conditions."""
     plain = 256 + 512 * groups + 16 * groups * groups + 16 * rows * (groups + 2) + 4 * rows * rows
     sizes = (
         quota.work_size(groups),

@@ -16,11 +16,18 @@ from evenhand.model.families import GaussianUnknown
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import StudyLike, problem_of
 from evenhand.result import Result
-from evenhand.theory.answers import Answers, Interval, Proposal, answers_to, propose
+from evenhand.theory.answers import (
+    Answers,
+    Interval,
+    Proposal,
+    answers_to,
+    propose,
+    risk_in_nats,
+    samples_needed,
+)
 from evenhand.theory.boundary_distance import WhyNone, evidence_against_each, near_changes
-from evenhand.theory.bracket import Solution
-from evenhand.theory.lower_bound import risk_in_nats, samples_needed
 from evenhand.theory.modes import Active, mode_of
+from evenhand.theory.outer import Solution
 from evenhand.theory.question import Question, question_of
 from evenhand.theory.screening import screen, why_unclassified
 

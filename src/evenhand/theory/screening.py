@@ -19,10 +19,9 @@ from evenhand.model import unit_families
 from evenhand.model.region import BOX, PENALTY, RELATIVE, Region
 from evenhand.theory import inner
 from evenhand.theory.alternatives import Alternatives, Cuts, InnerSolution, cut_all, solve_all
-from evenhand.theory.bracket import ROUNDING, Binding, Solution
 from evenhand.theory.metrics import METRIC, Label, Metric, leaving_label
 from evenhand.theory.modes import Active
-from evenhand.theory.outer import solve
+from evenhand.theory.outer import ROUNDING, Binding, Solution, solve
 from evenhand.theory.question import Question
 from evenhand.theory.regions import relative
 

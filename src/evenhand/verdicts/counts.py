@@ -15,8 +15,7 @@ from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.families import BOOLEANS
 from evenhand.model.guardrails import Guardrail
 from evenhand.model.problem import Problem
-from evenhand.procedure.choose_evidence import with_mixture
-from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.compile_spec import compile_spec, with_mixture
 from evenhand.procedure.outcome_order import FAMILIES, Order, new_order, note_order
 from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import State, Work, new_state, new_work, record, record_guardrails

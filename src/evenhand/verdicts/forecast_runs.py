@@ -1,6 +1,6 @@
 """Kernels that continue a run of the procedure from given outcomes, in blocks of samples.
 
-One decision of the procedure hands out a block of about half a percent of the samples so far, and the
+One decision of the procedure assigns a block of about half a percent of the samples so far, and the
 stopping rule looks after each. That moves a stopping time by half a percent at most, and a run over millions
 of samples takes about a thousand decisions. Random numbers come from their addresses.
 """
@@ -16,8 +16,7 @@ from evenhand.compile import kernel
 from evenhand.model.region import PerCell
 from evenhand.model.unit_families import GAUSSIAN
 from evenhand.procedure.decide import check, next_cell
-from evenhand.procedure.evidence.gaussian_bets import record_gaussian_bets
-from evenhand.procedure.evidence.pair_bets import record_block_of_bets
+from evenhand.procedure.evidence.pair_bets import record_block_of_bets, record_gaussian_bets
 from evenhand.procedure.guardrail_spec import PerMetric, PerMetricCell
 from evenhand.procedure.randomness import DELAYS, standard_normal, uniform
 from evenhand.procedure.spec import ACTIVE, AGNOSTIC, PROPORTIONAL, Spec

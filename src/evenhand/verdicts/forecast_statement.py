@@ -20,7 +20,8 @@ CHANCES = (0.5, 0.7, 0.8, 0.9)
 RUNS, SEED = 200, 0  # continued runs of a forecast, and their seed
 MOST_CELLS = 2_000  # of more, a forecast would take the better part of an hour
 HEADLINE = (0.8, 0.7, 0.5)  # chances for the one number of a summary, the first that is known
-MANY_TIMES = 10  # a forecast of more than so many times the samples so far is long
+NOT_PAIRED = "how outcomes on one item depend on each other is not simulated"
+MANY_TIMES = 10  # a forecast of more than this many times the samples so far is long
 
 ASSUMES = (
     "The means are drawn from their posterior under Jeffreys' prior, each cell separately; "
@@ -168,6 +169,8 @@ def why_no_forecast(spec: Spec, state: State) -> str:
     from evenhand.procedure.spec import BUDGET  # heavy for a command that only prints its help
 
     samples, cells, empty = int(state.n.sum()), state.n.size, int((state.n == 0).sum())
+    if spec.shared_items:
+        return NOT_PAIRED
     if cells > MOST_CELLS:
         return f"there are {cells:,} cells, and forecasts are made for up to {MOST_CELLS:,}"
     if empty > 0:

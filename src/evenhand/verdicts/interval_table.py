@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 from evenhand.errors import BadInput, Conflict, nearest
 from evenhand.live.interval_bets import IntervalBets
 from evenhand.live.interval_counts import UNKNOWN, size_key, squares_key
+from evenhand.live.interval_pairs import PairIntervalBets
 from evenhand.model.problem import JOINED, Problem
+from evenhand.procedure.assignment import literal
 from evenhand.verdicts.counts import Tally, ValuesMissing
 from evenhand.verdicts.read_data import MissingColumn, chosen_columns, column_names, scan_of_files
 from evenhand.verdicts.tables import (
@@ -32,7 +34,6 @@ from evenhand.verdicts.tables import (
     duck_table,
     first_line,
     has_duckdb,
-    literal,
     open_database,
     without_password,
 )
@@ -112,18 +113,19 @@ class IntervalTable:
             raise BadInput(f"the column {self.own['time']!r} must hold times, or seconds since 1970.")
 
     def counts(
-        self, problem: Problem, interval: Interval, bets: IntervalBets | None = None
+        self, problem: Problem, interval: Interval, bets: IntervalBets | PairIntervalBets | None = None
     ) -> list[dict[str, Any]]:
         """Return the counts of an interval as rows for `tell_counts`; refuse what cannot be counted.
 
-        `bets`: with linear bets on outcomes other than 0 and 1, the bets whose sums are needed too. All
-        queries see the same rows, so rows that are added meanwhile are either checked and counted or neither.
+        `bets`: with linear bets on outcomes other than 0 and 1, the bets whose sums are needed too; where
+        every policy serves every unit, those on the differences. All queries see the same rows, so rows that
+        are added meanwhile are either checked and counted or neither.
         """
         with self.table.snapshot():
             return self._counts(problem, interval, bets)
 
     def _counts(
-        self, problem: Problem, interval: Interval, bets: IntervalBets | None
+        self, problem: Problem, interval: Interval, bets: IntervalBets | PairIntervalBets | None
     ) -> list[dict[str, Any]]:
         tally = Tally(problem)
         own = {*OWN, "item"}
@@ -132,7 +134,13 @@ class IntervalTable:
         chosen = chosen_columns(self.table.titles, names, self.shown, tally.rails)
         self._choose(interval)
         self._check_clocks(interval)
-        self._check_units(interval, chosen["policy"])
+        shared = isinstance(bets, PairIntervalBets)
+        if shared and "outcome" not in chosen:
+            raise MissingColumn(
+                f"{self.shown} needs a row for every unit and policy to pair their outcomes; it has counts.",
+                "outcome",
+            )
+        self._check_units(interval, chosen["policy"], shared)
         empty = (
             f"{self.shown} holds no row of interval {interval.number}; check the columns, and that servers "
             f"assign by version {interval.number} of the shares."
@@ -143,6 +151,8 @@ class IntervalTable:
             advice = "Give every unit of a final interval an outcome, or leave such rows out by a view."
             raise BadInput(f"{error.fault} {advice}") from None
         rows = _as_rows(problem, tally)
+        if isinstance(bets, PairIntervalBets):
+            return rows + self._pairs(chosen, bets)
         if bets is not None:
             self._add_sums(problem, chosen, bets, rows)
         return rows
@@ -231,17 +241,30 @@ class IntervalTable:
                 f"in {self.shown} has a time {apart} the interval. Correct the rows or the clocks."
             )
 
-    def _check_units(self, interval: Interval, policy: str) -> None:
-        """Refuse a unit that occurs twice in an interval."""
+    def _check_units(self, interval: Interval, policy: str, shared: bool) -> None:
+        """Refuse a unit that occurs twice in an interval; or, where units are shared, under one policy."""
         import sqlalchemy as sa
 
         if "unit" not in self.own:
-            return
+            if not shared:
+                return
+            titles = self.table.titles
+            raise MissingColumn(
+                f"{self.shown} needs a column 'unit', to pair the outcomes of policies on the same unit; it "
+                f"has {', '.join(map(repr, titles))}.",
+                "unit",
+            )
         unit = column(self.own["unit"])
         policies = sa.func.count(sa.distinct(column(policy)))
-        query = sa.select(unit, sa.func.count(), policies).group_by(unit)
+        by = (unit, column(policy)) if shared else (unit,)
+        query = sa.select(unit, sa.func.count(), policies).group_by(*by)
         for chunk in self.table.run(query.having(sa.func.count() > 1).limit(1)):
             name, rows, several = chunk[0]
+            if shared:
+                raise Conflict(
+                    f"every policy may serve a unit once in an interval; {name!r} occurs {rows} times under "
+                    f"one policy in interval {interval.number}. Keep its first row, for example by a view."
+                )
             under = f"under {several} policies" if several > 1 else f"{rows} times"
             raise Conflict(
                 f"a unit may occur once in an interval; {name!r} occurs {under} in interval "
@@ -252,10 +275,7 @@ class IntervalTable:
         self, problem: Problem, chosen: Mapping[str, str], bets: IntervalBets, rows: Sequence[dict[str, Any]]
     ) -> None:
         """Add the sums of squares and of logarithms that linear bets need."""
-        titles = [title for name, title in chosen.items() if name.startswith("group")]
-        policy, outcome = (f'"{_escaped(chosen[name])}"' for name in ("policy", "outcome"))
-        group = f" || '{JOINED}' || ".join(f'"{_escaped(title)}"' for title in titles)
-        where = self.table.as_text(self.table.where)
+        policy, group, outcome, where = self._expressions(chosen)
         found = {(row["policy"], row["group"]): row for row in rows}
         logs = bets.to_sql(self.table.name, policy, group, outcome, where)
         for name, place, _number, value in self.table.run_text(logs):
@@ -266,6 +286,23 @@ class IntervalTable:
         )
         for name, place, value in self.table.run_text(squares):
             found[name, place]["squares"] = float(value)
+
+    def _pairs(self, chosen: Mapping[str, str], bets: PairIntervalBets) -> list[dict[str, Any]]:
+        """Return the sums of the differences of all pairs of policies on the same units."""
+        policy, group, outcome, where = self._expressions(chosen)
+        if self.table.kind(chosen["outcome"]) != NUMBER:  # text, or true and false
+            text = f"LOWER(CAST({outcome} AS VARCHAR))"
+            outcome = f"CASE {text} WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE {text} END"
+        unit = f'"{_escaped(self.own["unit"])}"'
+        query = bets.to_sql(self.table.name, unit, policy, group, outcome, where)
+        return bets.counts(self.table.run_text(query))
+
+    def _expressions(self, chosen: Mapping[str, str]) -> tuple[str, str, str, str]:
+        """Return policy, group and outcome as SQL, and the condition of the rows."""
+        titles = [title for name, title in chosen.items() if name.startswith("group")]
+        policy, outcome = (f'"{_escaped(chosen[name])}"' for name in ("policy", "outcome"))
+        group = f" || '{JOINED}' || ".join(f'"{_escaped(title)}"' for title in titles)
+        return policy, group, outcome, self.table.as_text(self.table.where)
 
 
 def _as_rows(problem: Problem, tally: Tally) -> list[dict[str, Any]]:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.model.problem import Problem
-from evenhand.model.region import RELATIVE
 from evenhand.model.result_rows import GuardrailRows
 from evenhand.procedure.evidence import guardrails as guardrail_evidence
 from evenhand.procedure.guardrail_rows import guardrail_rows, metric_spec
@@ -29,11 +28,6 @@ if TYPE_CHECKING:
     from evenhand.verdicts.shared_items import Comparisons
 
 Ints = NDArray[np.int64]
-
-
-def has_relative_guardrails(problem: Problem) -> bool:
-    """Return whether a guard-rail compares policies with the control."""
-    return any(standard.region.kind == RELATIVE for standard in problem.standards[1:])
 
 
 def bounds_of_guardrails(problem: Problem, without: int | None = None) -> Ints:
@@ -95,7 +89,7 @@ def _with_counts(
 
 
 def _average(logs: list[float], counts: list[int]) -> float:
-    """Return the log of the mean e-value of all conditions, from the log means of so many each."""
+    """Return the log of the mean e-value of all conditions, given the log means and sizes of parts."""
     parts = [log + math.log(count) for log, count in zip(logs, counts, strict=True) if count > 0]
     if not parts:
         return NOTHING

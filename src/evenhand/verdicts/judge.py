@@ -22,11 +22,16 @@ from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors, Penalty
 from evenhand.model.result_rows import CellRow, Classes, GuardrailRows, PolicyRow, classes_of
 from evenhand.model.study_like import problem_of
-from evenhand.procedure.choose_evidence import with_mixture
-from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.compile_spec import compile_spec, with_mixture
 from evenhand.procedure.guardrail_rows import guardrail_problem, guardrail_rows
 from evenhand.procedure.intervals import spent_on
-from evenhand.procedure.outcome_order import ORDER_FREE, depends_on_order, evidence_method, refuse_sorted
+from evenhand.procedure.outcome_order import (
+    ORDER_FREE,
+    PAIRED,
+    depends_on_order,
+    evidence_method,
+    refuse_sorted,
+)
 from evenhand.procedure.spec import Procedure, Spec, is_unproven
 from evenhand.procedure.state import NONE, State
 from evenhand.result import Result
@@ -44,13 +49,12 @@ from evenhand.verdicts.counts import ready
 from evenhand.verdicts.exhausted_pool import exact_guardrails, exact_verdict
 from evenhand.verdicts.fixed_sample import apply_fixed_rule, judge_fixed, judge_fixed_guardrails
 from evenhand.verdicts.forecast import forecast, nothing_more
-from evenhand.verdicts.forecast_statement import NOT_ASKED, RUNS, SEED, Forecast
+from evenhand.verdicts.forecast_statement import NOT_ASKED, NOT_PAIRED, RUNS, SEED, Forecast
 from evenhand.verdicts.item_guardrails import rows_of_guardrails
 from evenhand.verdicts.items import Items
 from evenhand.verdicts.pools import checked_pool, is_exhausted, refuse_what_has_no_pool
 from evenhand.verdicts.read_data import DataSource, read, source_of
 from evenhand.verdicts.shared_items import (
-    PAIRED,
     POOLED,
     Comparisons,
     judge_items,
@@ -64,7 +68,6 @@ from evenhand.verdicts.what_if import Alternative, alternatives, delta_needed, f
 Array = NDArray[np.float64]
 
 WITHOUT_PROOF = "by kaufmann-koolen, which proves nothing where the variance is unknown"
-NOT_PAIRED = "how outcomes on one item depend on each other is not simulated"
 CLAIMS = {
     "certified": "certified",
     "kaufmann-koolen": "certified",
@@ -311,7 +314,7 @@ def judge(
     names = (problem.title, problem.file) if isinstance(problem, Study) else ("", "")
     problem = problem_of(problem)
     # whether rows come in the order of observation is not known, so bets that use the order do not serve
-    chosen = with_mixture(problem, chosen)
+    chosen = with_mixture(problem, replace(chosen, items=None))
     spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample does not use the stopping rule
     found = read(problem, data, missing, columns, optional(table, str, "table"))
     if depends_on_order(problem, chosen) and not fixed:

@@ -16,8 +16,7 @@ from evenhand.procedure.estimates import variance
 from evenhand.procedure.guardrail_rows import guardrail_problem, metric_spec, metric_state
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State
-from evenhand.theory.answers import PROPOSAL_GAP, answers_to, propose
-from evenhand.theory.lower_bound import risk_in_nats
+from evenhand.theory.answers import PROPOSAL_GAP, answers_to, propose, risk_in_nats
 from evenhand.theory.modes import mode_of
 from evenhand.theory.question import question_of
 from evenhand.verdicts.forecast_statement import Suggestion

@@ -24,11 +24,10 @@ from evenhand.model.argument_checks import is_number, optional, whole_number
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.assignment import Shares
-from evenhand.procedure.choose_evidence import with_mixture
-from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.compile_spec import compile_spec, with_mixture
 from evenhand.procedure.interval_settings import FLOOR, Intervals
+from evenhand.procedure.interval_steps import next_allocation, shares_by_name
 from evenhand.procedure.spec import Procedure
-from evenhand.procedure.virtual_picks import next_allocation, shares_by_name
 from evenhand.study import Study
 from evenhand.verdicts.read_data import read
 
@@ -177,7 +176,7 @@ def _first(problem: Problem, shares: Shares | None, salt: str | None) -> Shares:
         raise BadInput("data must hold the outcomes under the shares so far; they are None.")
     if salt is None:
         raise BadInput(
-            "the first interval needs a salt; pass 8 to 32 letters or digits that nobody can guess."
+            "the first interval needs a salt; pass 8 to 32 letters or digits that cannot be guessed."
         )
     equal = np.full((len(problem.group_names), len(problem.policies)), 1 / len(problem.policies))
     return Shares.of(shares_by_name(problem, equal), salt)

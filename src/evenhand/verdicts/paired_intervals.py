@@ -6,62 +6,49 @@
 
 A paired bet needs the difference of two outcomes of one unit, a self-join. Its tilts are fixed when an
 interval starts, from the intervals before it, so the sum of ln(1 + tau y) over the interval is an aggregate
-that does not depend on the order of the units. `procedure.evidence.linear_bets` has the formulas.
+that does not depend on the order of the units. `procedure.evidence.interval_pairs` has the formulas. The same
+evidence with a log is an experiment with `items = "shared"` and `interval`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, Conflict, shown
+from evenhand.live.interval_pairs import PairBet, not_served, pairs_sql
 from evenhand.model.argument_checks import optional
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
-from evenhand.procedure.choose_evidence import with_mixture
-from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.compile_spec import compile_spec, with_mixture
 from evenhand.procedure.evidence import linear_minimum
-from evenhand.procedure.evidence.linear_bets import (
-    BOTH,
-    FARTHEST,
-    MATCHED,
-    SINGLE,
-    SPREAD,
-    Block,
-    new_block,
+from evenhand.procedure.evidence.interval_pairs import (
+    Pair,
+    PairBets,
+    PairSums,
+    Place,
+    add_pairs,
+    bets_on_pairs,
 )
+from evenhand.procedure.evidence.linear_bets import MATCHED, SINGLE, SPREAD, Block, new_block
 from evenhand.procedure.evidence.linear_minimum import Null
+from evenhand.procedure.item_settings import MOST_IN_INTERVALS
 from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import State, new_state, ready
 from evenhand.study import Study
 from evenhand.verdicts.items import Items
 from evenhand.verdicts.judge import Verdict, judge_pairs
 from evenhand.verdicts.shared_items import Comparisons, refuse_what_cannot_be_paired
-from evenhand.verdicts.tables import literal
 from evenhand.verdicts.warehouse import DISCRETE
 
-Array = NDArray[np.float64]
 Run = Callable[[str], Iterable[Sequence[Any]]]
 Cell = tuple[int, int]  # group and policy
-Pair = tuple[int, int]  # numbers of two policies
-Tilts = dict[Pair, list[tuple[Array, float]]]  # of every group, with their centre
 
-MOST = 12  # policies: their pairs grow with the square
 NOBODY = Items(np.zeros(0, dtype=np.int64), (), 0)  # no single units are kept
 ROUNDING = 1e-6  # of sums that a database adds up, in outcomes
-
-
-class PairSums(NamedTuple):
-    """Sums over the differences of a pair in a group, in unit scale."""
-
-    n: float
-    s: float
-    squares: float
-    logs: Array  # for the bets that the first is ahead, then that the second is
 
 
 class PairedIntervals:
@@ -92,9 +79,10 @@ class PairedIntervals:
         given = optional(procedure, Procedure, "procedure")
         chosen = given or (problem.procedure if isinstance(problem, Study) else Procedure())
         self.problem = problem_of(problem)
-        if len(self.problem.policies) > MOST:
+        if len(self.problem.policies) > MOST_IN_INTERVALS:
             raise BadInput(
-                f"paired intervals take at most {MOST} policies; {len(self.problem.policies)} are given."
+                f"paired intervals take at most {MOST_IN_INTERVALS} policies; "
+                f"{len(self.problem.policies)} are given."
             )
         if self.problem.guardrails:
             raise BadInput(
@@ -124,29 +112,24 @@ class PairedIntervals:
                 f"{shown(interval)}."
             )
         rows = self._rows_sql(table, unit, policy, group, outcome, where)
-        tilts = self.tilts()
+        bets = self.bets()
         cells = self._cells(run(_CELLS.format(rows=rows, odd=self._odd_sql())))
-        pairs = self._pairs(run(_PAIRS.format(rows=rows, bets=self._bets_sql(tilts))))
+        pairs = self._pairs(run(pairs_sql(rows, self._listed(bets))))
         self._check_complete(cells, pairs)
         for cell, (n, s) in cells.items():
             self._state.n[cell] += n
             self._state.s[cell] += s
-        self.add_sums(tilts, pairs)
+        self.add_sums(bets, pairs)
         self.closed += 1
         return int(sum(n for (_, k), (n, _) in cells.items() if k == 0))
 
-    def tilts(self) -> Tilts:
-        """Return the tilts of the next interval and their centres, by ordered pair and group."""
-        groups = range(self._spec.shares.size)
-        return {pair: [_tilts(block, g) for g in groups] for pair, block in self._blocks.items()}
+    def bets(self) -> dict[Place, PairBets]:
+        """Return the bets of the next interval, by pair and group, in unit scale."""
+        return bets_on_pairs(self._blocks)
 
-    def add_sums(self, tilts: Tilts, pairs: dict[tuple[Pair, int], PairSums]) -> None:
+    def add_sums(self, bets: dict[Place, PairBets], pairs: dict[Place, PairSums]) -> None:
         """Add the sums of an interval to the bets on all pairs, in both directions."""
-        for ((i, k), g), sums in pairs.items():
-            half = sums.logs.size // 2
-            _add(self._blocks[i, k], g, tilts[i, k][g], sums._replace(logs=sums.logs[:half]))
-            other = sums._replace(s=-sums.s, logs=sums.logs[half:])
-            _add(self._blocks[k, i], g, tilts[k, i][g], other)
+        add_pairs(self._blocks, bets, pairs)
 
     def ahead(self, first: str, second: str) -> float:
         """Return the ln e-value that the first policy has the better overall mean of the two."""
@@ -175,20 +158,14 @@ class PairedIntervals:
             return "1 = 0"
         return f"ABS(x * {family.width!r} - ROUND(x * {family.width!r})) > {ROUNDING!r}"
 
-    def _bets_sql(self, tilts: Tilts) -> str:
-        """Return the slopes of all pairs as rows (i, k, g, number, slope, centre)."""
-        names, groups = self.problem.policies, self.problem.group_names
-        rows = []
-        for i, k in (pair for pair in self._blocks if pair[0] < pair[1]):
-            for g, group in enumerate(groups):
-                ahead, centre = tilts[i, k][g]
-                slopes = [*ahead.tolist(), *(-tilts[k, i][g][0]).tolist()]  # that i is ahead, that k is
-                place = f"{literal(names[i])}, {literal(names[k])}, {literal(group)}"
-                rows += [f"({place}, {number}, {slope!r}, {centre!r})" for number, slope in enumerate(slopes)]
-        return (
-            "(SELECT i, k, g, number, CAST(slope AS DOUBLE PRECISION) AS slope, CAST(centre AS DOUBLE "
-            f"PRECISION) AS centre FROM (VALUES {', '.join(rows)}) AS v(i, k, g, number, slope, centre))"
-        )
+    def _listed(self, bets: dict[Place, PairBets]) -> list[PairBet]:
+        """Return the bets with the names of policies and groups."""
+        policies, groups = self.problem.policies, self.problem.group_names
+        return [
+            PairBet(policies[i], policies[k], groups[g], number, slope, found.centre)
+            for ((i, k), g), found in bets.items()
+            for number, slope in enumerate(found.slope.tolist())
+        ]
 
     def _cells(self, rows: Iterable[Sequence[Any]]) -> dict[Cell, tuple[float, float]]:
         """Return number and sum of the outcomes of every cell; refuse what cannot be right."""
@@ -210,8 +187,8 @@ class PairedIntervals:
             raise BadInput("the interval holds no row; check the table and the condition.")
         return found
 
-    def _pairs(self, rows: Iterable[Sequence[Any]]) -> dict[tuple[Pair, int], PairSums]:
-        found: dict[tuple[Pair, int], PairSums] = {}
+    def _pairs(self, rows: Iterable[Sequence[Any]]) -> dict[Place, PairSums]:
+        found: dict[Place, PairSums] = {}
         for first, second, group, number, n, s, squares, log in rows:
             i, k = self.problem.policy_index(str(first)), self.problem.policy_index(str(second))
             key = (i, k), self.problem.group_index(str(group))
@@ -221,9 +198,7 @@ class PairedIntervals:
             sums.logs[int(number)] = float(log)
         return found
 
-    def _check_complete(
-        self, cells: dict[Cell, tuple[float, float]], pairs: dict[tuple[Pair, int], PairSums]
-    ) -> None:
+    def _check_complete(self, cells: dict[Cell, tuple[float, float]], pairs: dict[Place, PairSums]) -> None:
         """Refuse units that some policy did not serve: who serves a unit must not depend on outcomes."""
         names = self.problem.policies
         for g, group in enumerate(self.problem.group_names):
@@ -231,39 +206,13 @@ class PairedIntervals:
             for i, k in ((i, k) for i, k in self._blocks if i < k):
                 both = pairs[(i, k), g].n if ((i, k), g) in pairs else 0.0
                 if not sizes[i] == sizes[k] == both:
-                    raise Conflict(
-                        f"every policy must serve every unit of an interval; in {group!r} {names[i]!r} "
-                        f"served {sizes[i]:,.0f}, {names[k]!r} {sizes[k]:,.0f}, and both {both:,.0f} of them."
-                    )
+                    raise Conflict(not_served(group, names[i], names[k], sizes[i], sizes[k], both))
         for ((i, k), g), sums in pairs.items():
             apart = cells[g, i][1] - cells[g, k][1]
             if not np.isfinite(sums.logs).all() or abs(sums.s - apart) > ROUNDING * (1.0 + sums.n):
                 raise BadInput(
                     "the sums of the pairs do not belong to the outcomes; do not change the queries."
                 )
-
-
-def _add(block: Block, g: int, bets: tuple[Array, float], sums: PairSums) -> None:
-    """Add the sums of an interval to one direction: W += sum ln(1 + tau (x - c)) + n tau c, B += n tau."""
-    tilts, centre = bets
-    c = BOTH * block.q.size + g
-    block.w[c] += sums.logs + sums.n * tilts * centre
-    block.b[c] += sums.n * tilts
-    block.v[c] += max(sums.squares - 2.0 * centre * sums.s + sums.n * centre * centre, 0.0)
-    block.n[c] += sums.n
-    block.s[c] += sums.s
-    block.draws[0] += sums.n
-
-
-def _tilts(block: Block, g: int) -> tuple[Array, float]:
-    """Return the tilts of the next interval in a group and the centre, from the intervals before it."""
-    groups = block.q.size
-    n, v = (table[BOTH * groups : (BOTH + 1) * groups] for table in (block.n, block.v))
-    centre = float(block.s[BOTH * groups + g] / (n[g] + 1.0))
-    # f = q_l / (N + 1) sqrt((t + 1) / S2),  S2 = sum of q^2 (1/4 + V) / (N + 1)^2
-    error = float((block.q**2 * (0.25 + v) / (n + 1.0) ** 2).sum())
-    scale = block.q[g] / (n[g] + 1.0) * math.sqrt((block.draws[0] + 1.0) / error)
-    return np.minimum(MATCHED * scale, FARTHEST / (centre + 1.0)), centre
 
 
 class _ByIntervals(Comparisons):
@@ -285,11 +234,4 @@ class _ByIntervals(Comparisons):
 _CELLS = (
     "SELECT p, g, COUNT(*), COUNT(DISTINCT u), COUNT(x), SUM(x), MIN(x), MAX(x), "
     "SUM(CASE WHEN {odd} THEN 1 ELSE 0 END) FROM {rows} AS o GROUP BY p, g ORDER BY p, g"
-)
-_PAIRS = (
-    "SELECT d.i, d.k, d.g, b.number, COUNT(*), SUM(d.x), SUM(d.x * d.x), "
-    "SUM(LN(1 + b.slope * (d.x - b.centre))) FROM (SELECT one.p AS i, two.p AS k, one.g AS g, "
-    "one.x - two.x AS x FROM {rows} AS one JOIN {rows} AS two "
-    "ON one.u = two.u AND one.g = two.g AND one.p <> two.p) AS d "
-    "JOIN {bets} AS b ON b.i = d.i AND b.k = d.k AND b.g = d.g GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
 )

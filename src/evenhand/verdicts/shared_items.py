@@ -18,15 +18,17 @@ from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, NotComputed
 from evenhand.model.problem import Problem
-from evenhand.model.region import BOX, PENALTY, RELATIVE
+from evenhand.model.region import BOX, RELATIVE
 from evenhand.procedure.estimates import refresh
-from evenhand.procedure.evidence import certified, linear_minimum
+from evenhand.procedure.evidence import certified
 from evenhand.procedure.evidence.by_family import threshold
 from evenhand.procedure.evidence.cell_bets import PoolBets
-from evenhand.procedure.evidence.linear_bets import SINGLE, SPREAD, new_block, record_pair
+from evenhand.procedure.evidence.item_evidence import least_over
+from evenhand.procedure.evidence.linear_bets import new_block, record_pair
 from evenhand.procedure.evidence.linear_minimum import Null, scratch
 from evenhand.procedure.guardrail_rows import guardrail_problem
 from evenhand.procedure.intervals import FAILED, MET, UNDECIDED, own_bounds
+from evenhand.procedure.item_settings import PAIRED_FAMILIES, has_relative_guardrails, why_not_paired
 from evenhand.procedure.log_space import NOT_COMPUTED, NOTHING
 from evenhand.procedure.outcome_order import new_order, note_order, refuse_sorted
 from evenhand.procedure.spec import Procedure, Spec
@@ -43,7 +45,6 @@ from evenhand.verdicts.bounded_cells import BoundedCells, PoolCells, sums_of
 from evenhand.verdicts.item_guardrails import (
     bounds_of_guardrails,
     conditions_of_all,
-    has_relative_guardrails,
     pool_guardrails,
 )
 from evenhand.verdicts.items import Items
@@ -52,8 +53,6 @@ from evenhand.verdicts.pools import ahead_in_pool, pool_bets
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-FAMILIES = ("bernoulli", "binomial", "bounded")
-PAIRED = "paired linear bets on shared items"
 POOLED = "paired linear bets without replacement"
 
 
@@ -68,19 +67,11 @@ def refuse_what_cannot_be_paired(
     problem: Problem, procedure: Procedure, fixed: bool, pooled: bool = False
 ) -> None:
     """Refuse shared items, or a pool, where the evidence would not be valid, in one sentence."""
-    why = ""
     task = "to judge a pool" if pooled else "several policies answered the same items, and to compare them"
-    if problem.family.name not in FAMILIES:
-        why = f"outcomes must be {', '.join(FAMILIES[:-1])} or {FAMILIES[-1]}; they are {problem.family.name}"
-    elif problem.standard.region.kind in (PENALTY, RELATIVE):
-        why = f"the requirement must hold for each policy alone; it is {problem.constraint.describe()!r}"
-    elif has_relative_guardrails(problem):
-        why = "the bounds of guard-rails must hold for each policy alone; one is relative to a control"
-    elif pooled and (other := _not_in_pools(problem)):
+    why = why_not_paired(problem, procedure)
+    if not why and pooled and (other := _not_in_pools(problem)):
         why = f"outcomes of guard-rails must be bernoulli, binomial or bounded too; one is {other}"
-    elif procedure.stopping_name != "certified":
-        why = f"the stopping rule must be certified; it is {procedure.stopping_name}"
-    elif fixed:
+    elif not why and fixed:
         why = "the data must be judged without the option for a fixed sample"
     if why:
         raise BadInput(f"{task} {why}; the evidence would not be valid otherwise.")
@@ -89,7 +80,7 @@ def refuse_what_cannot_be_paired(
 def _not_in_pools(problem: Problem) -> str | None:
     """Return the family of a guard-rail whose outcomes have no known range, or None."""
     families = [rail.family.name for rail in problem.guardrails]
-    return next((name for name in families if name not in FAMILIES), None)
+    return next((name for name in families if name not in PAIRED_FAMILIES), None)
 
 
 def refuse_sorted_items(problem: Problem, items: Items, pooled: bool) -> None:
@@ -118,8 +109,7 @@ class Comparisons:
 
     def __init__(self, spec: Spec, state: State, items: Items, pool: Array | None = None) -> None:
         self.spec, self.state, self.items, self.pool = spec, state, items, pool
-        self.work: Work = new_work(spec)
-        refresh(spec, state, self.work, False)
+        self.work = _estimated(spec, state)
         self.known: dict[tuple[int, int], float] = {}
         self.scratch = scratch(spec.shares.size)
         self.rail_cells: tuple[PoolCells, ...] | None = None
@@ -153,14 +143,10 @@ class Comparisons:
 
     def _by_pairs(self, i: int, k: int) -> float:
         one, other = self.items.answers[i], self.items.answers[k]
-        block, groups = new_block(self.spec.shares), self.spec.shares.size
+        block, edges = new_block(self.spec.shares), 2 * self.spec.shares.size
         record_pair(block, self.items.group, one.items, one.outcomes, other.items, other.outcomes, False)
-        mixed = block.n[groups : 2 * groups] + block.n[2 * groups :] > 0
-        low = np.concatenate([np.where(mixed, 0.0, -1.0), np.zeros(groups)])
-        high = np.concatenate([np.ones(groups), np.where(mixed, 1.0, 0.0)])
-        null = Null(self.spec.shares, -self.spec.indifference, low, high)
-        multipliers = SINGLE if groups == 1 and not mixed.any() else SPREAD
-        return float(linear_minimum.least(block, null, multipliers, math.inf, self.scratch))
+        null = Null(self.spec.shares, -self.spec.indifference, np.zeros(edges), np.zeros(edges))
+        return float(least_over(block, null, math.inf, self.scratch))
 
     def _without_pairs(self, i: int, k: int) -> float:
         """Return the order-free evidence: two policies without a shared item are independent."""
@@ -229,8 +215,7 @@ def _conditions(problem: Problem, spec: Spec, state: State, compare: Comparisons
         return Conditions(*conditions_of_all(problem, spec, state, compare, bets))
     if bets is not None:
         return Conditions(*bets.conditions())
-    work, policies = new_work(spec), range(spec.phi.shape[1])
-    refresh(spec, state, work, False)
+    work, policies = _estimated(spec, state), range(spec.phi.shape[1])
     known = [spec.region.kind == BOX or bool(np.all(state.n[:, k] > 0)) for k in policies]
     fails = [float(certified.fails(spec, state, work, k)) if known[k] else NOTHING for k in policies]
     meets = [certified.meets(spec, state, work, k) if known[k] else (NOTHING, 0) for k in policies]
@@ -239,14 +224,20 @@ def _conditions(problem: Problem, spec: Spec, state: State, compare: Comparisons
     return Conditions(fails, [(float(value), int(which)) for value, which in meets])
 
 
+def _estimated(spec: Spec, state: State) -> Work:
+    """Return scratch with the estimates of this state."""
+    work = new_work(spec)
+    refresh(spec, state, work, False)
+    return work
+
+
 def _weight(spec: Spec, state: State, compare: Comparisons, conditions: Conditions) -> RuleResult:
     """Return the decision, without the verdicts of policies.
 
     Where the leader is not certified, every policy that is shown to meet its bounds is tried.
     """
     needed, policies = float(threshold(spec)), spec.phi.shape[1]
-    work = new_work(spec)
-    refresh(spec, state, work, False)
+    work = compare.work if spec is compare.spec else _estimated(spec, state)
     leader = leader_with_data(work, np.all(state.n > 0, axis=0).tolist())
     order = np.argsort(-work.score).tolist()  # strong rivals first: one that is not refuted is enough
     value, alternative = _evidence_for(leader, compare, conditions, order, -math.inf)

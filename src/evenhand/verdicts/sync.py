@@ -239,7 +239,9 @@ def _problem_of(trial: Experiment, shares: Shares) -> Problem:
 
 
 def _bets(trial: Experiment) -> Any:
-    return trial.bets() if needs_logs(trial.protocol) else None
+    """Return the bets whose sums the counts need: of outcomes other than 0 and 1, or of pairs of policies."""
+    protocol = trial.protocol
+    return trial.bets() if needs_logs(protocol) or protocol.spec.shared_items else None
 
 
 def _wait(view: View, settings: Intervals, now: float) -> float | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenhand.errors import BadInput, nearest
+from evenhand.procedure.assignment import literal
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -360,11 +361,6 @@ def quoted(name: str) -> Any:
     from sqlalchemy.sql.elements import quoted_name
 
     return quoted_name(name, True)
-
-
-def literal(text: str) -> str:
-    """Return text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def listed(files: Sequence[Path | str]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput
+from evenhand.procedure.assignment import literal
 from evenhand.procedure.outcome_order import FAMILIES
 from evenhand.verdicts.counts import LARGEST, Tally
 from evenhand.verdicts.tables import (
@@ -27,7 +28,6 @@ from evenhand.verdicts.tables import (
     duck_table,
     first_line,
     has_duckdb,
-    literal,
     open_database,
 )
 
@@ -293,7 +293,7 @@ class GroupedTally(Tally):
         return present
 
     def _add_rail(self, j: int, cell: tuple[Ints, Ints], times: Any, unit: Any) -> None:
-        """Add the outcomes of a guard-rail in unit scale, each so many times; NaN where one is missing."""
+        """Add the outcomes of a guard-rail in unit scale, each with its count; NaN where one is missing."""
         seen = ~np.isnan(unit)
         at = cell[0][seen], cell[1][seen]
         np.add.at(self.state.rail_n[j], at, times[seen])

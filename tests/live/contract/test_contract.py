@@ -131,7 +131,7 @@ def test_policies_join_and_leave_once_for_each_key(place: Place) -> None:
         assert "the board" in status.joined[0].by
 
 
-def test_a_pause_hands_out_nothing(long: Trial) -> None:
+def test_a_pause_issues_no_tickets(long: Trial) -> None:
     ask = one(long.ask())
     long.pause("monitoring visit", by="board")
     with pytest.raises(eh.Closed, match="is paused"):
@@ -298,8 +298,11 @@ LOCAL_ONLY = {
     "called_by",
     "count_open_tickets",
     "create",
+    "enqueue",
     "now",
     "open",
+    "prepared_ask",
+    "prepared_tell",
     "present",
     "view",
     "sweep",

@@ -61,7 +61,7 @@ def test_floors_and_caps_average_to_fail_and_stand_alone_to_meet() -> None:
     assert (least, which) == (min(kept), int(np.argmin(kept)))
 
 
-def test_nobody_fails_or_violates_where_nothing_is_required() -> None:
+def test_no_policy_fails_or_violates_where_nothing_is_required() -> None:
     for constraint in (NoConstraint(), Penalty(0.5, 1.0)):
         spec = spec_of(Bernoulli(), SHARES, constraint)
         state, work = counted(spec, N, MEANS)

@@ -13,8 +13,8 @@ import evenhand as eh
 from evenhand.compile import kernel
 from evenhand.procedure.compile_spec import compile_spec
 from evenhand.procedure.evidence import certified
-from evenhand.procedure.evidence.gaussian_lead import FAR
 from evenhand.procedure.evidence.linear_bets import TILTS
+from evenhand.procedure.evidence.linear_evidence import FAR
 from evenhand.procedure.evidence.pair_bets import FIRST, SECOND, pair_row
 from evenhand.procedure.log_space import NOTHING
 from evenhand.procedure.spec import Spec

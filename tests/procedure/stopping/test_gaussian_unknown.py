@@ -50,7 +50,7 @@ def test_equal_first_outcomes_open_a_cell_longer() -> None:
 
 
 @pytest.mark.parametrize("xs", [[], [1.0], [1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 2.0, 5.0, 5.0, 5.0]])
-def test_too_little_to_bet_on_says_nothing(xs: list[float]) -> None:
+def test_too_few_outcomes_give_no_evidence(xs: list[float]) -> None:
     spec = spec_of(GaussianUnknown(), [1.0])
     state, work = recorded(spec, {(0, 0): xs, (1, 0): np.linspace(-3, -2, 30)})
     assert gaussian_unknown.cell(state, 0, 0, -5.0, 1.0, CEILING) == NOTHING
@@ -72,7 +72,7 @@ def test_units_and_origin_of_the_outcomes_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_null_mean_and_variance_is_bet_on_less_than_the_bound_says(seed: int) -> None:
+def test_no_null_mean_and_variance_is_bet_on_less_than_the_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
     cells = [(k, g) for k in range(2) for g in range(2)]
     told = {(k, g): rng.normal(0.6 - 0.6 * k, 1.0 + g, size=60 + 30 * g) for k, g in cells}
@@ -112,7 +112,7 @@ def test_one_cell_is_the_known_variance_at_the_worst_plausible_one() -> None:
     assert gaussian_unknown.cell(state, 0, 0, 2.0, 1.0, CEILING) == pytest.approx(wrong_side, rel=1e-12)
 
 
-def test_a_first_difference_whose_square_vanishes_says_nothing() -> None:
+def test_a_first_difference_whose_square_vanishes_gives_no_evidence() -> None:
     # 1e-244 squared is 0 in floating point; it used to be taken for all the evidence that is ever asked for
     xs = [0.0, 1.4e-244, 0.0, 1.0]
     spec = spec_of(GaussianUnknown(), [1.0])

@@ -25,14 +25,14 @@ from tests.procedure.stopping.test_linear_bets import log_mixture
 
 EVEN, UNEVEN = [0.25] * 4, [0.55, 0.25, 0.15, 0.05]
 TIE = Law([0.05] * 4, [0.05] * 4, [0.85] * 4)
-HAIR = Law([0.05] * 4, [0.051] * 4, [0.8] * 4)
+TINY = Law([0.05] * 4, [0.051] * 4, [0.8] * 4)
 MIXED = Law([0.3, 0.1, 0.2, 0.1], [0.1, 0.3, 0.1, 0.2], [0.4] * 4)  # differences .2, -.2, .1, -.1
 OPPOSED = Law([0.45] * 4, [0.45] * 4, [0.05] * 4)  # one is right where the other is wrong
 IN_POOL = Law([0.1, 0.05, 0.1, 0.05], [0.05, 0.1, 0.05, 0.1], [0.5] * 4)
 
 CASES = {
     "tie": (TIE, EVEN, {}),
-    "hair": (HAIR, UNEVEN, {}),
+    "near": (TINY, UNEVEN, {}),
     "mixed": (MIXED, EVEN, {}),
     "one group": (Law([0.05], [0.05], [0.85]), [1.0], {}),
     "partly shared": (TIE, EVEN, {"shared": 0.6}),

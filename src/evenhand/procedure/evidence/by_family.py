@@ -13,8 +13,8 @@ from evenhand.model.unit_families import EXPONENTIAL, GAUSSIAN, divergence, edge
 from evenhand.procedure.evidence import (
     control_pair,
     gaussian,
-    gaussian_lead,
     gaussian_unknown,
+    item_evidence,
     likelihood_mixture,
     linear_evidence,
     tilts,
@@ -60,7 +60,7 @@ def _cell(spec: Spec, state: State, g: int, k: int, c: float, sign: float) -> fl
         found = linear_evidence.bounded_cell(state, g, k, c, sign)
     else:
         found = tilts.cell(spec.code, n / phi, s / phi, c, sign)
-    if spec.evidence == FIRST_EVIDENCE:
+    if spec.evidence == FIRST_EVIDENCE or (spec.shared_items and spec.bounded):
         return found
     most = n / phi * divergence(spec.code, s / n, c) if n > 0.0 else 0.0
     if found >= ceiling or most - MIXTURE_COST <= max(found, 0.0):
@@ -94,11 +94,13 @@ def ahead(spec: Spec, state: State, i: int, k: int, enough: float, work: Array) 
 
     Above `enough` the bound need not be tight.
     """
+    if spec.shared_items:
+        return known(item_evidence.ahead(spec, state, i, k, enough, work))
     if spec.unknown_variance:
         return known(gaussian_unknown.ahead(spec, state, i, k, threshold(spec), work))
     if spec.code == GAUSSIAN:
         if spec.linear_bets:
-            return known(gaussian_lead.ahead(spec, state, i, k, enough, work))
+            return known(linear_evidence.gaussian_ahead(spec, state, i, k, enough, work))
         return known(gaussian.ahead(spec, state, i, k))
     if spec.code == EXPONENTIAL:
         return likelihood_mixture.ahead(spec, state, i, k, work)

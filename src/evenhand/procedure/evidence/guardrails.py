@@ -79,5 +79,5 @@ def _metric(spec: Spec, j: int, code: Static[int], unknown: Static[bool]) -> Spe
     region = region_of(spec, j)
     return spec._replace(
         code=code, phi=spec.guardrails.phi[j], region=region, kept=region, unknown_variance=unknown,
-        indifference=0.0, linear_bets=False, bounded=False,
+        indifference=0.0, linear_bets=False, shared_items=False, bounded=False,
     )  # fmt: skip

@@ -80,6 +80,21 @@ def new_block(q: Array, pool: Array | None = None) -> Block:
 
 
 @kernel
+def block_in(shares: Array, work: Array) -> tuple[Block, Array]:
+    """Return a block in this scratch, with its content, and the rest of the scratch."""
+    groups = shares.size
+    cells = KINDS * groups
+    w = work[: cells * TILTS].reshape((cells, TILTS))
+    b = work[cells * TILTS : 2 * cells * TILTS].reshape((cells, TILTS))
+    used = 2 * cells * TILTS
+    n, s = work[used : used + cells], work[used + cells : used + 2 * cells]
+    v = work[used + 2 * cells : used + 3 * cells]
+    used = used + 3 * cells
+    pool, draws = work[used : used + groups], work[used + groups : used + groups + 1]
+    return Block(shares, pool, w, b, n, s, v, draws), work[used + groups + 1 :]
+
+
+@kernel
 def place_bets(
     w: Array, b: Array, sizes: Array, scale: float, x: float, estimate: float, reach: float, sign: float,
     ahead: float, behind: float,

@@ -1,4 +1,7 @@
-"""Thresholds for the evidence: of a stop, and the largest one for a single condition."""
+"""Thresholds for the evidence: of a stop, the largest one for a single condition, and the stylised one.
+
+`stylised` is the threshold of Garivier and Kaufmann (2016) as used in practice. It has no proof.
+"""
 
 from __future__ import annotations
 
@@ -28,3 +31,15 @@ def atom_ceiling(spec: Spec) -> float:
     if spec.region.kind == RELATIVE:
         return threshold(spec) + math.log(4.0 * groups)
     return threshold(spec) + math.log(float(groups * (groups + 1) + spec.region.rows.shape[0]))
+
+
+@kernel
+def cost_of_checks(samples: int) -> float:
+    """Return ln(1 + ln t), the cost of repeated checks."""
+    return math.log1p(math.log(float(max(samples, 1))))
+
+
+@kernel
+def stylised_threshold(samples: int, delta: float) -> float:
+    """`stylised`: return the threshold ln((1 + ln t) / delta) of the likelihood ratio after t outcomes."""
+    return cost_of_checks(samples) - math.log(delta)

@@ -36,7 +36,7 @@ from evenhand.procedure.evidence.tilt_mixture import ASIDE, LIFTS, SIZES, Cells,
 
 Array = NDArray[np.float64]
 
-SATURATED = 30.0  # e^-30 is negligible beside the constant term 1/4 of a cell
+SATURATED = 30.0  # e^-30 is negligible compared with the constant term 1/4 of a cell
 ROUNDING = 1e-15  # relative error of a sum of a few dozen terms
 
 
@@ -184,7 +184,7 @@ CLOSE = 1e-9  # convergence of the last stage
 HALVINGS = 30
 DAMPING = 1e-3  # initial relative curvature that is added
 LEAST_DAMPING, MOST_DAMPING = 1e-14, 1e6
-SETTLED = 3  # the search ends after so many steps that change ln M by no more than its rounding error
+SETTLED = 3  # the search ends after this number of steps that change ln M by no more than its rounding error
 
 
 @kernel

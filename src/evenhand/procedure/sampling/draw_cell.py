@@ -113,7 +113,7 @@ def _divide_by_costs(spec: Spec, work: Work, i: int, second: int) -> None:
 @kernel
 def _cost(spec: Spec, k: int, g: int) -> float:
     cost = spec.costs[g, k]
-    if spec.mode == AGNOSTIC:  # who comes is not known beforehand
+    if spec.mode == AGNOSTIC:  # the group of the next unit is not known beforehand
         cost = 0.0
         for h in range(spec.phi.shape[0]):
             cost += spec.arrivals[h] * spec.costs[h, k]

@@ -1,4 +1,4 @@
-"""`track-and-stop`: the paper's Algorithm 1 without changes; for replication.
+"""`track-and-stop`: the paper's Algorithm 1, for replication; only its projection is replaced.
 
 After new outcomes, `steps` projected subgradient steps from the last weights (the closed form where no policy
 is feasible), then C-tracking of the weights mixed with a floor. With a constant step the weights do not

@@ -23,6 +23,7 @@ from evenhand.procedure.alternatives import (
 from evenhand.procedure.estimates import refresh
 from evenhand.procedure.evidence import certified
 from evenhand.procedure.evidence.by_family import threshold
+from evenhand.procedure.evidence.thresholds import stylised_threshold
 from evenhand.procedure.guardrails import enter_all, has_conditions, leave_any
 from evenhand.procedure.randomness import DECISIONS, two_uniforms
 from evenhand.procedure.sampling.draw_cell import (
@@ -35,7 +36,6 @@ from evenhand.procedure.sampling.draw_cell import (
 )
 from evenhand.procedure.spec import CERTIFIED, Spec
 from evenhand.procedure.state import NONE, TOLD, State, Work
-from evenhand.procedure.stopping import stylised
 
 
 @kernel
@@ -101,7 +101,7 @@ def _threshold(spec: Spec, state: State) -> float:
     """Return the threshold of the stopping rule, or the stylised one where the rule has none."""
     if spec.stopping == CERTIFIED:
         return threshold(spec)
-    return stylised.threshold(state.clock[TOLD], spec.delta)
+    return stylised_threshold(state.clock[TOLD], spec.delta)
 
 
 @kernel

@@ -19,10 +19,9 @@ from evenhand.reports.captioned_figures import (
     floors_picture,
     shares_picture,
 )
-from evenhand.reports.figure_rows import Evidence, IntervalShares, plain
-from evenhand.reports.page_parts import Field, Picture, Section, Table, table
+from evenhand.reports.figure_rows import Evidence, IntervalShares, plain, shares
+from evenhand.reports.page_parts import AT_THE_BEGINNING, Field, Picture, Section, Table, table
 from evenhand.reports.requirement_marks import requirement_marks, with_bounds
-from evenhand.reports.sections.section_rows import shares
 from evenhand.reports.sections.verdict import (
     allowed_words,
     emphasised,
@@ -68,7 +67,7 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
     ]
     if history:
         pictures.insert(1, evidence_picture(history))
-    if intervals:
+    if intervals and not (status.intervals is not None and status.intervals.shared):
         pictures.append(shares_picture(share_rows(intervals), standings))
     section = Section(
         kind="experiment",
@@ -76,7 +75,7 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
         lead=emphasised(_sentence(status, verdict), verdict),
         notes=(*_changes_note(view, status, verdict), (health_sentence(status.health),), *notes(verdict)),
         pictures=tuple(pictures),
-        tables=(*tables(verdict), *_changes(status), *_interval_tables(intervals, status), _counts(status)),
+        tables=(*tables(verdict), *_changes(status), *_interval_tables(intervals, status), *_counts(status)),
         numbers=status.to_dict()
         | {
             "verdict": verdict.to_dict(),
@@ -130,7 +129,7 @@ def share_rows(intervals: Sequence[IntervalRow]) -> list[IntervalShares]:
 
 
 def _interval_tables(intervals: Sequence[IntervalRow], status: Status) -> tuple[Table, ...]:
-    """Return the latest intervals, and whether units were assigned as published."""
+    """Return the latest intervals, and their units: whether they were assigned as published, or shared."""
     if status.intervals is None:
         return ()
     rows: list[list[Field]] = [
@@ -142,17 +141,15 @@ def _interval_tables(intervals: Sequence[IntervalRow], status: Status) -> tuple[
     title = "Intervals" if len(intervals) <= LATEST_INTERVALS else f"The latest {LATEST_INTERVALS} intervals"
     found = status.intervals
     units: list[list[Field]] = [
-        [group, round(found.expected[group]), found.units[group], found.sample_ratios[group]]
-        for group in found.expected
+        [group, round(expected), found.units[group]] for group, expected in found.expected.items()
     ]
-    return (
-        table(title, columns, rows),
-        table(
-            "Units of the interval closed last, and whether all were assigned as published",
-            ["group", "expected", "counted", "p-value of the shares, at any number of looks"],
-            units,
-        ),
-    )
+    titles = ["group", "expected", "counted"]
+    what = "Units of the interval closed last, each served by every policy"
+    if not found.shared:
+        what = "Units of the interval closed last, and whether all were assigned as published"
+        titles.append("p-value of the shares, at any number of looks")
+        units = [[*row, found.sample_ratios[str(row[0])]] for row in units]
+    return table(title, columns, rows), table(what, titles, units)
 
 
 def _sentence(status: Status, verdict: Verdict) -> str:
@@ -190,11 +187,12 @@ def _changes(status: Status) -> tuple[Table, ...]:
     return (table("Policies that joined and left", columns, rows),) if rows else ()
 
 
-def _counts(status: Status) -> Table:
+def _counts(status: Status) -> tuple[Table, ...]:
+    """Return the numbers of tickets and of what came of them; none for an experiment without tickets."""
     rows: list[list[str | int]] = [
         [name.replace("_", " "), count] for name, count in status.counts.items() if count
     ]
-    return table("What the log holds", ["event", "how often"], rows)
+    return (table("What the log contains", ["event", "how often"], rows),) if rows else ()
 
 
 def _highlights(status: Status, verdict: Verdict) -> tuple[tuple[str, str], ...]:
@@ -211,9 +209,7 @@ def _highlights(status: Status, verdict: Verdict) -> tuple[tuple[str, str], ...]
 
 def _facts(view: View) -> tuple[tuple[str, str], ...]:
     protocol = view.protocol
-    versions = [
-        (f"{name}, when the experiment began", version) for name, version in protocol.versions.items()
-    ]
+    versions = [(name + AT_THE_BEGINNING, version) for name, version in protocol.versions.items()]
     return (
         ("experiment", protocol.experiment),
         ("head of the log", str(view.head)),

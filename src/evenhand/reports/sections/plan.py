@@ -6,11 +6,10 @@ import shlex
 
 from evenhand.procedure.spec import Procedure
 from evenhand.reports import plan_sentences as said
-from evenhand.reports.captioned_figures import allocation_picture, floors_picture
-from evenhand.reports.figure_rows import plain
+from evenhand.reports.captioned_figures import allocation_picture, assumed_guardrail_pictures, floors_picture
+from evenhand.reports.figure_rows import plain, shares, true_estimates, true_standings
 from evenhand.reports.page_parts import Field, Section, Strong, Table, Words, names, table
 from evenhand.reports.requirement_marks import requirement_marks
-from evenhand.reports.sections.section_rows import guardrail_pictures, shares, true_estimates, true_standings
 from evenhand.study import Study, Truth
 from evenhand.study.planned_intervals import plan_table, planned_intervals
 from evenhand.theory.plan import Plan
@@ -28,7 +27,7 @@ def plan_section(plan: Plan, study: Study | None = None) -> tuple[Section, Study
         kind="plan",
         title="The plan",
         lead=_lead(plan, delta, least),
-        notes=(*_notes(plan, delta), *_intervals(study, plan, delta)),
+        notes=(*_notes(plan, delta), *_intervals(study, plan, delta), *_items(study)),
         pictures=(
             floors_picture(
                 estimates,
@@ -37,7 +36,7 @@ def plan_section(plan: Plan, study: Study | None = None) -> tuple[Section, Study
                 requirement_marks(plan.problem, estimates),
                 plan.indifference,
             ),
-            *guardrail_pictures(plan.problem, plan.guardrails, standings, "The means it assumes"),
+            *assumed_guardrail_pictures(plan.problem, plan.guardrails, standings, "The means it assumes"),
             allocation_picture(where, standings, "Where the samples should go"),
         ),
         tables=(_binding(plan),) if plan.binding else (),
@@ -53,6 +52,10 @@ def _intervals(study: Study, plan: Plan, delta: float) -> tuple[Words, ...]:
     """Return what intervals cost; nothing where the study has none."""
     found = planned_intervals(study, plan, delta)
     return () if found is None else ((found.sentence(),),)
+
+
+def _items(study: Study) -> tuple[Words, ...]:
+    return tuple((sentence,) for sentence in said.shared_items(study))
 
 
 def _study(plan: Plan) -> Study:

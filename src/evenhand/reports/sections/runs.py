@@ -14,14 +14,14 @@ from evenhand.reports.captioned_figures import (
     scan_picture,
     success_picture,
 )
-from evenhand.reports.figure_rows import Duration, Success, plain
+from evenhand.reports.figure_rows import Duration, Success, bars, plain, shares, true_standings
 from evenhand.reports.figures.canvas import number
 from evenhand.reports.page_parts import Field, Picture, Section, Table, Words, table
-from evenhand.reports.sections.section_rows import CHANCES, bars, shares, true_standings
 from evenhand.simulation.runs import Runs
 from evenhand.simulation.scan import Scan
 from evenhand.study import Study
 from evenhand.theory.plan import Plan, plan
+from evenhand.verdicts.forecast_statement import CHANCES
 
 
 def runs_section(source: Any) -> tuple[Section, Study]:
@@ -72,7 +72,7 @@ def _pictures(
 
 
 def _notes(runs: Runs, ideal: Plan | None) -> tuple[Words, ...]:
-    notes = said.wrong_answers(runs) + said.intervals(runs)
+    notes = said.wrong_answers(runs) + said.intervals(runs) + said.items(runs)
     if ideal is not None and not said.is_budget(runs):
         least = number(ideal.samples_at_least(runs.study.procedure.delta))
         notes.append((f"Any procedure with this risk needs at least {least} samples on average.",))
@@ -80,8 +80,8 @@ def _notes(runs: Runs, ideal: Plan | None) -> tuple[Words, ...]:
 
 
 def _plan(runs: Runs) -> Plan | None:
-    """Return the plan at the truth; None where it cannot be decided."""
-    if runs.study.truth is None:
+    """Return the plan at the truth; None where it cannot be decided, or is about samples one by one."""
+    if runs.study.truth is None or runs.items is not None:
         return None
     try:
         return plan(runs.study, gap=1e-3)

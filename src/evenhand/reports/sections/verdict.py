@@ -11,10 +11,10 @@ from evenhand.model.phrases import bound_word, quantity
 from evenhand.model.requirements import NoConstraint, Penalty
 from evenhand.procedure.spec import is_unproven
 from evenhand.reports.captioned_figures import allocation_picture, floors_picture
+from evenhand.reports.figure_rows import shares, standings_by
 from evenhand.reports.guarantees import judged_methods
-from evenhand.reports.page_parts import Field, Picture, Section, Strong, Table, Words, table
+from evenhand.reports.page_parts import GUARDRAIL, Field, Picture, Section, Strong, Table, Words, table
 from evenhand.reports.requirement_marks import requirement_marks, with_bounds
-from evenhand.reports.sections.section_rows import shares, standings_by
 from evenhand.study import Study
 from evenhand.verdicts.judge import Verdict
 from evenhand.verdicts.read_data import DataSource
@@ -98,7 +98,7 @@ def guardrail_pictures(verdict: Verdict) -> list[Picture]:
                 standings_by(verdict.problem, verdict.policies, rows.cells),
                 f"The means of {rows.name} against their bounds",
             ),
-            name=f"guard-rail-{number}",
+            name=f"{GUARDRAIL}{number}",
         )
         for number, rows in enumerate(verdict.guardrails, start=1)
     ]

@@ -28,15 +28,20 @@ const Page = {
     const panel = document.getElementById("panel");
     if (!panel) return;
     let state = document.getElementById("state").textContent, open = [];
-    const source = new EventSource(panel.dataset.stream);
     let first = true;
-    source.addEventListener("drawn", () => {
-      if ((!first || panel.querySelector("[data-waiting]")) && !document.hidden) {
-        panel.dispatchEvent(new Event("drawn"));
-        document.querySelector("input[type=search]").dispatchEvent(new Event("refresh"));
-      }
-      first = false;
-    });
+    const listen = () => {
+      const source = new EventSource(panel.dataset.stream);
+      source.addEventListener("drawn", () => {
+        if ((!first || panel.querySelector("[data-waiting]")) && !document.hidden) {
+          panel.dispatchEvent(new Event("drawn"));
+          document.querySelector("input[type=search]").dispatchEvent(new Event("refresh"));
+        }
+        first = false;
+      });
+      // a browser does not try again after a refusal, as of a proxy while the service restarts
+      source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) setTimeout(listen, 10000); });
+    };
+    listen();
     document.addEventListener("visibilitychange", () => { if (!document.hidden) panel.dispatchEvent(new Event("drawn")); });
     document.addEventListener("htmx:before:swap", () => { open = [...panel.querySelectorAll("details[open]")].map((one) => one.id); });
     document.addEventListener("htmx:after:swap", () => {

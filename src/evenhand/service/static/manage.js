@@ -90,7 +90,7 @@ const Manage = (() => {
   const acts = {
     import: importing, amend,
     pause: plain("pause", ["reason"], "The experiment is paused."),
-    resume: plain("resume", ["reason"], "The experiment goes on."),
+    resume: plain("resume", ["reason"], "The experiment continues."),
     finish: plain("finish", ["reason"], "The experiment is finished."),
     "add-policy": adding, withdraw: withdrawing,
   };

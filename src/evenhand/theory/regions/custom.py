@@ -6,7 +6,7 @@ which is a certified lower bound; the solution is projected onto the set, which 
 between the two is added to the polyhedron.
 
 Leaving: inner approximation by a polytope spanned by boundary points of the set. Leaving the polytope through
-its cheapest facet is a lower bound; going on through that facet to the boundary of the set is a candidate;
+its cheapest facet is a lower bound; continuing through that facet to the boundary of the set is a candidate;
 the point of the set that lies farthest beyond the facet becomes the next corner. With more than HULL groups
 the value is that of a few straight lines out of the set, and the polytope only has the points where the axes
 leave the set, whose facets need no search: the bound is valid but loose. With more than CROSS groups it is 0.

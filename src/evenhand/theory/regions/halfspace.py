@@ -41,7 +41,7 @@ DEPTH = 60
 
 
 def work_size(cells: int) -> int:
-    """Return the scratch size that `reach` needs for so many cells."""
+    """Return the scratch size that `reach` needs for this number of cells."""
     return 7 * cells + ENTRY * DEPTH
 
 

@@ -19,7 +19,7 @@ from evenhand.cli.main import main
 from evenhand.errors import BadInput
 from evenhand.simulation import cuda
 from evenhand.simulation.buffers import Rows
-from evenhand.simulation.cuda_source import simulation_of
+from evenhand.simulation.cuda import simulation_of
 from evenhand.simulation.outcome_laws import DrawnTruth, MeansByPoint, MeansByReplication
 from evenhand.simulation.shards import Shard, _shard_size, prepare, run_shard
 from evenhand.simulation.sweep import address_of
