@@ -265,3 +265,15 @@ def test_sqlite_finds_the_events_of_a_request_and_a_ticket_without_reading_the_l
         text, parameters = sent[-1]
         plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", parameters)]
     assert plan[0].endswith(found)
+
+
+def test_a_connection_in_use_when_the_journal_is_closed_is_closed_when_it_is_returned(
+    postgres_url: str,
+) -> None:
+    journal = open_journal(postgres_url, create=True)
+    with journal._reading.connect() as connection:
+        driver = connection.connection.dbapi_connection
+        journal.close()
+        assert not driver.closed
+    assert driver.closed
+    assert journal.experiments() == []  # reading still works

@@ -52,6 +52,12 @@ _LOCK_TIMEOUT = "55P03"
 _FULL_DISK = ("53100", "53000", "53200")
 
 
+def _close_returned(_connection: object, record: sa.pool.ConnectionPoolEntry) -> None:
+    """Close a connection that is returned to the pool of a journal that was closed."""
+    if record.dbapi_connection is not None:
+        record.invalidate()
+
+
 class PostgresJournal(Journal):
     """Tables in one database; each experiment has a row that is locked for writing."""
 
@@ -76,6 +82,12 @@ class PostgresJournal(Journal):
         except BaseException:
             engine.dispose()
             raise
+
+    def _close_readers(self) -> None:
+        """Close idle connections now, and those in use when they are returned."""
+        if not sa.event.contains(self._reading, "checkin", _close_returned):
+            sa.event.listen(self._reading, "checkin", _close_returned)
+        super()._close_readers()
 
     @contextmanager
     def claims(self) -> Iterator[Claims]:
