@@ -290,3 +290,70 @@ def test_a_report_can_be_limited_to_one_experiment(journal: str, run: Shell) -> 
     assert run("report", journal, "--experiment", "second", "-o", "page.html") == 0
     assert run("status", journal, "--experiment", "second") == 0
     assert f"Next: evenhand ask {journal} --experiment second" in run.out
+
+
+def shared_study(path: str) -> None:
+    Path(path).write_text(
+        """[problem]
+policies = ["a", "=b", "c"]
+groups = { x = 0.5, y = 0.5 }
+family = { name = "bernoulli" }
+constraint = { kind = "floors", at_least = 0.3 }
+[procedure]
+items = "shared"
+delta = 0.001
+"""
+    )
+
+
+def test_the_commands_know_shared_items(run: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared_study("study.toml")
+    assert run("new", "trial.db", "study.toml", "--seed", "4") == 0
+    [ask] = run.json("ask", "trial.db")
+    assert (ask["policy"], ask["policies"]) == ("", ["a", "=b", "c"])
+    told = run.json("tell", "trial.db", ask["ticket"], "a=1", "=b=0", "c=missing")
+    assert told["outcome"] == {"a": 1.0, "=b": 0.0, "c": None}
+    assert run("amend", "trial.db", ask["ticket"], "a=1", "=b=1", "c=0", "--reason", "r", "--by", "Ann") == 0
+    assert "is now =b 1, a 1, c 0" in run.out
+    head = run.json("status", "trial.db")["head"]
+    for wrong, says in [
+        (("1",), "must be POLICY=OUTCOME"), (("a=1", "a=0"), "must be POLICY=OUTCOME"),
+        (("a=1", "=b=2", "c=0"), "policy '=b'"), (("a=1",), "is not there"),
+        (("d=1",), "there is no policy 'd'"), (("a=", "=b=1", "c=1"), "write 'missing'"),
+    ]:  # fmt: skip
+        [again] = run.json("ask", "trial.db", "--worker", "w")
+        assert run("tell", "trial.db", again["ticket"], *wrong) == 2
+        assert says in run.err
+        assert "Traceback" not in run.err
+    assert run.json("status", "trial.db")["head"] != head  # the ticket was asked for
+    assert run.json("audit", "trial.db")["identical"]
+
+
+def test_a_batch_of_shared_items_has_a_row_for_every_policy(
+    run: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared_study("study.toml")
+    run("new", "trial.db", "study.toml", "--seed", "4")
+    run("ask", "trial.db", "-n", "4")
+    rows = list(csv.reader(run.out.splitlines()))
+    assert len(rows) == 1 + 4 * 3
+    assert [row[1] for row in rows[1:4]] == ["a", "'=b", "c"]
+
+    def write(filled: list[str]) -> None:
+        with Path("batch.csv").open("w", newline="") as file:
+            given = [[*row[:3], value] for row, value in zip(rows[1:], filled, strict=True)]
+            csv.writer(file).writerows([rows[0], *given])
+
+    write(["1", "0", "missing", "1", "", "0", *[""] * 6])
+    assert run("tell", "trial.db", "batch.csv") == 2
+    assert "line 5: policy '=b' has no outcome; write 'missing'" in run.err
+    assert run.json("status", "trial.db")["samples"] == 0
+    write(["1", "0", "missing", "1", "1", "0", *[""] * 6])
+    assert run.json("tell", "trial.db", "batch.csv") == {"told": 2, "counted": 2, "late": 0, "refused": []}
+    status = run.json("status", "trial.db")
+    assert (status["samples"], status["pending"]) == (5, 2)
+    Path("batch.csv").write_text(f"ticket,policy,outcome\n{rows[7][0]},a,1\n{rows[7][0]},a,1\n")
+    assert run("tell", "trial.db", "batch.csv") == 2
+    assert "line 3" in run.err

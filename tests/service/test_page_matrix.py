@@ -88,6 +88,9 @@ STATES: dict[str, tuple[str, dict[str, Any], dict[str, float], dict[str, Any], i
         "max_samples": 40, "delta": 0.001,
     }),
     "joined": ("One joined, one left", SPREAD, THREE, FLOOR, 120, {}),
+    "items": ("Which classifier", {"present": (0.9, 0.86), "large": (0.94, 0.9), "tuned": (0.95, 0.4)}, TWO, {
+        "kind": "floors", "at_least": 0.8,
+    }, 900, {"items": "shared", "delta": 0.001}),
     "huge": ("A hundred policies", HUGE, HUGE_GROUPS, FLOOR, 3_000, {}),
     "scripts": ("التجربة الأولى 第一", SCRIPTS, {"كبار السن": 0.5, "年輕人": 0.5}, FLOOR, 60, {}),
 }  # fmt: skip
@@ -112,13 +115,15 @@ def make(journal: str, name: str) -> None:
         while told < samples and (asks := trial.ask(min(samples - told, 200))):
             rows: list[Any] = []
             for ask in asks:
-                value = float(rng.random() < means[ask.policy][places[ask.group or ""]])
-                outcome = (
-                    {"outcome": value, "complaints": float(rng.poisson(1.0))} if name == "rails" else value
-                )
+                u, g = rng.random(), places[ask.group or ""]
+                outcome: Any = float(u < means[ask.policy][g]) if ask.policy else None
+                if name == "items":
+                    outcome = {policy: float(u < means[policy][g]) for policy in ask.policies}
+                elif name == "rails":
+                    outcome = {"outcome": outcome, "complaints": float(rng.poisson(1.0))}
                 rows.append((ask, outcome, None))
             trial.tell_all(rows)
-            told += len(rows)
+            told += sum(max(len(ask.policies), 1) for ask in asks)
         if name == "joined":
             trial.add_policy("D", reason="Ready for use.", by="Dr Lee")
             trial.withdraw("C", reason="No longer licensed.", by="Dr Lee")
@@ -304,6 +309,40 @@ def test_an_operator_works_by_keyboard_on_a_phone(browser: webdriver.Chrome, ser
     browser.get(f"{served.url}/experiments/floors/work")
     wait(browser, lambda: text_of(browser, "h1"))
     assert tickets() == 0  # the tickets of another key are not shown
+    no_complaint(browser)
+
+
+def test_an_operator_labels_shared_items_by_keyboard(browser: webdriver.Chrome, served: Served) -> None:
+    served.log_in(browser, "operator")
+    look(browser, 390, False)
+    browser.get(f"{served.url}/experiments/items/work")
+    wait(browser, lambda: "take a random item of its group" in text_of(browser, "main"))
+    browser.execute_script("document.querySelector('#ask button').focus()")
+    browser.switch_to.active_element.send_keys(Press.ENTER)
+    wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".ticket fieldset"))
+    assert check_page(browser, "operator-item") == []
+    look(browser, 390, False)
+    legends = [one.text for one in browser.find_elements(By.CSS_SELECTOR, ".ticket legend")]
+    assert legends == ["present", "large"]  # the third was shown to fail before this item was asked for
+    browser.find_element(By.CSS_SELECTOR, ".ticket button[type=submit]").click()
+    ticket = text_of(browser, ".ticket .small").removeprefix("Ticket ")
+    browser.execute_script("document.querySelector('.ticket input').focus()")
+    for key in ("1", "0", Press.ENTER):
+        browser.switch_to.active_element.send_keys(key)
+    wait(browser, lambda: "Recorded present 1, large 0" in text_of(browser, "#work-said"))
+    served.log_in(browser, "admin")
+    opened(browser, f"{served.url}/experiments/items", lambda: text_of(browser, "#manage-title"))
+    assert not browser.find_elements(By.ID, "manage-import")
+    browser.execute_script("document.getElementById('manage-amend').open = true")
+    for field, value in (
+        ("ticket", ticket),
+        ("policy present", "missing"),
+        ("policy large", "1"),
+        ("reason", "no"),
+    ):
+        browser.find_element(By.CSS_SELECTOR, f"#manage-amend [name='{field}']").send_keys(value)
+    browser.find_element(By.CSS_SELECTOR, "#manage-amend button[type=submit]").click()
+    wait(browser, lambda: f"Corrected ticket {ticket}" in text_of(browser, "#manage-said"))
     no_complaint(browser)
 
 

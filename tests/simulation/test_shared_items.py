@@ -51,7 +51,7 @@ def replayed(asked: eh.Study, agreement: float | None = None) -> pd.DataFrame:
             chance = norm.cdf((norm.ppf(means[k, g]) - math.sqrt(rho) * z) / math.sqrt(1 - rho))
             outcomes[k] = float(uniform(SEED, drawn[g], k * 2 + g, 0, OUTCOMES) < chance)
             rows.append((NAMES[k], list(SHARES)[g], f"item {item}", outcomes[k]))
-        record_item(spec, state, work, g, answers, outcomes)
+        record_item(spec, state, work, g, answers, outcomes, True)
         check_after_item(spec, state, work)
         drawn[g], item = drawn[g] + 1, item + 1
     return pd.DataFrame(rows, columns=["policy", "group", "item", "outcome"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import sys
 from array import array
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from evenhand.live.tickets import Ask, Outcomes
     from evenhand.model.problem import Problem
 
+    ToldRow = tuple[str, Outcomes, str | None]  # ticket, outcome, group
+
 
 @click.command("ask")
 @journal_argument
@@ -52,13 +55,15 @@ def ask_command(
 ) -> None:
     """Get the next tickets: which policy to try in which group.
 
+    With shared items a ticket names the group of an item and the policies that answer it.
+
     When piped to a file, the output is CSV with an empty outcome column; fill it in and pass it to `tell`.
     """
     with open_experiment(journal, name) as trial:
         asks = trial.ask(count, group=group, worker=worker, key=key)
         status, rails = None if asks else trial.status(), rail_names(trial)
     if as_json:
-        print_json([ask._asdict() for ask in asks])
+        print_json([ask.to_dict() for ask in asks])
     elif not sys.stdout.isatty():
         write_batch(asks, sys.stdout, rails)
     elif asks:
@@ -72,36 +77,46 @@ def _print(asks: list[Ask], journal: str) -> None:
     from evenhand.cli.terminal import console, table
 
     out = console()
-    rows = [[ask.ticket, ask.policy, ask.group or "told with the outcome"] for ask in asks]
-    out.print(table(["ticket", "policy", "group"], rows, numbers_from=3))
+    rows = [
+        [ask.ticket, ", ".join(ask.policies) or ask.policy, ask.group or "told with the outcome"]
+        for ask in asks
+    ]
+    shared = bool(asks[0].policies)
+    out.print(table(["ticket", "policies" if shared else "policy", "group"], rows, numbers_from=3))
+    outcome = " ".join(shlex.quote(f"{name}=OUTCOME") for name in asks[0].policies) or "OUTCOME"
     group = " --group GROUP" if asks[0].group is None else ""
     out.print(
-        f"\nNext: evenhand tell {shown_address(journal)} {asks[0].ticket} OUTCOME{group}", soft_wrap=True
+        f"\nNext: evenhand tell {shown_address(journal)} {asks[0].ticket} {outcome}{group}", soft_wrap=True
     )
 
 
 @click.command("tell", context_settings={"ignore_unknown_options": True})
 @journal_argument
 @click.argument("ticket")
-@click.argument("outcome", required=False)
+@click.argument("outcome", nargs=-1)
 @click.option("--group", metavar="G", help="Group of the unit (agnostic mode).")
 @metric_option
 @json_option
 def tell_command(
-    journal: str, name: str | None, ticket: str, outcome: str | None, group: str | None,
+    journal: str, name: str | None, ticket: str, outcome: tuple[str, ...], group: str | None,
     metric: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Record the outcome of TICKET, or all outcomes in a CSV file.
+
+    For a shared item OUTCOME is POLICY=OUTCOME for every policy that the ticket names, POLICY=missing where
+    there is none. In a file the ticket has a row for each of them, with the column policy; a ticket without
+    any outcome is skipped.
 
     With one argument after JOURNAL, the argument is a CSV file with the columns ticket and outcome, as
     written by `ask`, and a column for each guard-rail. Lines without an outcome are skipped. Either all other
     lines are recorded or none; the error names the first line that is invalid.
     """
     with open_experiment(journal, name) as trial:
-        if outcome is None:
+        if not outcome:
             result = _tell_file(trial, Path(ticket))
         else:
-            result = trial.tell(ticket, _parsed(trial, outcome, _metrics(metric)), group=group)._asdict()
+            told = _told(trial, outcome, _metrics(metric))
+            result = trial.tell(ticket, told, group=group)._asdict()
         status = trial.status()
     if as_json:
         print_json(result)
@@ -112,8 +127,17 @@ def tell_command(
 
 def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
     """Record all outcomes of a file, or none; an error names the invalid line."""
-    rows, places = [], []
-    names = rail_names(trial)
+    shared = trial.protocol.procedure.items is not None
+    rows, places = _told_items(trial, path) if shared else _told_rows(trial, path)
+    receipts = trial.tell_all(rows, places=places)
+    counted = sum(receipt.counted for receipt in receipts)
+    return {"told": len(receipts), "counted": counted, "late": len(receipts) - counted, "refused": []}
+
+
+def _told_rows(trial: Experiment, path: Path) -> tuple[list[ToldRow], list[str]]:
+    """Return the outcomes of a file and the place of each."""
+    rows: list[ToldRow] = []
+    places, names = [], rail_names(trial)
     for number, row in read_batch(path, names):
         place = f"{path}, line {number}"
         try:
@@ -122,9 +146,30 @@ def _tell_file(trial: Experiment, path: Path) -> dict[str, Any]:
             raise BadInput(f"{place}: {problem}") from None
         rows.append((row["ticket"], outcome, _group(trial, row)))
         places.append(place)
-    receipts = trial.tell_all(rows, places=places)
-    counted = sum(receipt.counted for receipt in receipts)
-    return {"told": len(receipts), "counted": counted, "late": len(receipts) - counted, "refused": []}
+    return rows, places
+
+
+def _told_items(trial: Experiment, path: Path) -> tuple[list[ToldRow], list[str]]:
+    """Return the outcomes on the items of a file, which have a row for each policy, and the place of each."""
+    from evenhand.live.item_tickets import parsed_item
+
+    tickets: dict[str, dict[str, str]] = {}
+    places: dict[str, str] = {}
+    for number, row in read_batch(path, shared=True):
+        ticket, policy = row["ticket"] or "", unescaped(row["policy"] or "")
+        place, told = f"{path}, line {number}", tickets.setdefault(ticket, {})
+        if policy in told:
+            raise BadInput(f"{place}: ticket {ticket} has a row for {policy!r} already.")
+        told[policy] = row["outcome"] or ""
+        places.setdefault(ticket, place)
+    rows: list[ToldRow] = []
+    for ticket, told in tickets.items():
+        if any(text.strip() for text in told.values()):
+            try:
+                rows.append((ticket, parsed_item(told, trial.protocol.problem), None))
+            except BadInput as problem:
+                raise BadInput(f"{places[ticket]}: {problem}") from None
+    return rows, [places[ticket] for ticket, _, _ in rows]
 
 
 def _group(trial: Experiment, row: dict[str, str]) -> str | None:
@@ -132,6 +177,25 @@ def _group(trial: Experiment, row: dict[str, str]) -> str | None:
     if trial.protocol.problem.mode != "agnostic":
         return None
     return unescaped(row.get("group") or "") or None
+
+
+def _told(trial: Experiment, given: tuple[str, ...], metrics: Mapping[str, str]) -> Outcomes:
+    """Return the outcome in the arguments of a command: a number, or POLICY=OUTCOME for a shared item."""
+    from evenhand.live.item_tickets import parsed_item
+
+    if trial.protocol.procedure.items is None:
+        if len(given) > 1:
+            raise BadInput(f"give one outcome; there are {len(given)}: {' '.join(given)[:80]}.")
+        return _parsed(trial, given[0], metrics)
+    told: dict[str, str] = {}
+    for text in given:
+        name, sign, value = text.rpartition("=")
+        if not sign or name in told:
+            raise BadInput(
+                f"outcomes on an item must be POLICY=OUTCOME, once for each policy; one is {text!r}."
+            )
+        told[name] = value
+    return parsed_item(told, trial.protocol.problem)
 
 
 def _parsed(trial: Experiment, text: str, metrics: Mapping[str, str]) -> Outcomes:
@@ -180,27 +244,30 @@ def drop_command(
 @click.command("amend", context_settings={"ignore_unknown_options": True})
 @journal_argument
 @click.argument("ticket")
-@click.argument("outcome")
+@click.argument("outcome", nargs=-1, required=True)
 @click.option("--reason", required=True, help="The reason; recorded in the log.")
 @click.option("--by", required=True, metavar="WHO", help="Your name; recorded in the log.")
 @metric_option
 @json_option
 def amend_command(
-    journal: str, name: str | None, ticket: str, outcome: str, reason: str, by: str,
+    journal: str, name: str | None, ticket: str, outcome: tuple[str, ...], reason: str, by: str,
     metric: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
-    """Correct the outcome of TICKET.
+    """Correct the outcome of TICKET; for a shared item OUTCOME is as in `tell`.
 
     The old outcome stays in the log. Estimates are recomputed from the corrected outcomes.
     """
     with open_experiment(journal, name) as trial:
-        value = _parsed(trial, outcome, _metrics(metric))
+        value = _told(trial, outcome, _metrics(metric))
         receipt = trial.amend(ticket, value, reason=reason, by=by)
         status = trial.status()
     if as_json:
         print_json(receipt._asdict())
         return
-    click.echo(f"The outcome of {ticket} is now {receipt.outcome:g}; the old outcome stays in the log.")
+    from evenhand.live.events import outcome_text
+
+    now = outcome_text(receipt.outcome)
+    click.echo(f"The outcome of {ticket} is now {now}; the old outcome stays in the log.")
     click.echo(status.sentence)
 
 

@@ -229,27 +229,34 @@ def rail_names(trial: Experiment) -> list[str]:
 
 
 def write_batch(asks: list[Ask], file: TextIO, rails: Sequence[str] = ()) -> None:
-    """Write tickets as CSV, with an empty column for the outcomes and one for each guard-rail."""
+    """Write tickets as CSV, with an empty column for the outcomes and one for each guard-rail.
+
+    A ticket for a shared item has a row for each policy that answers it.
+    """
     plain = csv.writer(file, lineterminator="\n")
     quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
     plain.writerow((*COLUMNS, *rails))
     for ask in asks:
-        row = [ask.ticket, escaped(ask.policy), escaped(ask.group or ""), *[""] * (1 + len(rails))]
-        # readers also end a line at a carriage return, but csv.writer quotes only its own line terminator
-        (quoted if any("\r" in name for name in row[1:]) else plain).writerow(row)
+        for policy in ask.policies or (ask.policy,):
+            row = [ask.ticket, escaped(policy), escaped(ask.group or ""), *[""] * (1 + len(rails))]
+            # readers also end a line at a carriage return, but csv.writer quotes only its own line terminator
+            (quoted if any("\r" in name for name in row[1:]) else plain).writerow(row)
 
 
-def read_batch(path: Path, rails: Sequence[str] = ()) -> list[tuple[int, dict[str, str]]]:
-    """Return (line number, row) for every row of a ticket file that has an outcome."""
+def read_batch(
+    path: Path, rails: Sequence[str] = (), shared: bool = False
+) -> list[tuple[int, dict[str, str]]]:
+    """Return (line number, row) for every row of a ticket file with an outcome; `shared`: for all rows."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
-            wanted = ("ticket", "outcome", *rails)
+            wanted = ("ticket", "policy", "outcome") if shared else ("ticket", "outcome", *rails)
             missing = set(wanted) - set(reader.fieldnames or ())
             if missing:
                 columns = f"{', '.join(wanted[:-1])} and {wanted[-1]}"
                 raise BadInput(f"{path} needs the columns {columns}; {sorted(missing)[0]!r} is missing.")
-            return [(reader.line_num, row) for row in reader if (row["outcome"] or "").strip()]
+            rows = [(reader.line_num, row) for row in reader]
+            return [(line, row) for line, row in rows if shared or (row["outcome"] or "").strip()]
     except FileNotFoundError:
         raise BadInput(
             f"there is no file {path}; give a ticket and its outcome, or the file that `ask` wrote."

@@ -8,6 +8,7 @@ from typing import Any
 from evenhand.errors import EvenhandError
 from evenhand.live.hash_chain import Difference
 from evenhand.live.input_checks import checked_outcome
+from evenhand.live.item_tickets import checked_item
 from evenhand.live.projection import Place
 from evenhand.live.protocol import Protocol
 from evenhand.live.tickets import ticket_number
@@ -15,7 +16,7 @@ from evenhand.live.tickets import ticket_number
 CellOf = Callable[[int], Place | None]
 
 REASONS = (None, "stopped", "closed", "expired", "dropped", "withdrawn")  # why an outcome does not count
-ASK, RECEIPT, INTERVAL_RECEIPT = 3, 4, 5  # number of fields
+ASK, ITEM_ASK, RECEIPT, INTERVAL_RECEIPT = 3, 4, 4, 5  # number of fields
 
 
 def check_answer(seq: int, answer: list[Any] | None, protocol: Protocol, cell_of: CellOf) -> None:
@@ -37,12 +38,24 @@ def _is_given(row: Any, protocol: Protocol, cell_of: CellOf) -> bool:
         cell = cell_of(ticket_number(protocol.hash, row[0])) if row else None
         if cell is None:
             return False
+        if protocol.spec.shared_items:
+            return _is_about_item(row, protocol, cell)
         if len(row) == ASK:
             return _is_ask(row[1], row[2], protocol, cell)
         checked_outcome(row[1], protocol.problem.family)
     except EvenhandError:
         return False
     return len(row) == RECEIPT and isinstance(row[2], bool) and row[3] in REASONS
+
+
+def _is_about_item(row: list[Any], protocol: Protocol, cell: Place) -> bool:
+    """Return whether this is an ask for a shared item of this group, or the receipt of its outcomes."""
+    if len(row) == ITEM_ASK and row[1] == "":
+        names = row[3] if isinstance(row[3], list) else []
+        group = protocol.groups.get(row[2]) if isinstance(row[2], str) else None
+        return group == cell[1] and bool(names) and set(names) <= protocol.policies.keys()
+    checked_item(row[1] if len(row) == RECEIPT else None, protocol.problem)
+    return isinstance(row[2], bool) and row[3] in REASONS
 
 
 def _is_ask(policy: Any, group: Any, protocol: Protocol, cell: Place) -> bool:

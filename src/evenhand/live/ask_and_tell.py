@@ -21,14 +21,14 @@ from evenhand.errors import (
     shown,
 )
 from evenhand.live import events as ev
-from evenhand.live.events import Metrics, Sample, decode, sample_of
-from evenhand.live.input_checks import code, refuse_in_intervals, refuse_unless_open, told_group
+from evenhand.live.events import Metrics, Sample, decode, outcome_text, sample_of
+from evenhand.live.input_checks import code, refuse_in_intervals, refuse_unless_open, samples_left, told_group
+from evenhand.live.item_tickets import refuse_other_policies
 from evenhand.live.projection import Fold
 from evenhand.live.protocol import LIMITS
 from evenhand.live.tickets import Ask, Receipt
 from evenhand.live.transaction import Session
 from evenhand.procedure.spec import is_unproven
-from evenhand.procedure.state import TOLD
 
 NO_TICKET_LEFT = (
     "the guarantee of this experiment does not hold (kaufmann-koolen with an unknown variance), so "
@@ -70,8 +70,11 @@ def ask(session: Session, request: Request) -> list[Ask]:
 
 def _tickets_left(fold: Fold, wanted: int) -> int:
     """Return how many of the wanted tickets the experiment may still issue."""
-    left = int(fold.replay.spec.cap - fold.replay.state.clock[TOLD]) - len(fold.open_tickets)
-    n = max(min(wanted, left), 0)
+    left, per_ticket = (
+        samples_left(fold),
+        fold.replay.spec.phi.shape[1] if fold.replay.spec.shared_items else 1,
+    )
+    n = max(min(wanted, -(-left // per_ticket)), 0)
     most = fold.protocol.limits["tickets_out"]
     if len(fold.open_tickets) + n > most:
         raise BadInput(f"at most {most} tickets may be out; tell or drop some first.")
@@ -86,7 +89,7 @@ def _new_tickets(session: Session, request: Request, n: int, arrived: int) -> li
         group = None if cell.group < 0 else problem.group_names[cell.group]
         event = ev.Asked(
             ticket=fold.tickets + 1,
-            policy=problem.policies[cell.policy],
+            policy="" if cell.policies else problem.policies[cell.policy],
             group=group,
             decision=fold.counts["asked"] + 1,
             state=cell.state,
@@ -94,10 +97,11 @@ def _new_tickets(session: Session, request: Request, n: int, arrived: int) -> li
             p=cell.p,
             worker=request.worker,
             lease=None if request.lease is None else float(request.lease),
+            policies=tuple(problem.policies[k] for k in cell.policies),
             **session.stamp(),
         )
         session.emit_chosen(event)
-        asks.append(_as_ask(fold, event.ticket, event.policy, group))
+        asks.append(Ask(code(fold, event.ticket), event.policy, group, event.policies))
     return asks
 
 
@@ -108,12 +112,14 @@ def _held_tickets(session: Session, worker: str | None, arrived: int) -> list[As
     names, groups = fold.protocol.members.names, fold.protocol.problem.group_names
     owners = (None,) if caller is None else (caller.id,) if caller.is_blind else (caller.id, None)
     for ticket in fold.open_tickets.held_by(worker, owners):
-        k, g = fold.open_tickets[ticket][:2]
+        k, g, *_ = out = fold.open_tickets[ticket]
         if arrived not in (-1, g):
             raise Conflict(
                 f"worker {worker!r} has ticket {code(fold, ticket)} for another group; tell or drop it first."
             )
-        asks.append(_as_ask(fold, ticket, names[k], None if g < 0 else groups[g]))
+        policies = tuple(names[i] for i in out.policies)
+        policy, group = "" if policies else names[k], None if g < 0 else groups[g]
+        asks.append(Ask(code(fold, ticket), policy, group, policies))
     return asks
 
 
@@ -130,10 +136,6 @@ def _arrived_group(fold: Fold, group: str | None) -> int:
     return -1
 
 
-def _as_ask(fold: Fold, ticket: int, policy: str, group: str | None) -> Ask:
-    return Ask(code(fold, ticket), policy, group)
-
-
 History = list[ev.AnyEvent]
 
 
@@ -141,7 +143,7 @@ class Outcome(NamedTuple):
     """An outcome to record; the number has been checked."""
 
     ticket: int
-    value: float
+    value: ev.Outcome
     group: str | None
     place: str = ""  # how error messages name it: "row 3", or a file and a line
     metrics: Metrics = None
@@ -208,7 +210,7 @@ def drop(session: Session, ticket: int, reason: str, by: str | None) -> None:
 
 
 def amend(
-    session: Session, ticket: int, outcome: float, reason: str, by: str, metrics: Metrics = None
+    session: Session, ticket: int, outcome: ev.Outcome, reason: str, by: str, metrics: Metrics = None
 ) -> Receipt:
     """Correct an outcome; the old one stays in the log."""
     fold = session.fold
@@ -217,8 +219,9 @@ def amend(
     told = _first_outcome(history)
     if told is None:
         raise BadInput(f"ticket {code(fold, ticket)} has no outcome to correct; tell it instead.")
+    _refuse_other_policies(fold, ticket, history, outcome)
     policy, group = _cell_names(history, told)
-    present = fold.protocol.policies[policy] in fold.protocol.columns
+    present = not policy or fold.protocol.policies[policy] in fold.protocol.columns
     old, counted = _latest_outcome(history), present and not isinstance(told, ev.Late)
     if (outcome, metrics) != old:
         session.emit(
@@ -253,7 +256,7 @@ def said(sample: Sample) -> str:
         f"{name} {'missing' if x is None else format(x, 'g')}"
         for name, x in sorted((sample.metrics or {}).items())
     ]
-    return ", ".join([f"{sample.outcome:g}", *rails])
+    return ", ".join([outcome_text(sample.outcome), *rails])
 
 
 def _checked(session: Session, outcome: Outcome) -> History | None:
@@ -262,14 +265,25 @@ def _checked(session: Session, outcome: Outcome) -> History | None:
     out = fold.open_tickets.get(outcome.ticket)
     if out is not None:
         _refuse_foreign(session, outcome.ticket, out.owner)
+        if out.policies:
+            answering = [fold.protocol.members.names[k] for k in out.policies]
+            refuse_other_policies(code(fold, outcome.ticket), answering, outcome.value)
         told_group(fold.protocol.problem, out.group, outcome.group)
         return None
     history = _history(session, outcome.ticket)
+    _refuse_other_policies(fold, outcome.ticket, history, outcome.value)
     if _first_outcome(history) is None:
         asked = _first_event(history).group
         group = -1 if asked is None else fold.protocol.groups[asked]
         told_group(fold.protocol.problem, group, outcome.group)
     return history
+
+
+def _refuse_other_policies(fold: Fold, ticket: int, history: History, outcome: ev.Outcome) -> None:
+    """Refuse outcomes of an item that do not name exactly the policies that its ticket asks for."""
+    first = history[0]
+    if isinstance(first, ev.Asked) and first.policies:
+        refuse_other_policies(code(fold, ticket), first.policies, outcome)
 
 
 def _refuse_untellable(session: Session, outcome: Outcome, earlier: dict[int, Outcome]) -> None:

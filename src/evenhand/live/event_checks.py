@@ -18,6 +18,7 @@ from evenhand.live.clock import checked_time
 from evenhand.live.events import AnyEvent, is_written_so
 from evenhand.live.hash_chain import Difference, Record
 from evenhand.live.input_checks import checked_metrics, checked_outcome, checked_text, optional_text
+from evenhand.live.item_tickets import checked_item
 from evenhand.live.protocol import LIMITS, Protocol, check_lease, refuse_newer_format
 from evenhand.procedure.sampling.draw_cell import MAX_CELLS_WRITTEN
 
@@ -97,8 +98,22 @@ def _check_amended(event: ev.Amended, protocol: Protocol) -> None:
 def _check_outcome(
     event: ev.Told | ev.Late | ev.Amended | ev.Imported | ev.Refused, protocol: Protocol
 ) -> None:
-    checked_outcome(event.outcome, protocol.problem.family)
+    outcomes = [event.outcome]
+    if isinstance(event, ev.Amended):
+        outcomes.append(event.old)
+    elif isinstance(event, ev.Refused):
+        outcomes.append(event.kept)
+    for outcome in outcomes:
+        _check_number(outcome, protocol)
     checked_metrics(event.metrics, protocol.problem)
+
+
+def _check_number(outcome: ev.Outcome, protocol: Protocol) -> None:
+    """Refuse an outcome that the family cannot produce; on a shared item those of all its policies."""
+    if not protocol.spec.shared_items:
+        checked_outcome(outcome, protocol.problem.family)
+    else:
+        checked_item(outcome, protocol.problem)
 
 
 def _check_digest(digest: str) -> None:

@@ -21,6 +21,8 @@ FORMAT = 2
 
 # the outcomes of the guard-rails by name, null where one is missing; None in a problem without guard-rails
 Metrics = dict[str, float | None] | None
+# the outcome of a sample; on a shared item those of its policies by name, null where one is missing
+Outcome = float | dict[str, float | None]
 
 
 class Actor(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -73,7 +75,7 @@ class Asked(Event, frozen=True, kw_only=True, gc=False, tag="asked"):
     """A ticket was issued: decision number `decision`, drawn with probability `p`."""
 
     ticket: int
-    policy: str
+    policy: str  # empty if several policies answer a shared item
     group: str | None  # None if it becomes known only with the outcome
     decision: int
     state: str  # digest of the counts and sums used for the decision
@@ -81,13 +83,14 @@ class Asked(Event, frozen=True, kw_only=True, gc=False, tag="asked"):
     p: float | None = None  # None if there are too many policies to list all probabilities
     worker: str | None = None
     lease: float | None = None  # if it differs from the protocol's
+    policies: tuple[str, ...] = ()  # that answer a shared item
 
 
 class Told(Event, frozen=True, kw_only=True, gc=False, tag="told"):
     """The first outcome of a ticket; it counts."""
 
     ticket: int
-    outcome: float
+    outcome: Outcome
     metrics: Metrics = None
     group: str | None = None  # if it was not known before
     sums: str | None = None  # digest of the sums of its cell after it (`replay.Sums`); None in format 1
@@ -97,7 +100,7 @@ class Late(Event, frozen=True, kw_only=True, tag="late"):
     """An outcome after the stop or for a dropped or expired ticket: stored, not counted."""
 
     ticket: int
-    outcome: float
+    outcome: Outcome
     why: str  # "stopped", "closed", "expired", "dropped" or "withdrawn"
     metrics: Metrics = None
     group: str | None = None
@@ -124,8 +127,8 @@ class Amended(Event, frozen=True, kw_only=True, tag="amended"):
     ticket: int
     policy: str
     group: str
-    outcome: float
-    old: float
+    outcome: Outcome
+    old: Outcome
     metrics: Metrics = None
     old_metrics: Metrics = None
     counted: bool  # False if the outcome was late
@@ -152,8 +155,8 @@ class Refused(Event, frozen=True, kw_only=True, tag="refused"):
     """A second, different outcome for a ticket was refused; `kept` still counts."""
 
     ticket: int
-    outcome: float
-    kept: float
+    outcome: Outcome
+    kept: Outcome
     metrics: Metrics = None
     kept_metrics: Metrics = None
 
@@ -315,8 +318,29 @@ AnyEvent = (
 class Sample(NamedTuple):
     """The outcome of a sample and those of its guard-rails."""
 
-    outcome: float
+    outcome: Outcome
     metrics: Metrics = None
+
+
+def number(outcome: Outcome) -> float:
+    """Return the outcome of a ticket that one policy answers."""
+    assert not isinstance(outcome, dict)
+    return outcome
+
+
+def by_policy(outcome: Outcome) -> dict[str, float | None]:
+    """Return the outcomes of a ticket for a shared item, by the names of the policies."""
+    assert isinstance(outcome, dict)
+    return outcome
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """Return an outcome for a message; on a shared item those of all its policies."""
+    if not isinstance(outcome, dict):
+        return f"{outcome:g}"
+    return ", ".join(
+        f"{name} {'missing' if x is None else format(x, 'g')}" for name, x in sorted(outcome.items())
+    )
 
 
 def sample_of(event: Told | Late | Imported | Amended) -> Sample:

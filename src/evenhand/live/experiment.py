@@ -25,7 +25,7 @@ from evenhand.live.ask_and_tell import Outcome, Request
 from evenhand.live.clock import SYSTEM_CLOCK, Clock, utc
 from evenhand.live.compute_status import Forecaster, status_of
 from evenhand.live.control import create_once
-from evenhand.live.events import LogEntry, Metrics
+from evenhand.live.events import LogEntry, Metrics, Sample
 from evenhand.live.export import write_export
 from evenhand.live.group_commit import Call, EnqueuedCall, Writer
 from evenhand.live.hash_chain import Head
@@ -40,6 +40,7 @@ from evenhand.live.input_checks import (
     places_of,
 )
 from evenhand.live.interval_methods import IntervalMethods
+from evenhand.live.item_tickets import checked_item
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.load_log import only_experiment
 from evenhand.live.projection import View, view_of
@@ -212,8 +213,9 @@ class Experiment(IntervalMethods, Result):
         """Record the outcome of a ticket.
 
         With guard-rails it is a mapping from "outcome" and the name of every guard-rail to a number; None for
-        a guard-rail's outcome that is missing. Repeating the same outcome has no effect; a different one is
-        refused, and the refusal is recorded.
+        a guard-rail's outcome that is missing. For a shared item it is a mapping from every policy that the
+        ticket asks for to its outcome; None for one that is missing. Repeating the same outcome has no
+        effect; a different one is refused, and the refusal is recorded.
         """
         return self._submit(*self.prepared_tell(ticket, outcome, group=group, key=key))
 
@@ -245,7 +247,7 @@ class Experiment(IntervalMethods, Result):
         self, ticket: Ask | str, outcome: Outcomes, *, reason: str, by: str, key: str | None = None
     ) -> Receipt:
         """Correct an outcome; the old one stays in the log with the reason and the name in `by`."""
-        sample = checked_sample(outcome, self.protocol.problem)
+        sample = self._checked_sample(outcome)
         details: Details = {
             "ticket": self._number(ticket),
             "outcome": sample.outcome,
@@ -437,8 +439,15 @@ class Experiment(IntervalMethods, Result):
         return ticket_number(self.protocol.hash, ticket.ticket if isinstance(ticket, Ask) else ticket)
 
     def _outcome(self, ticket: Ask | str, outcome: Outcomes, group: str | None, place: str = "") -> Outcome:
-        sample = checked_sample(outcome, self.protocol.problem)
+        sample = self._checked_sample(outcome)
         return Outcome(self._number(ticket), sample.outcome, group, place, sample.metrics)
+
+    def _checked_sample(self, outcome: Outcomes) -> Sample:
+        """Return the outcomes of a ticket, checked: those of a sample, or of an item by policy."""
+        problem = self.protocol.problem
+        if self.protocol.procedure.items is None:
+            return checked_sample(outcome, problem)
+        return Sample(checked_item(outcome, problem))
 
     def _placed(self, place: str, row: tuple[Ask | str, Outcomes, str | None]) -> Outcome:
         try:

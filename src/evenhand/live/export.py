@@ -146,7 +146,8 @@ def write_outcomes(journal: Journal, experiment: str, file: BinaryIO, kind: str)
     protocol = load_protocol(journal, experiment)
     rails = _rails(protocol)
     after = [f"{name} (ticket)" if name in rails else name for name in AFTER_RAILS]
-    names = ["policy", "group", "outcome", *rails, *after]
+    item = [] if protocol.procedure.items is None else ["item"]  # a ticket is for one item
+    names = ["policy", "group", "outcome", *item, *rails, *after]
     until = journal.head(experiment).seq
 
     def entries() -> Iterator[LogEntry]:
@@ -177,13 +178,18 @@ def outcome_rows(
             continue
         policy, group = state.protocol.members.names[place[0]], protocol.problem.group_names[place[1]]
         sample = corrected.get(event.ticket, sample_of(event))
-        metrics = sample.metrics or {}
-        yield [
-            policy, group, sample.outcome, *(metrics.get(name) for name in rails),
-            ticket_code(protocol.hash, event.ticket), None if out is None else out.at, event.at,
-            None if out is None else out.worker, None if event.actor is None else event.actor.name,
-            event.source if isinstance(event, ev.Imported) else "ask", event.ticket in corrected,
-        ]  # fmt: skip
+        metrics, ticket = sample.metrics or {}, ticket_code(protocol.hash, event.ticket)
+        told = sample.outcome if isinstance(sample.outcome, dict) else {policy: sample.outcome}
+        for name, outcome in told.items():
+            if outcome is None:
+                continue
+            yield [
+                name, group, outcome, *([ticket] if isinstance(sample.outcome, dict) else ()),
+                *(metrics.get(rail) for rail in rails),
+                ticket, None if out is None else out.at, event.at,
+                None if out is None else out.worker, None if event.actor is None else event.actor.name,
+                event.source if isinstance(event, ev.Imported) else "ask", event.ticket in corrected,
+            ]  # fmt: skip
 
 
 def _rails(protocol: Protocol) -> list[str]:
@@ -215,7 +221,7 @@ def _write_parquet(names: list[str], rows: Iterator[Row], file: BinaryIO) -> int
     except ImportError:
         raise BadInput("Parquet needs pyarrow; install evenhand[warehouse], or take CSV.") from None
     texts = [pa.string()] * (len(AFTER_RAILS) - 1)
-    numbers = [pa.float64()] * (len(names) - 2 - len(AFTER_RAILS))
+    numbers = [pa.string() if name == "item" else pa.float64() for name in names[2 : -len(AFTER_RAILS)]]
     kinds = [pa.string(), pa.string(), *numbers, *texts, pa.bool_()]
     schema, count = pa.schema(list(zip(names, kinds, strict=True))), 0
     with pq.ParquetWriter(file, schema) as writer:

@@ -103,6 +103,11 @@ def import_rows(session: Session, rows: Rows, source: str) -> int:
     """Record all rows as one import; return how many."""
     fold = session.fold
     refuse_in_intervals(fold)
+    if fold.protocol.procedure.items is not None:
+        raise BadInput(
+            "an experiment on shared items takes outcomes by its tickets only, because who answers an item "
+            "must be decided before any outcome on it is known; judge data that you have with `judge`."
+        )
     refuse_unless_open(fold, "take data")
     if fold.stop is not None:
         raise Closed("the experiment has stopped; data collected elsewhere cannot be added to its decision.")

@@ -78,6 +78,18 @@ def refuse_in_intervals(fold: Fold) -> None:
         )
 
 
+def samples_left(fold: Fold) -> int:
+    """Return how many outcomes may still be asked for; those of open tickets are asked for."""
+    return int(fold.replay.spec.cap - fold.replay.state.clock[TOLD]) - outcomes_out(fold)
+
+
+def outcomes_out(fold: Fold) -> int:
+    """Return the number of outcomes that open tickets ask for."""
+    if not fold.replay.spec.shared_items:
+        return len(fold.open_tickets)
+    return sum(len(out.policies) for out in fold.open_tickets.values())
+
+
 def changed_protocol(fold: Fold, policy: str, joins: bool) -> Protocol:
     """Return the protocol after a policy has joined or left; refuse what the experiment cannot do."""
     what = "take a new policy" if joins else "withdraw a policy"
@@ -88,7 +100,7 @@ def changed_protocol(fold: Fold, policy: str, joins: bool) -> Protocol:
         return fold.protocol.without_policy(policy)
     after = fold.protocol.with_policy(policy)
     lacking = _initial_samples_lacking(fold, after)
-    left = fold.replay.spec.cap - int(fold.replay.state.clock[TOLD]) - len(fold.open_tickets)
+    left = samples_left(fold)
     if lacking > left:
         raise BadInput(
             f"the budget or max_samples must cover the initial samples of {policy!r}: {lacking} are lacking "

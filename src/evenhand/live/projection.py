@@ -8,7 +8,8 @@ The fold is pure, and the same code is used for running, reopening and auditing.
 - Events are ordered by their position in the log. Clocks decide only when an expiry is written.
 - An open ticket counts for the allocation; only recorded outcomes count for estimates and evidence.
 - After an amendment the cell's outcomes are folded again from its first, each with its latest correction, in
-  the order in which they were first recorded; with linear bets those of all cells. The rule's memory and
+  the order in which they were first recorded; with linear bets those of all cells, and with shared items all
+  items. The rule's memory and
   earlier asks stay as they were. The stopping rule is evaluated at once.
 - After the stop only amendments change estimates, and nothing changes the decision.
 - The rows of an import are consecutive, and so are the event with which the stopping rule fires and the
@@ -22,16 +23,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evenhand.live import events as ev
+from evenhand.live import item_tickets
 from evenhand.live.build import Build, present_build
 from evenhand.live.event_checks import check_event
-from evenhand.live.events import AnyEvent, Sample, Stopped, decode, sample_of
+from evenhand.live.events import AnyEvent, Sample, Stopped, decode, number, outcome_text, sample_of
 from evenhand.live.hash_chain import Difference, Head, Record
 from evenhand.live.input_checks import unit_metrics
 from evenhand.live.interval_arithmetic import Closing, add_ratios, closing, new_ratios
 from evenhand.live.interval_checks import check_closing
 from evenhand.live.intervals import ClosedInterval, IntervalLog, OpenInterval, new_interval_log
 from evenhand.live.protocol import Protocol
-from evenhand.live.replay import CellSums, Replay, no_sums
+from evenhand.live.replay import CellSums, Replay, no_sums, sums_digest
 from evenhand.live.replay_kernels import ASK_THIS, DROP, IMPORT, IMPORT_LAST, TELL, DrawTally
 from evenhand.live.sequence_checks import check_follows, stop_is_missing
 from evenhand.live.tickets import OpenTicket, OpenTickets
@@ -59,6 +61,9 @@ class LogState:
         self.closed = False
         self.corrected_after_stop = False
         self.importing: ev.Imported | None = None  # last row of an import that is incomplete
+        self.answering: tuple[
+            int, ...
+        ] = ()  # the policies of the item whose ticket was issued or closed last
         self._effects: dict[type, Callable[[Any], Place | None]] = {
             ev.Asked: self._asked, ev.Told: self._told, ev.Late: self._late, ev.Dropped: self._dropped,
             ev.Expired: self._expired, ev.Imported: self._imported, ev.Amended: self._amended,
@@ -105,24 +110,26 @@ class LogState:
             out = self.open_tickets[event.ticket]
             return self.cell(out.policy, self.protocol.groups.get(event.group or "", out.group))
         if isinstance(event, ev.Imported) or (isinstance(event, ev.Amended) and event.counted):
-            return self.cell(
-                self.protocol.policies.get(event.policy, -1), self.protocol.groups.get(event.group, -1)
-            )
+            k = 0 if isinstance(event.outcome, dict) else self.protocol.policies.get(event.policy, -1)
+            return self.cell(k, self.protocol.groups.get(event.group, -1))
         return None
 
     def _asked(self, event: ev.Asked) -> Place:
-        k = self.protocol.policies[event.policy]
+        self.answering = tuple(self.protocol.policies[name] for name in event.policies)
+        k = 0 if event.policies else self.protocol.policies[event.policy]
         g = -1 if event.group is None else self.protocol.groups[event.group]
         lease = self.protocol.lease if event.lease is None else event.lease
         self.tickets = event.ticket
         self.counts["asked"] += 1
         owner = None if event.actor is None else event.actor.id
-        self.open_tickets.add(event.ticket, OpenTicket(k, g, event.worker, event.at, lease, owner))
+        self.open_tickets.add(
+            event.ticket, OpenTicket(k, g, event.worker, event.at, lease, owner, self.answering)
+        )
         return k, g
 
     def _told(self, event: ev.Told) -> Place:
         self.counts["told"] += 1
-        out = self.open_tickets.remove(event.ticket)
+        out = self._closed_ticket(event.ticket)
         return out.policy, out.group if event.group is None else self.protocol.groups[event.group]
 
     def _late(self, event: ev.Late) -> None:
@@ -132,13 +139,18 @@ class LogState:
 
     def _dropped(self, event: ev.Dropped) -> Place:
         self.counts["dropped"] += 1
-        out = self.open_tickets.remove(event.ticket)
+        out = self._closed_ticket(event.ticket)
         return out.policy, out.group
 
     def _expired(self, event: ev.Expired) -> Place:
         self.counts["expired"] += 1
-        out = self.open_tickets.remove(event.ticket)
+        out = self._closed_ticket(event.ticket)
         return out.policy, out.group
+
+    def _closed_ticket(self, ticket: int) -> OpenTicket:
+        out = self.open_tickets.remove(ticket)
+        self.answering = out.policies
+        return out
 
     def _imported(self, event: ev.Imported) -> Place:
         self.counts["imported"] += 1
@@ -151,7 +163,8 @@ class LogState:
         if not event.counted:
             return None
         self.corrected_after_stop |= self.stop is not None
-        return self.protocol.policies[event.policy], self.protocol.groups[event.group]
+        k = 0 if isinstance(event.outcome, dict) else self.protocol.policies[event.policy]
+        return k, self.protocol.groups[event.group]
 
     def _refused(self, event: ev.Refused) -> None:
         self.counts["refused"] += 1
@@ -213,6 +226,7 @@ class Fold(LogState):
         self._low, self._width = family.low, family.width
         self._guardrails = protocol.problem.guardrails
         self._is_active = protocol.problem.mode == "active"
+        self._on_items = bool(protocol.spec.shared_items)
         self._computations: dict[type, Callable[[int, Any, Place], None]] = {
             ev.Asked: self._compute_asked, ev.Told: self._compute_told, ev.Imported: self._compute_imported,
             ev.Dropped: self._compute_given_up, ev.Expired: self._compute_given_up,
@@ -305,50 +319,68 @@ class Fold(LogState):
     def sums_with(self, cell: int, sample: Sample) -> CellSums:
         """Return the sums of a cell after one more sample."""
         before = self.sums.get(cell) or no_sums(len(self._guardrails))
-        return before.plus(self.unit(sample.outcome), self.rails(sample))
+        return before.plus(self.unit(number(sample.outcome)), self.rails(sample))
 
-    def sums_from(self, samples: Iterable[PlacedSample]) -> CellSums:
-        """Return the sums of a cell with these samples, added in this order."""
+    def sums_after(self, cell: int, sample: Sample) -> dict[int, CellSums]:
+        """Return the sums of the cells that a sample changes, after it; `cell` is that of its event."""
+        if isinstance(sample.outcome, dict):
+            return item_tickets.sums_with_item(self, cell, sample.outcome)
+        return {cell: self.sums_with(cell, sample)}
+
+    def sums_from(self, cell: int, samples: Iterable[PlacedSample]) -> dict[int, CellSums]:
+        """Return the sums of the cells that these samples change, added in this order."""
+        if self._on_items:
+            return item_tickets.sums_of_items(self, cell, samples)
         sums = no_sums(len(self._guardrails))
         for _, sample in samples:
-            sums = sums.plus(self.unit(sample.outcome), self.rails(sample))
-        return sums
+            sums = sums.plus(self.unit(number(sample.outcome)), self.rails(sample))
+        return {cell: sums}
 
     def _compute_asked(self, seq: int, event: ev.Asked, place: Place) -> None:
         k, g = self._column(place)
         arrived = -1 if self._is_active else g
         chance = math.nan if event.p is None else event.p
         digests = int(event.state, 16), int(event.chance, 16)
+        if self._on_items:
+            item_tickets.queue_asked(self, seq, self.answering, g, arrived, digests)
+            return
         self.replay.queue(seq, ASK_THIS, k, g, arrived, chance, digests)
 
     def _compute_told(self, seq: int, event: ev.Told, place: Place) -> None:
-        cell = self.cell(*place)
         sample = sample_of(event)
-        self._use_sums(seq, event, cell, self.sums_with(cell, sample))
-        self.replay.queue(
-            seq, TELL, *self._column(place), -1, self.unit(event.outcome), rails=self.rails(sample)
-        )
+        self._use_sums(seq, event, self.sums_after(self.cell(*place), sample))
+        if self._on_items:
+            item_tickets.queue_told(self, seq, place[1], event.outcome)
+            return
+        x = self.unit(number(event.outcome))
+        self.replay.queue(seq, TELL, *self._column(place), -1, x, further=self.rails(sample))
 
     def _compute_given_up(self, seq: int, event: ev.Dropped | ev.Expired, place: Place) -> None:
-        if self.stop is None:
-            self.replay.queue(seq, DROP, *self._column(place), -1, 0.0)
+        if self.stop is not None:
+            return
+        if self._on_items:
+            item_tickets.queue_given_up(self, seq, self.answering, place[1])
+            return
+        self.replay.queue(seq, DROP, *self._column(place), -1, 0.0)
 
     def _compute_imported(self, seq: int, event: ev.Imported, place: Place) -> None:
-        cell, kind = self.cell(*place), IMPORT_LAST if event.row == event.rows else IMPORT
-        sample = sample_of(event)
-        self._use_sums(seq, event, cell, self.sums_with(cell, sample))
+        kind, sample = IMPORT_LAST if event.row == event.rows else IMPORT, sample_of(event)
+        self._use_sums(seq, event, self.sums_after(self.cell(*place), sample))
         self.replay.queue(
-            seq, kind, *self._column(place), -1, self.unit(event.outcome), rails=self.rails(sample)
+            seq, kind, *self._column(place), -1, self.unit(event.outcome), further=self.rails(sample)
         )
 
     def _compute_amended(self, seq: int, event: ev.Amended, place: Place, history: History) -> None:
         cell = self.cell(*place)
         samples = history(cell, seq)
-        self._use_sums(seq, event, cell, self.sums_from(samples))
+        self._use_sums(seq, event, self.sums_from(cell, samples))
+        if self._on_items:
+            item_tickets.fold_items_again(self, seq, history)
+            return
         if self.protocol.spec.linear_bets:
             self._fold_outcomes_again(seq, history)
             return
-        outcomes = [self.unit(sample.outcome) for _, sample in samples]
+        outcomes = [self.unit(number(sample.outcome)) for _, sample in samples]
         rails = [self.rails(sample) for _, sample in samples]
         self.replay.replace(seq, *self._column(place), outcomes, rails)
 
@@ -358,7 +390,8 @@ class Fold(LogState):
         for k in range(len(self.protocol.problem.policies)):
             for g in range(len(self.protocol.problem.group_names)):
                 for position, sample in history(self.cell(k, g), seq):
-                    rows.append((position, k, g, self.unit(sample.outcome), self.rails(sample)))
+                    x = self.unit(number(sample.outcome))
+                    rows.append((position, k, g, x, self.rails(sample)))
         self.replay.replace_all(seq, [row[1:] for row in sorted(rows, key=lambda row: row[0])])
 
     def _compute_closed(self, seq: int, event: ev.IntervalClosed) -> None:
@@ -382,14 +415,13 @@ class Fold(LogState):
         return self.protocol.columns[place[0]], place[1]
 
     def _use_sums(
-        self, seq: int, event: ev.Told | ev.Imported | ev.Amended, cell: int, sums: CellSums
+        self, seq: int, event: ev.Told | ev.Imported | ev.Amended, sums: Mapping[int, CellSums]
     ) -> None:
         """Store the sums; refuse an event whose digest differs (format 1 has none)."""
-        if event.sums != (sums.digest(event.ticket, cell) if self.format >= 2 else None):
-            raise Difference(
-                seq, f"has the outcome {event.outcome:g}, and leads to other sums than it records."
-            )
-        self.sums[cell] = sums
+        if event.sums != (sums_digest(event.ticket, sums) if self.format >= 2 else None):
+            said = outcome_text(event.outcome)
+            raise Difference(seq, f"has the outcome {said}, and leads to other sums than it records.")
+        self.sums.update(sums)
 
     def _compare_snapshot(self, seq: int, event: ev.Snapshot) -> None:
         from evenhand.live.snapshot import adopt_snapshot

@@ -234,10 +234,6 @@ def _check_protocol(
             "sampling 'oracle' follows the true means, which a live experiment does not know; take "
             "another rule."
         )
-    if study.procedure.items is not None and study.procedure.interval is None:
-        raise BadInput(
-            "live experiments with items = 'shared' run in intervals; add interval, or leave items out."
-        )
     if study.problem.max_policies is not None:
         _check_changes(study)
     if recorded and study.procedure.interval is not None and study.procedure.interval.salt is None:

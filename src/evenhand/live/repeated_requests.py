@@ -36,23 +36,32 @@ def written_form(value: Any) -> list[Any] | None:
     """Return an answer in the form stored in an `answered` event."""
     if value is None:
         return None
-    return [list(item) for item in value] if isinstance(value, list) else list(value)
+    return [_fields(item) for item in value] if isinstance(value, list) else _fields(value)
+
+
+def _fields(item: Any) -> list[Any]:
+    """Return the fields of an ask or a receipt; an ask without shared items has three, as always."""
+    return list(item[:3]) if isinstance(item, Ask) and not item.policies else list(item)
 
 
 def _read(operation: str, answer: list[Any] | None) -> Any:
     if answer is None:
         return None
     if operation == "ask":
-        return [Ask(*item) for item in answer]
+        return [_read_ask(*item) for item in answer]
     if operation in INTERVAL_OPERATIONS:
         return IntervalReceipt(*answer)
     return [Receipt(*item) for item in answer] if operation == "tell_all" else Receipt(*answer)
 
 
+def _read_ask(ticket: str, policy: str, group: str | None, policies: Sequence[str] = ()) -> Ask:
+    return Ask(ticket, policy, group, tuple(policies))
+
+
 def _answer_of(fold: Fold, event: ev.AnyEvent) -> Any:
     """Return the answer that the caller got with this event."""
     if isinstance(event, ev.Asked):
-        return Ask(code(fold, event.ticket), event.policy, event.group)
+        return Ask(code(fold, event.ticket), event.policy, event.group, event.policies)
     if isinstance(event, ev.Imported):
         return event.rows
     if isinstance(event, ev.Refused):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.live import replay_kernels
+from evenhand.live import item_kernels, replay_kernels
 from evenhand.live.build import DecisionTables, explained_by_rounding
 from evenhand.live.hash_chain import Difference
 from evenhand.live.protocol import Protocol
@@ -46,6 +46,7 @@ class ChosenCell(NamedTuple):
     p: float | None
     state: str
     chance: str
+    policies: tuple[int, ...] = ()  # that answer a shared item
 
 
 class Replay:
@@ -65,19 +66,27 @@ class Replay:
         self.confirmed = 1  # number of the latest event whose digest confirms all outcomes before it
         self._problem = protocol.problem
         self._numbers = tuple(protocol.columns)  # number of the policy in each column
+        self._answers = np.zeros(self.spec.phi.shape[1], dtype=np.bool_)  # scratch for one shared item
         self._clear()
 
     def choose(self, n: int, group: int) -> list[ChosenCell]:
         """Choose n cells by the rule."""
         rows = np.full((n, 4), -1, dtype=np.int64)
         rows[:, WHAT], rows[:, ARRIVED] = ASK_ANY, group
-        values, digests = np.zeros(n), np.zeros((n, 2), dtype=np.uint64)
-        if self._advance(rows, values, digests, self._missing(n)) != n:
+        values, digests, further = np.zeros(n), np.zeros((n, 2), dtype=np.uint64), self._missing(n)
+        if self._advance(rows, values, digests, further) != n:
             raise AssertionError("a cell was asked for after the stop")
         return [
-            ChosenCell(k, g, None if math.isnan(p) else p, f"{data:016x}", f"{chance:016x}")
-            for (_, k, g, _), p, (data, chance) in zip(
-                rows.tolist(), values.tolist(), digests.tolist(), strict=True
+            ChosenCell(
+                max(k, 0),
+                g,
+                None if math.isnan(p) else p,
+                f"{data:016x}",
+                f"{chance:016x}",
+                self._answering(row),
+            )
+            for (_, k, g, _), p, (data, chance), row in zip(
+                rows.tolist(), values.tolist(), digests.tolist(), further, strict=True
             )
         ]
 
@@ -90,14 +99,15 @@ class Replay:
         arrived: int,
         value: float,
         digests: tuple[int, int] = (0, 0),
-        rails: Sequence[float] = (),
+        further: Sequence[float] = (),
     ) -> None:
         """Queue a row for the next flush; for an ask `value` is the probability in the log.
 
-        `rails` are the outcomes of the guard-rails, in unit scale, NaN where one is missing.
+        `further` are the outcomes of the guard-rails, in unit scale, NaN where one is missing; or those of
+        the policies on a shared item (`item_kernels`).
         """
-        if rails:
-            self._rails[len(self._rows)] = rails
+        if further:
+            self._further[len(self._rows)] = further
         self._rows.append((what, k, g, arrived))
         self._values.append(value)
         self._seqs.append(seq)
@@ -112,14 +122,16 @@ class Replay:
             return
         asked, seqs = self._rows, self._seqs
         logged, chances = np.array(self._digests, dtype=np.uint64), np.array(self._values)
-        rails = self._missing(len(asked))
-        for row, outcomes in self._rails.items():
-            rails[row] = outcomes
+        further = self._missing(len(asked))
+        for row, outcomes in self._further.items():
+            further[row] = outcomes
+        said = further.copy() if self.spec.shared_items else further
         self._clear()  # cleared first, so that no row is computed twice after an error
         rows, values = np.array(asked, dtype=np.int64), chances.copy()
         digests = np.zeros((len(rows), 2), dtype=np.uint64)
-        advance = self._advance if self.same_build else self._advance_closely
-        done = advance(rows, values, digests, rails)
+        # on shared items no weights of a solver decide, whose last digits another build may have computed
+        exact = self.same_build or self.spec.shared_items
+        done = (self._advance if exact else self._advance_closely)(rows, values, digests, further)
         if self.has_stopped:
             self.stopped_at = seqs[done - 1]
         differs = done < len(rows) and not self.has_stopped  # row `done` has another cell than the rule
@@ -129,7 +141,10 @@ class Replay:
             self._other_chance(asks[:done], logged[:, CHANCE] != digests[:, CHANCE], chances, values, seqs),
         ]
         if differs:
-            wrong, right = (self._named(row[POLICY], row[GROUP]) for row in (asked[done], rows[done]))
+            wrong, right = (
+                self._named(row[POLICY], row[GROUP], self._answering(table[done]))
+                for row, table in ((asked[done], said), (rows[done], further))
+            )
             problems.append(Difference(seqs[done], f"asks for {wrong}, the rule for {right}."))
         if found := [problem for problem in problems if problem is not None]:
             raise min(found, key=lambda problem: problem.seq)
@@ -153,6 +168,13 @@ class Replay:
             self.spec, self.state, self.work, policies, groups, outcomes,
             rails.reshape((len(rows), self.spec.guardrails.code.size)),
         )  # fmt: skip
+        self._note_stop(seq)
+
+    def replace_items(self, seq: int, rows: Sequence[tuple[int, Sequence[float]]]) -> None:
+        """Replace the outcomes on all shared items by rows of a group and outcomes, in order."""
+        groups = np.array([group for group, _ in rows], dtype=np.int64)
+        outcomes = np.array([row for _, row in rows], dtype=float).reshape((len(rows), self._answers.size))
+        item_kernels.replace_all_items(self.spec, self.state, self.work, groups, outcomes, self._answers)
         self._note_stop(seq)
 
     def adopt(self, seq: int, state: State) -> None:
@@ -202,11 +224,13 @@ class Replay:
         rows: replay_kernels.Ints,
         values: replay_kernels.Array,
         digests: replay_kernels.Digests,
-        rails: replay_kernels.Array,
+        further: replay_kernels.Array,
     ) -> int:
-        done = replay_kernels.advance(
-            self.spec, self.state, self.work, self.tally, self.seed, rows, values, digests, rails
-        )
+        tables = self.spec, self.state, self.work, self.tally
+        if self.spec.shared_items:
+            done = item_kernels.advance_items(*tables, rows, values, digests, further, self._answers)
+        else:
+            done = replay_kernels.advance(*tables, self.seed, rows, values, digests, further)
         self.has_stopped = bool(self.state.clock[STOPPED] != RUNNING)
         return int(done)
 
@@ -288,20 +312,26 @@ class Replay:
             what = f"the chance {said}; {'this very build' if self.same_build else 'the rule'} gives {right}"
         return Difference(seqs[place], f"has {what}.")
 
-    def _named(self, k: int, g: int) -> str:
-        policy = self._problem.policies[k]
-        return f"{policy!r}" if g < 0 else f"{policy!r} in {self._problem.group_names[g]!r}"
+    def _answering(self, row: replay_kernels.Array) -> tuple[int, ...]:
+        """Return the policies that answer the shared item of a row; none without shared items."""
+        return tuple(np.flatnonzero(~np.isnan(row)).tolist()) if self.spec.shared_items else ()
+
+    def _named(self, k: int, g: int, answering: Sequence[int]) -> str:
+        names = self._problem.policies
+        policies = ", ".join(repr(names[i]) for i in answering or (k,))
+        return policies if g < 0 else f"{policies} in {self._problem.group_names[g]!r}"
 
     def _clear(self) -> None:
         self._rows: list[tuple[int, int, int, int]] = []
         self._values: list[float] = []
         self._seqs: list[int] = []
         self._digests: list[tuple[int, int]] = []
-        self._rails: dict[int, Sequence[float]] = {}  # row -> outcomes of its guard-rails
+        self._further: dict[int, Sequence[float]] = {}  # row -> outcomes of its guard-rails or item
 
     def _missing(self, rows: int) -> replay_kernels.Array:
-        """Return the outcomes of guard-rails for this number of rows, all missing."""
-        return np.full((rows, self.spec.guardrails.code.size), math.nan)
+        """Return further outcomes for this number of rows, all missing."""
+        width = self._answers.size if self.spec.shared_items else self.spec.guardrails.code.size
+        return np.full((rows, width), math.nan)
 
 
 _FORM, _RAIL_FORM = struct.Struct("<qqddd"), struct.Struct("<ddd")
@@ -338,6 +368,14 @@ class CellSums(NamedTuple):
         for sums in self.rails:
             found.update(_RAIL_FORM.pack(*sums))
         return found.hexdigest()
+
+
+def sums_digest(ticket: int, sums: Mapping[int, CellSums]) -> str:
+    """Return 64 bits over the sums of the cells that an event changes, in hexadecimal."""
+    parts = [sums[cell].digest(ticket, cell) for cell in sorted(sums)]
+    return (
+        parts[0] if len(parts) == 1 else hashlib.blake2b("".join(parts).encode(), digest_size=8).hexdigest()
+    )
 
 
 def no_sums(rails: int) -> CellSums:

@@ -143,9 +143,9 @@ def _ask(
     digests: Digests,
     i: int,
 ) -> bool:
-    digests[i, STATE] = _digest_of_data(spec, state)
+    digests[i, STATE] = digest_of_data(spec, state)
     k, g = next_cell(spec, state, work, seed, 0, rows[i, ARRIVED])
-    digests[i, CHANCE] = _digest_of_chance(spec, state, work)
+    digests[i, CHANCE] = digest_of_chance(spec, state, work)
     differs = rows[i, WHAT] == ASK_THIS and (rows[i, POLICY] != k or rows[i, GROUP] != g)
     rows[i, POLICY], rows[i, GROUP] = k, g
     if differs:
@@ -211,7 +211,7 @@ def _count(spec: Spec, work: Work, tally: DrawTally, k: int, g: int) -> float:
 
 
 @kernel
-def _digest_of_data(spec: Spec, state: State) -> np.uint64:
+def digest_of_data(spec: Spec, state: State) -> np.uint64:
     """Return a digest of outcomes and open tickets; equal on every machine."""
     h = _mix_in(_START, state.n)
     h = _mix_in(h, state.s)
@@ -225,7 +225,7 @@ def _digest_of_data(spec: Spec, state: State) -> np.uint64:
 
 
 @kernel
-def _digest_of_chance(spec: Spec, state: State, work: Work) -> np.uint64:
+def digest_of_chance(spec: Spec, state: State, work: Work) -> np.uint64:
     """Return a digest of the rule's memory and probabilities; equal within one build."""
     h = _mix_in(_START, state.track)
     h = _mix_in(h, state.w)

@@ -6,7 +6,7 @@ of a ticket in `ticket_history`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import BadInput, EvenhandError
@@ -15,7 +15,7 @@ from evenhand.live import interval_checks
 from evenhand.live.clock import behind
 from evenhand.live.events import AnyEvent
 from evenhand.live.hash_chain import Difference
-from evenhand.live.input_checks import changed_protocol, told_group
+from evenhand.live.input_checks import changed_protocol, outcomes_out, told_group
 from evenhand.live.stop_event import describe_stop, same_stop, stop_event
 from evenhand.live.tickets import OpenTicket, seconds_left
 
@@ -72,14 +72,43 @@ def _check_asked(fold: Fold, seq: int, event: ev.Asked) -> None:
     ticket, decision = fold.tickets + 1, fold.counts["asked"] + 1
     if (event.ticket, event.decision) != (ticket, decision):
         raise Difference(seq, f"must be ticket {ticket}, decision {decision}; it is not.")
-    left = fold.replay.spec.cap - fold.counts["told"] - fold.counts["imported"]
-    if len(fold.open_tickets) >= min(left, fold.protocol.limits["tickets_out"]):
-        raise Difference(seq, f"issues a ticket while {len(fold.open_tickets)} are open, and no more may be.")
-    _check_policy(fold, seq, event.policy)
+    tickets = len(fold.open_tickets)
+    if (
+        outcomes_out(fold) >= fold.replay.spec.cap - _told(fold)
+        or tickets >= fold.protocol.limits["tickets_out"]
+    ):
+        raise Difference(seq, f"issues a ticket while {tickets} are open, and no more may be.")
+    if fold.replay.spec.shared_items:
+        _check_answering(fold, seq, event)
+    else:
+        _check_policy(fold, seq, event.policy)
     if fold.protocol.problem.mode != "agnostic":
         _check_group(fold, seq, event.group)
     elif event.group is not None:
         raise Difference(seq, f"names group {event.group!r}, which is known only with the outcome.")
+
+
+def _told(fold: Fold) -> int:
+    """Return the number of outcomes that count; the arithmetic of the latest may be queued."""
+    if fold.replay.spec.shared_items:
+        return int(sum(sums.outcome.n for sums in fold.sums.values()))
+    return fold.counts["told"] + fold.counts["imported"]
+
+
+def _check_answering(fold: Fold, seq: int, event: ev.Asked) -> None:
+    """Refuse a ticket for an item that does not name policies, each once and in their order."""
+    numbers = [fold.protocol.policies.get(name, -1) for name in event.policies]
+    if not numbers or event.policy or -1 in numbers or numbers != sorted(set(numbers)):
+        raise Difference(seq, "must name the policies that answer an item, each once and in their order.")
+
+
+def check_item_outcome(
+    state: LogState, seq: int, event: ev.Told | ev.Late | ev.Amended, answering: Sequence[int]
+) -> None:
+    """Refuse outcomes that do not name exactly the policies that answer the item of a ticket."""
+    asked = sorted(state.protocol.members.names[k] for k in answering)
+    if (sorted(event.outcome) if isinstance(event.outcome, dict) else []) != asked:
+        raise Difference(seq, f"has outcomes of other policies than ticket {event.ticket} asks for.")
 
 
 def _refuse_in_intervals(fold: Fold, seq: int) -> None:
@@ -90,7 +119,9 @@ def _refuse_in_intervals(fold: Fold, seq: int) -> None:
 def _check_told(fold: Fold, seq: int, event: ev.Told) -> None:
     if fold.is_over:
         raise Difference(seq, "counts an outcome of an experiment that is over.")
-    check_told_group(fold, seq, _out(fold, seq, event.ticket).group, event.group)
+    out = _out(fold, seq, event.ticket)
+    check_told_group(fold, seq, out.group, event.group)
+    check_item_outcome(fold, seq, event, out.policies)
 
 
 def _check_late(fold: Fold, seq: int, event: ev.Late) -> None:
@@ -106,6 +137,7 @@ def _check_late(fold: Fold, seq: int, event: ev.Late) -> None:
     if event.why != fold.why_late:
         raise Difference(seq, f"is late because the experiment is {fold.why_late}; it says {event.why}.")
     check_told_group(fold, seq, out.group, event.group)
+    check_item_outcome(fold, seq, event, out.policies)
 
 
 def _check_dropped(fold: Fold, seq: int, event: ev.Dropped) -> None:
@@ -124,6 +156,8 @@ def _check_expired(fold: Fold, seq: int, event: ev.Expired) -> None:
 
 def _check_imported(fold: Fold, seq: int, event: ev.Imported) -> None:
     _refuse_in_intervals(fold, seq)
+    if fold.replay.spec.shared_items:
+        raise Difference(seq, "imports an outcome into an experiment on shared items.")
     if fold.is_over or fold.paused:
         raise Difference(seq, "imports into an experiment that is stopped, paused or closed.")
     before = fold.importing
@@ -140,7 +174,10 @@ def _check_imported(fold: Fold, seq: int, event: ev.Imported) -> None:
 
 
 def _check_amended(fold: Fold, seq: int, event: ev.Amended) -> None:
-    if event.policy not in fold.protocol.policies or event.counted:  # others may have left
+    if isinstance(event.outcome, dict):  # its names are compared with the ticket's in `ticket_history`
+        if event.policy:
+            raise Difference(seq, f"names {event.policy!r}, and corrects the outcomes on an item.")
+    elif event.policy not in fold.protocol.policies or event.counted:  # others may have left
         _check_policy(fold, seq, event.policy)
     _check_group(fold, seq, event.group)
     if event.outcome == event.old and event.metrics == event.old_metrics:

@@ -98,8 +98,10 @@ def _written_ratios(ratios: SampleRatios) -> dict[str, Any]:
 
 
 def _written_ticket(out: OpenTicket) -> tuple[Any, ...]:
-    """Return an open ticket as a snapshot holds it: without an owner where there is none, as before."""
-    return out[:-1] if out.owner is None else tuple(out)
+    """Return an open ticket as a snapshot holds it: without fields at the end that have their default."""
+    if out.policies:
+        return tuple(out)
+    return out[:-2] if out.owner is None else out[:-1]
 
 
 def _tables_of(fold: Fold) -> list[str]:
@@ -128,7 +130,8 @@ def restore(protocol: Protocol, head: Head, event: ev.Snapshot) -> Fold:
     fold.replay.has_stopped = bool(fold.replay.state.clock[STOPPED] != RUNNING)
     fold.tickets = data["tickets"]
     for ticket, *out in data["out"]:
-        fold.open_tickets.add(ticket, OpenTicket(*out))
+        known = OpenTicket(*out)
+        fold.open_tickets.add(ticket, known._replace(policies=tuple(known.policies)))
     fold.counts.update(data["counts"])
     fold.latest = data["latest"]
     fold.stop = None if data["stop"] is None else ev.stopped(data["stop"])

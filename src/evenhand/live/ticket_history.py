@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from evenhand.live import events as ev
 from evenhand.live.answer_checks import check_answer
-from evenhand.live.events import Metrics, Sample, decode, sample_of
+from evenhand.live.events import Metrics, Sample, decode, outcome_text, sample_of
 from evenhand.live.hash_chain import Difference, Record
 from evenhand.live.input_checks import unit_metrics
+from evenhand.live.item_tickets import unit_row
 from evenhand.live.projection import LogState, Place, PlacedSample
 from evenhand.live.protocol import Protocol
-from evenhand.live.sequence_checks import check_told_group
+from evenhand.live.sequence_checks import check_item_outcome, check_told_group
 
 _OUT, _COUNTED, _LATE, _DROPPED, _EXPIRED, _WITHDRAWN = range(1, 7)  # states of a ticket
 _GIVEN_UP = {_DROPPED: "dropped", _EXPIRED: "expired", _WITHDRAWN: "withdrawn"}
@@ -50,7 +51,14 @@ class Counted(NamedTuple):
     rails: NDArray[np.float64]  # (outcomes, M) of the guard-rails in unit scale; NaN where one is missing
 
 
-def counted_outcomes(protocol: Protocol, entries: Iterable[ev.LogEntry]) -> Counted:
+class CountedItems(NamedTuple):
+    """The items whose outcomes count, with their latest corrections, in the order first recorded."""
+
+    group: NDArray[np.int64]
+    outcomes: NDArray[np.float64]  # (items, K), see `item_tickets.unit_row`
+
+
+def counted_outcomes(protocol: Protocol, entries: Iterable[ev.LogEntry]) -> Counted | CountedItems:
     """Return the outcomes that count in a log."""
     state = LogState(protocol.as_begun())
     history = TicketHistory(state)
@@ -58,7 +66,7 @@ def counted_outcomes(protocol: Protocol, entries: Iterable[ev.LogEntry]) -> Coun
         if isinstance(entry.event, ev.Amended):
             history.correct(entry.seq, entry.event)
         history.take(entry.seq, entry.event, state.apply(entry.event))
-    return history.counted()
+    return history.counted_items() if protocol.spec.shared_items else history.counted()
 
 
 class TicketHistory:
@@ -70,6 +78,8 @@ class TicketHistory:
         self._status = bytearray(1)  # tickets are numbered from 1
         self._policy, self._group = array("i", [-1]), array("i", [-1])
         self._latest = array("d", [0.0])  # outcome with its latest correction
+        self._answering: dict[int, tuple[int, ...]] = {}  # policies that answer the item of a ticket
+        self._on_item: dict[int, ev.Outcome] = {}  # outcomes on shared items with their latest correction
         self._counted = array("q")  # tickets with outcomes that count, in the order first recorded
         self._metrics: dict[int, Metrics] = {}  # outcomes of guard-rails with their latest correction
         self._refused: set[tuple[object, ...]] = set()
@@ -86,6 +96,13 @@ class TicketHistory:
             self._rails(tickets.tolist()),
         )
 
+    def counted_items(self) -> CountedItems:
+        """Return the shared items that count so far."""
+        tickets = np.array(self._counted, dtype=np.int64)
+        rows = [unit_row(self._problem, self._on_item[ticket]) for ticket in tickets.tolist()]
+        table = np.array(rows, dtype=float).reshape((len(rows), len(self._problem.policies)))
+        return CountedItems(np.array(self._group, dtype=np.int64)[tickets], table)
+
     def _rails(self, tickets: list[int]) -> NDArray[np.float64]:
         problem = self._problem
         rows = [unit_metrics(self._metrics.get(ticket), problem) for ticket in tickets]
@@ -98,7 +115,7 @@ class TicketHistory:
         mine = np.array(self._policy, dtype=np.int64)[tickets] == policy
         mine &= np.array(self._group, dtype=np.int64)[tickets] == group
         return [
-            PlacedSample(position, Sample(self._latest[ticket], self._metrics.get(ticket)))
+            PlacedSample(position, Sample(self._outcome(ticket), self._metrics.get(ticket)))
             for position, ticket in zip(np.flatnonzero(mine).tolist(), tickets[mine].tolist(), strict=True)
         ]
 
@@ -129,6 +146,10 @@ class TicketHistory:
         """Return policy and group of a ticket, the group as far as it is known; None if there is no such."""
         return (self._policy[ticket], self._group[ticket]) if 0 < ticket < len(self._policy) else None
 
+    def _outcome(self, ticket: int) -> ev.Outcome:
+        """Return the outcome of a ticket with its latest correction."""
+        return self._on_item[ticket] if ticket in self._on_item else self._latest[ticket]
+
     def _withdraw(self, number: int) -> None:
         """End the open tickets of a policy."""
         for ticket, status in enumerate(self._status):
@@ -139,6 +160,8 @@ class TicketHistory:
         self._policy.append(place[0])
         self._group.append(place[1])
         self._latest.append(0.0)
+        if isinstance(event, ev.Asked) and event.policies:
+            self._answering[event.ticket] = self._state.answering
         self._status.append(_OUT if isinstance(event, ev.Asked) else _COUNTED)
         if isinstance(event, ev.Imported):
             self._count(event)
@@ -155,6 +178,7 @@ class TicketHistory:
         if why is not None and event.why != why:
             raise Difference(seq, f"is late because ticket {event.ticket} was {why}; it says {event.why}.")
         check_told_group(self._state, seq, self._group[event.ticket], event.group)
+        check_item_outcome(self._state, seq, event, self._answering.get(event.ticket, ()))
         if event.group is not None:
             self._group[event.ticket] = self._state.protocol.groups[event.group]
         self._status[event.ticket] = _LATE
@@ -167,9 +191,12 @@ class TicketHistory:
                 seq, f"keeps outcomes of guard-rails of ticket {event.ticket} that are not there."
             )
         actor = None if event.actor is None else event.actor.id
-        told_again = (event.ticket, event.outcome, actor, *sorted((event.metrics or {}).items()))
+        told = event.outcome
+        values = sorted(told.items()) if isinstance(told, dict) else [told]
+        told_again = (event.ticket, *values, actor, *sorted((event.metrics or {}).items()))
         if told_again in self._refused and event.key is None:  # a request with a key gets its own answer
-            raise Difference(seq, f"refuses the outcome {event.outcome:g} of ticket {event.ticket} again.")
+            said = outcome_text(event.outcome)
+            raise Difference(seq, f"refuses the outcome {said} of ticket {event.ticket} again.")
         self._refused.add(told_again)
 
     def correct(self, seq: int, event: ev.Amended) -> None:
@@ -181,7 +208,9 @@ class TicketHistory:
             )
         policy, group = self._policy[event.ticket], self._group[event.ticket]
         protocol = self._state.protocol
-        cell = protocol.members.names[policy], self._problem.group_names[group]
+        answering = self._answering.get(event.ticket, ())
+        check_item_outcome(self._state, seq, event, answering)
+        cell = "" if answering else protocol.members.names[policy], self._problem.group_names[group]
         if (event.policy, event.group) != cell:
             raise Difference(
                 seq, f"corrects an outcome of another cell than its ticket's, {' in '.join(cell)}."
@@ -191,13 +220,17 @@ class TicketHistory:
         self._keep(event)
 
     def _keep(self, event: ev.Told | ev.Late | ev.Imported | ev.Amended) -> None:
-        self._latest[event.ticket] = event.outcome
+        if isinstance(event.outcome, dict):
+            self._on_item[event.ticket] = event.outcome
+        else:
+            self._latest[event.ticket] = event.outcome
         if event.metrics is not None:
             self._metrics[event.ticket] = event.metrics
 
-    def _check_latest(self, seq: int, ticket: int, outcome: float, what: str) -> None:
-        if self._status_of(seq, ticket) not in (_COUNTED, _LATE) or self._latest[ticket] != outcome:
-            raise Difference(seq, f"{what} an outcome {outcome:g} of ticket {ticket} that is not there.")
+    def _check_latest(self, seq: int, ticket: int, outcome: ev.Outcome, what: str) -> None:
+        if self._status_of(seq, ticket) not in (_COUNTED, _LATE) or self._outcome(ticket) != outcome:
+            said = outcome_text(outcome)
+            raise Difference(seq, f"{what} an outcome {said} of ticket {ticket} that is not there.")
 
     def _status_of(self, seq: int, ticket: int) -> int:
         if not 0 < ticket < len(self._status):

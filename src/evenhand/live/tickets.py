@@ -15,29 +15,36 @@ import heapq
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenhand.errors import NotFound
 from evenhand.live.clock import Clock, Deadlines, seconds_of
+from evenhand.live.events import Outcome
 
 if TYPE_CHECKING:
     from evenhand.live.projection import Fold
 
-# the outcome of a sample; with guard-rails those of all metrics by name, None for one that is missing
+# the outcome of a sample; with guard-rails those of all metrics by name, on a shared item those of the
+# policies that answer it; None for one that is missing
 Outcomes = float | Mapping[str, float | None]
 
 
 class Ask(NamedTuple):
     """A ticket: apply this policy to one unit of this group, then `tell` the outcome.
 
+    With shared items a ticket is for one item, which all of `policies` answer; `tell` takes their outcomes by
+    name.
+
     Attributes
     ----------
     ticket : str
         The code of the ticket, such as ``t17-k3f9``.
     policy : str
-        The policy to apply.
+        The policy to apply; empty if several answer a shared item.
     group : str or None
         The group to apply it in; None if it becomes known only with the outcome.
+    policies : tuple of str
+        The policies that answer a shared item; otherwise empty.
 
     Examples
     --------
@@ -49,6 +56,12 @@ class Ask(NamedTuple):
     ticket: str
     policy: str
     group: str | None  # None if it becomes known only with the outcome
+    policies: tuple[str, ...] = ()  # that answer a shared item
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ticket as a JSON object; `policies` only where several answer a shared item."""
+        found = self._asdict()
+        return found | {"policies": list(self.policies)} if found.pop("policies") else found
 
 
 class Receipt(NamedTuple):
@@ -58,8 +71,8 @@ class Receipt(NamedTuple):
     ----------
     ticket : str
         The code of the ticket.
-    outcome : float
-        The outcome that is stored.
+    outcome : float or dict
+        The outcome that is stored; on a shared item those of its policies by name.
     counted : bool
         False if the outcome was late; it is then stored without counting.
     why : str or None
@@ -76,7 +89,7 @@ class Receipt(NamedTuple):
     """
 
     ticket: str
-    outcome: float
+    outcome: Outcome
     counted: bool  # False: it was late, and is stored without counting
     why: str | None = None  # why it was late
 
@@ -105,12 +118,13 @@ def ticket_number(protocol: bytes, code: object) -> int:
 class OpenTicket(NamedTuple):
     """An open ticket."""
 
-    policy: int
+    policy: int  # 0 if several policies answer a shared item
     group: int  # -1 if it is not known yet
     worker: str | None
     at: str
     lease: float | None
     owner: str | None = None  # id of the key that asked for it; None if it was asked for without one
+    policies: tuple[int, ...] = ()  # that answer a shared item
 
 
 def seconds_left(out: OpenTicket, at: str) -> float:

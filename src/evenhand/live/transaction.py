@@ -21,6 +21,7 @@ from evenhand.live.fault_points import reach
 from evenhand.live.hash_chain import Difference, Head, Record, extend
 from evenhand.live.interval_arithmetic import Closing
 from evenhand.live.projection import Fold, PlacedSample
+from evenhand.live.replay import sums_digest
 from evenhand.live.requests import Caller, RequestKey
 from evenhand.live.schema import Index, index_of
 from evenhand.live.snapshot import snapshot_of
@@ -269,13 +270,14 @@ class Session:
     def _with_sums(self, event: ev.AnyEvent, cell: int | None) -> ev.AnyEvent:
         """Return the event with a digest of the sums that its outcome leads to in its cell."""
         if isinstance(event, (ev.Told, ev.Imported)) and cell is not None:
-            sums = self.fold.sums_with(cell, ev.sample_of(event))
+            sums = self.fold.sums_after(cell, ev.sample_of(event))
         elif isinstance(event, ev.Amended) and cell is not None:
             correction = Record(self._transaction.head.seq + 1, encode(event), b"")
-            sums = self.fold.sums_from(corrected([*self._transaction.by_cell(cell), correction]))
+            samples = corrected([*self._transaction.by_cell(cell), correction])
+            sums = self.fold.sums_from(cell, samples)
         else:
             return event
-        return msgspec.structs.replace(event, sums=sums.digest(event.ticket, cell))
+        return msgspec.structs.replace(event, sums=sums_digest(event.ticket, sums))
 
     def _append(self, event: ev.AnyEvent, cell: int | None) -> Record:
         """Write an event; before the first event of another build, write the build change."""

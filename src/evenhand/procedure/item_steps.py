@@ -70,15 +70,29 @@ def ask_item(state: State, work: Work, g: int, answers: Flags) -> None:
 
 
 @kernel
-def record_item(spec: Spec, state: State, work: Work, g: int, answers: Flags, outcomes: Array) -> None:
+def record_item(
+    spec: Spec, state: State, work: Work, g: int, answers: Flags, outcomes: Array, was_out: bool
+) -> None:
     """Record what the policies that were asked answered, in unit scale; NaN where an outcome is lost."""
     record_on_pairs(state.bets, spec.shares, spec.bounded, g, outcomes, work.scratch)
     for k in range(answers.size):
-        if answers[k] and math.isnan(outcomes[k]):
+        if answers[k] and not math.isnan(outcomes[k]):
+            record(spec, state, work, k, g, outcomes[k], was_out)
+        elif answers[k] and was_out:
             drop(spec, state, work, k, g)
-        elif answers[k]:
-            record(spec, state, work, k, g, outcomes[k], True)
     state.clock[ITEMS] += 1
+
+
+@kernel
+def read_answers(outcomes: Array, answers: Flags) -> None:
+    """Write who was asked for an item of a log.
+
+    There an outcome is NaN where a policy was not asked. One that is missing is infinite and becomes NaN.
+    """
+    for k in range(answers.size):
+        answers[k] = not math.isnan(outcomes[k])
+        if math.isinf(outcomes[k]):
+            outcomes[k] = math.nan
 
 
 @kernel

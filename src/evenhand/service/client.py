@@ -173,7 +173,7 @@ class RemoteExperiment(RemoteIntervals, Result):
     ) -> Ask | list[Ask] | None:
         """Return the next ticket, or the next n; none after the stop or if all samples are open."""
         body = {"n": 1 if n is None else n, "group": group, "worker": worker, "lease": lease}
-        asks = [Ask(**ask) for ask in self._post("ask", body, key)]
+        asks = [_ask(**ask) for ask in self._post("ask", body, key)]
         return asks if n is not None else next(iter(asks), None)
 
     def tell(
@@ -357,8 +357,12 @@ def _number(outcome: object) -> float | bool:
     return value
 
 
+def _ask(ticket: str, policy: str, group: str | None, policies: Sequence[str] = ()) -> Ask:
+    return Ask(ticket, policy, group, tuple(policies))
+
+
 def _sample(outcome: object) -> Any:
-    """Return the outcomes of a sample to send: a number, or numbers by name with guard-rails."""
+    """Return the outcomes of a ticket to send: a number, or numbers by name."""
     if isinstance(outcome, Mapping):
         return {name: None if value is None else _number(value) for name, value in outcome.items()}
     return _number(outcome)

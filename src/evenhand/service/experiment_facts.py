@@ -206,16 +206,18 @@ def work_question(protocol: Protocol, worker: str, count_open: Callable[[str], i
         "binary": isinstance(problem.family, Bernoulli),
         "outcomes": problem.family.outcomes,
         "guardrails": [rail.name for rail in problem.guardrails],
+        "shared": protocol.procedure.items is not None,
         "held": [(group, count) for group, count in held if count],
     }
 
 
 def manage_choices(protocol: Protocol) -> dict[str, Any]:
-    """Return what an administrator's forms need: guard-rails, policies, and whether another one may join."""
+    """Return what an administrator's forms need: guard-rails, items, policies, whether another may join."""
     study, present = protocol.study.problem, protocol.problem
     most = study.max_policies or 0
     return {
         "rails": [rail.name for rail in present.guardrails],
+        "shared": protocol.procedure.items is not None,
         "policies": list(present.policies),
         "room": most > len(protocol.members.names),
     }

@@ -23,9 +23,10 @@ from markupsafe import Markup
 from evenhand.live import events as ev
 from evenhand.live.clock import seconds_of
 from evenhand.live.compute_status import is_evaluated, status_of
-from evenhand.live.events import LogEntry
+from evenhand.live.events import LogEntry, outcome_text
 from evenhand.live.input_checks import unit_metrics
 from evenhand.live.interval_status import intervals_sentence
+from evenhand.live.item_tickets import unit_row
 from evenhand.live.journal import Journal, open_journal
 from evenhand.live.projection import LogState, View
 from evenhand.live.protocol import Protocol
@@ -50,7 +51,14 @@ from evenhand.service.experiment_facts import (
 )
 from evenhand.service.experiments import blinded
 from evenhand.service.panels import ListedTicket, PanelContent, PanelFigure
-from evenhand.verdicts.evidence_history import check_again, most_checks
+from evenhand.verdicts.evidence_history import (
+    AnsweredItems,
+    check_again,
+    check_items,
+    checks_of,
+    most_checks,
+    new_levels,
+)
 from evenhand.verdicts.forecast_statement import Forecast
 from evenhand.verdicts.interval_history import IntervalHistory
 from evenhand.verdicts.judge import Verdict, judge_state
@@ -252,7 +260,8 @@ def _cell(estimate: CellRow) -> dict[str, Any]:
 def _cell_name(view: View, out: OpenTicket) -> str:
     """Return the policy and group of an open ticket, as far as known."""
     protocol = view.protocol
-    policy = protocol.members.names[out.policy]
+    names = protocol.members.names
+    policy = ", ".join(names[k] for k in out.policies or (out.policy,))
     return policy if out.group < 0 else f"{policy}, {protocol.problem.group_names[out.group]}"
 
 
@@ -273,7 +282,7 @@ def _late(view: View, reader: LogReader, now: float) -> tuple[ListedTicket, ...]
     return tuple(
         ListedTicket(
             ticket_code(view.protocol.hash, late.ticket), f"ticket {late.why} before it came", "",
-            max(now - seconds_of(late.at), 0.0), late.outcome,
+            max(now - seconds_of(late.at), 0.0), outcome_text(late.outcome),
         )
         for late in reversed(reader.late)
     )  # fmt: skip
@@ -289,7 +298,7 @@ class LateOutcome(NamedTuple):
     """An outcome that was too late to count."""
 
     ticket: int
-    outcome: float
+    outcome: ev.Outcome
     why: str
     at: str
 
@@ -314,7 +323,6 @@ class LogReader:
         self.points: list[Evidence] = []
         self.latest: dict[str, ev.AnyEvent] = {}  # the latest event of each kind in `LATEST_OF`
         self._state, self._work = new_state(spec), new_work(spec)
-        self._told = 0
         self._every = 1
         self._most = most_checks(spec, MOST_POINTS)
         self._waiting: list[tuple[int, int, ev.Sample]] = []
@@ -381,20 +389,29 @@ class LogReader:
             return
         rows, self._waiting = self._waiting[: looks * self._every], self._waiting[looks * self._every :]
         policy, group = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 1))
-        levels, answers = np.full((looks, 3), np.nan), np.zeros(looks, dtype=np.int64)
-        problem, samples = self.protocol.problem, [row[2] for row in rows]
-        outcome = np.array([sample.outcome for sample in samples], dtype=float)
-        unit = np.ascontiguousarray(problem.family.to_unit(outcome))
-        rails = np.array([unit_metrics(sample.metrics, problem) for sample in samples], dtype=float)
-        check_again(
-            self.protocol.spec, self._state, self._work, policy, group, unit,
-            rails.reshape((len(rows), len(problem.guardrails))), self._every, levels, answers,
-        )  # fmt: skip
-        for look, (value, needed, alternative) in enumerate(levels.tolist(), start=1):
-            if np.isfinite(value) and np.isfinite(needed):
-                weakest = alternative_in_words(problem, int(answers[look - 1]), int(alternative))
-                self.points.append(Evidence(self._told + look * self._every, value, needed, weakest))
-        self._told += len(rows)
+        levels, counts = new_levels(looks)
+        spec, problem, samples = self.protocol.spec, self.protocol.problem, [row[2] for row in rows]
+        if spec.shared_items:
+            table = np.array([unit_row(problem, sample.outcome) for sample in samples], dtype=float)
+            items = AnsweredItems(group, table)
+            check_items(spec, self._state, self._work, items, self._every, levels, counts)
+        else:
+            outcome = np.array([sample.outcome for sample in samples], dtype=float)
+            unit = np.ascontiguousarray(problem.family.to_unit(outcome))
+            rails = np.array([unit_metrics(sample.metrics, problem) for sample in samples], dtype=float)
+            check_again(
+                spec, self._state, self._work, policy, group, unit,
+                rails.reshape((len(rows), len(problem.guardrails))), self._every, levels, counts,
+            )  # fmt: skip
+        self.points += [
+            Evidence(
+                check.samples,
+                check.evidence,
+                check.needed,
+                alternative_in_words(problem, check.leader, check.alternative),
+            )
+            for check in checks_of(levels, counts)
+        ]
         while len(self.points) > self._most:
             self.points = self.points[1::2]
             self._every *= 2

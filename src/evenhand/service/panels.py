@@ -48,7 +48,7 @@ class ListedTicket:
     what: str
     who: str
     seconds: float
-    outcome: float | None = None
+    outcome: str | None = None
 
 
 @dataclass(frozen=True)

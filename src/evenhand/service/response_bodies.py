@@ -44,15 +44,16 @@ class Ticket(Struct, forbid_unknown_fields=True):
     """Apply this policy to one unit of this group, then tell the outcome."""
 
     ticket: str
-    policy: str
+    policy: str  # empty if several policies answer a shared item
     group: str | None  # null if it becomes known only with the outcome
+    policies: list[str] | UnsetType = UNSET  # that answer a shared item
 
 
 class Receipt(Struct, forbid_unknown_fields=True):
     """How an outcome was recorded."""
 
     ticket: str
-    outcome: float
+    outcome: float | dict[str, float | None]  # on a shared item by policy; null where one is missing
     counted: bool  # false if it was late: stored, not counted
     why: str | None = None  # why it was late
 

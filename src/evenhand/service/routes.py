@@ -138,7 +138,7 @@ async def ask(
     )
     asks = await registry.written(trial, write)
     responses.tickets.labels("asked").inc(len(asks))
-    shown = [one._asdict() | {"ticket": registry.ticket_shown(trial, one.ticket)} for one in asks]
+    shown = [one.to_dict() | {"ticket": registry.ticket_shown(trial, one.ticket)} for one in asks]
     return responses.JsonAnswer(shown)
 
 

@@ -100,7 +100,7 @@ def run_item_block(
             ask_item(state, work, g, law.answers)
             _draw_item(law, source, mean, g, buffers.pending.drawn[g, 0], number, seed, first + row)
             buffers.pending.drawn[g, 0] += 1
-            record_item(spec, state, work, g, law.answers, law.outcomes)
+            record_item(spec, state, work, g, law.answers, law.outcomes, True)
             if check_after_item(spec, state, work) and state.clock[EMPTY] == 0:
                 note_peak(spec, state, buffers.pending, truth)
             note_checkpoints(spec, buffers, checkpoints, rows, row)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.procedure.decide import check
+from evenhand.procedure.item_steps import read_answers, record_item
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import (
     ANSWER,
@@ -17,6 +18,7 @@ from evenhand.procedure.state import (
     NEEDED,
     RUNNING,
     STOPPED,
+    TOLD,
     WEAKEST,
     State,
     Work,
@@ -27,6 +29,7 @@ from evenhand.procedure.state import (
 )
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
@@ -37,6 +40,15 @@ class OrderedOutcomes(NamedTuple):
     group: Ints
     outcome: Array
     rails: Array  # (outcomes, M) of the guard-rails, NaN where one is missing
+
+
+class AnsweredItems(NamedTuple):
+    """The outcomes on shared items, in their order."""
+
+    group: Ints
+    outcome: (
+        Array  # (items, K) in unit scale; NaN where a policy was not asked, infinity where one is missing
+    )
 
 
 class RuleCheck(NamedTuple):
@@ -58,24 +70,45 @@ def most_checks(spec: Spec, at_most: int) -> int:
     return min(at_most, max(FEWEST, CELL_CHECKS // spec.phi.size))
 
 
-def rule_checks(spec: Spec, told: OrderedOutcomes, at_most: int) -> list[RuleCheck]:
+def rule_checks(spec: Spec, told: OrderedOutcomes | AnsweredItems, at_most: int) -> list[RuleCheck]:
     """Return evenly spaced checks, the last after the last outcome; none while some cell is empty."""
-    total = len(told.policy)
+    total = len(told.group)
     every = max(1, -(-total // most_checks(spec, at_most)))
-    samples = list(range(total, 0, -every))[::-1]
-    levels, leaders = np.full((len(samples), 3), np.nan), np.zeros(len(samples), dtype=np.int64)
-    check_again(spec, new_state(spec), new_work(spec), *told, every, levels, leaders)
+    looks = -(-total // every)
+    levels, counts = new_levels(looks)
+    if isinstance(told, AnsweredItems):
+        check_items(spec, new_state(spec), new_work(spec), told, every, levels, counts)
+    else:
+        check_again(spec, new_state(spec), new_work(spec), *told, every, levels, counts)
+    return checks_of(levels, counts)
+
+
+def new_levels(looks: int) -> tuple[Array, Ints]:
+    """Return the tables of a number of checks, which `check_again` and `check_items` fill."""
+    return np.full((looks, 3), np.nan), np.zeros((looks, 2), dtype=np.int64)
+
+
+def checks_of(levels: Array, counts: Ints) -> list[RuleCheck]:
+    """Return the checks in the tables; without those that were not made because a cell was empty."""
     return [
-        RuleCheck(after, float(evidence), float(needed), int(leader), int(alternative))
-        for after, (evidence, needed, alternative), leader in zip(samples, levels, leaders, strict=True)
+        RuleCheck(samples, float(evidence), float(needed), leader, int(alternative))
+        for (evidence, needed, alternative), (leader, samples) in zip(levels, counts.tolist(), strict=True)
         if np.isfinite(evidence) and np.isfinite(needed)
     ]
+
+
+def check_items(
+    spec: Spec, state: State, work: Work, items: AnsweredItems, every: int, levels: Array, counts: Ints
+) -> None:
+    """Record the outcomes on items again; check whenever the number left is a multiple of `every`."""
+    answers, outcome = np.zeros(spec.phi.shape[1], dtype=np.bool_), items.outcome.copy()
+    check_items_again(spec, state, work, items.group, outcome, answers, every, levels, counts)
 
 
 @kernel
 def check_again(
     spec: Spec, state: State, work: Work, policy: Ints, group: Ints, outcome: Array, rails: Array,
-    every: int, levels: Array, leaders: Ints,
+    every: int, levels: Array, counts: Ints,
 ) -> None:  # fmt: skip
     """Record the outcomes again; check whenever the number of those left is a multiple of `every`."""
     total, look = policy.shape[0], 0
@@ -83,10 +116,31 @@ def check_again(
         record_guardrails(spec, state, policy[i], group[i], rails[i])
         record(spec, state, work, policy[i], group[i], outcome[i], False)
         if (total - i - 1) % every == 0:
-            if state.clock[EMPTY] == 0:
-                check(spec, state, work)
-                state.clock[STOPPED] = RUNNING
-                levels[look, 0], levels[look, 1] = state.level[EVIDENCE], state.level[NEEDED]
-                levels[look, 2] = state.level[WEAKEST]
-                leaders[look] = state.clock[ANSWER]
+            _check(spec, state, work, levels[look], counts[look])
             look += 1
+
+
+@kernel
+def check_items_again(
+    spec: Spec, state: State, work: Work, group: Ints, outcome: Array, answers: Flags, every: int,
+    levels: Array, counts: Ints,
+) -> None:  # fmt: skip
+    """Record the outcomes on items again; check whenever the number left is a multiple of `every`."""
+    total, look = group.shape[0], 0
+    for i in range(total):
+        read_answers(outcome[i], answers)
+        record_item(spec, state, work, group[i], answers, outcome[i], False)
+        if (total - i - 1) % every == 0:
+            _check(spec, state, work, levels[look], counts[look])
+            look += 1
+
+
+@kernel
+def _check(spec: Spec, state: State, work: Work, level: Array, counts: Ints) -> None:
+    """Check the rule if every cell has an outcome, and write evidence, threshold, leader and samples."""
+    if state.clock[EMPTY] > 0:
+        return
+    check(spec, state, work)
+    state.clock[STOPPED] = RUNNING
+    level[0], level[1], level[2] = state.level[EVIDENCE], state.level[NEEDED], state.level[WEAKEST]
+    counts[0], counts[1] = state.clock[ANSWER], state.clock[TOLD]

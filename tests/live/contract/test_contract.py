@@ -72,6 +72,29 @@ def test_a_ticket_and_a_receipt_are_values(trial: Trial) -> None:
     assert {two.policy, three.policy} <= {"a", "b", "c"}
 
 
+def test_a_ticket_for_a_shared_item_asks_several_policies(place: Place) -> None:
+    procedure = eh.Procedure(items="shared", delta=0.001)
+    with place.create(problem(), procedure, seed=7, name=new_name()) as shared:
+        ask = one(shared.ask(worker="w1"))
+        assert (ask.policy, ask.policies) == ("", ("a", "b", "c"))
+        assert shared.ask(worker="w1") == ask
+        outcomes = {"a": 1, "b": None, "c": False}
+        receipt = shared.tell(ask, outcomes, key="one")
+        assert receipt == eh.Receipt(ask.ticket, {"a": 1.0, "b": None, "c": 0.0}, True)
+        assert shared.tell(ask, outcomes, key="one") == receipt
+        with pytest.raises(eh.Conflict):
+            shared.tell(ask, {"a": 1, "b": 1, "c": 0})
+        two = one(shared.ask())
+        with pytest.raises(eh.BadInput, match="the outcome of 'c' is not there"):
+            shared.tell(two, {"a": 1, "b": 1})
+        with pytest.raises(eh.BadInput, match="by its tickets only"):
+            shared.import_data([("a", "x", 1)])
+        corrected = shared.amend(ask, {"a": 1, "b": 0, "c": 0}, reason="found", by="Ann")
+        assert corrected.outcome == {"a": 1.0, "b": 0.0, "c": 0.0}
+        assert shared.status().samples == 3
+        assert kinds(shared) == ["Created", "Asked", "Told", "Refused", "Asked", "Amended"]
+
+
 @pytest.mark.parametrize("outcome", [np.int64(1), np.float64(1.0), 1, 1.0])
 def test_numbers_of_any_library_are_outcomes(long: Trial, outcome: Any) -> None:
     assert long.tell(one(long.ask()), outcome).outcome == 1.0

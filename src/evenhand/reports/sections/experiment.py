@@ -11,7 +11,7 @@ from evenhand.live.experiment import Experiment
 from evenhand.live.projection import LogState, View
 from evenhand.live.status import Status
 from evenhand.live.status_sentences import changes_sentence, health_sentence
-from evenhand.live.ticket_history import counted_outcomes
+from evenhand.live.ticket_history import CountedItems, counted_outcomes
 from evenhand.model.result_rows import PolicyRow
 from evenhand.reports.captioned_figures import (
     allocation_picture,
@@ -32,7 +32,7 @@ from evenhand.reports.sections.verdict import (
     tables,
 )
 from evenhand.study import Study
-from evenhand.verdicts.evidence_history import OrderedOutcomes, rule_checks
+from evenhand.verdicts.evidence_history import AnsweredItems, OrderedOutcomes, rule_checks
 from evenhand.verdicts.forecast import experiment_forecast
 from evenhand.verdicts.interval_history import IntervalRow, read_intervals
 from evenhand.verdicts.judge import Verdict, judge_state
@@ -93,7 +93,12 @@ def experiment_section(trial: Experiment) -> tuple[Section, Study]:
 def evidence_over_time(view: View, log: Iterable[LogEntry]) -> list[Evidence]:
     """Return the evidence at many points of the log, computed again from the outcomes."""
     problem, counted = view.protocol.problem, counted_outcomes(view.protocol, log)
-    unit = np.ascontiguousarray(problem.family.to_unit(counted.outcome))
+    told: OrderedOutcomes | AnsweredItems
+    if isinstance(counted, CountedItems):
+        told = AnsweredItems(*counted)
+    else:
+        unit = np.ascontiguousarray(problem.family.to_unit(counted.outcome))
+        told = OrderedOutcomes(counted.policy, counted.group, unit, counted.rails)
     return [
         Evidence(
             look.samples,
@@ -101,9 +106,7 @@ def evidence_over_time(view: View, log: Iterable[LogEntry]) -> list[Evidence]:
             look.needed,
             alternative_in_words(problem, look.leader, look.alternative),
         )
-        for look in rule_checks(
-            view.protocol.spec, OrderedOutcomes(counted.policy, counted.group, unit, counted.rails), POINTS
-        )
+        for look in rule_checks(view.protocol.spec, told, POINTS)
     ]
 
 

@@ -56,8 +56,23 @@ const Manage = (() => {
     return `Imported ${found.imported.toLocaleString("en")} outcomes from ${file.name}.`;
   }
 
+  // The outcomes on a shared item: a field for each policy, empty for one that was not asked.
+  function itemOutcomes(form) {
+    const fields = [...form.querySelectorAll("[name^='policy ']")].filter((field) => field.value.trim() !== "");
+    if (fields.length === 0) throw new Error("Give the outcome of every policy that answered the item.");
+    return Object.fromEntries(fields.map((field) => {
+      const policy = field.name.slice("policy ".length), text = field.value.trim();
+      return [policy, text.toLowerCase() === "missing" ? null : number(text, policy)];
+    }));
+  }
+
   async function amend(form) {
-    const { ticket, outcome, reason } = form.elements, value = number(outcome.value, "The outcome");
+    const { ticket, outcome, reason } = form.elements;
+    if (!outcome) {
+      await post(`${path}/amend`, { ticket: ticket.value.trim(), outcome: itemOutcomes(form), reason: reason.value.trim() });
+      return `Corrected ticket ${ticket.value.trim()}.`;
+    }
+    const value = number(outcome.value, "The outcome");
     const others = Object.fromEntries(rails.map((rail) => {
       const text = form.elements[`rail ${rail}`].value;
       return [rail, text.trim() === "" ? null : number(text, rail)];

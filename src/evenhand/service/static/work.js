@@ -30,25 +30,39 @@ const Work = (() => {
     return made;
   }
 
-  function choice(ticket) {
+  const SUCCESS = ["1", "Success (1)"], FAILURE = ["0", "Failure (0)"], MISSING = ["", "Missing"];
+
+  function choice(title, name, answers) {
     const made = Page.element("fieldset", undefined, { class: "choice" });
-    made.append(Page.element("legend", "Outcome"));
-    for (const [value, words] of [["1", "Success (1)"], ["0", "Failure (0)"]]) {
+    const legend = Page.element("legend");
+    legend.append(Page.element("bdi", title));
+    made.append(legend);
+    for (const [value, words] of answers) {
       const label = Page.element("label", undefined, { class: "big" });
-      label.append(Page.element("input", undefined, { type: "radio", name: "outcome", value, required: "" }), words);
+      label.append(Page.element("input", undefined, { type: "radio", name, value, required: "" }), words);
       made.append(label);
     }
     return made;
   }
 
+  // The fields of the outcomes: one, or on a shared item one for each policy that answers it.
+  function outcomes(one) {
+    if (!one.policies) {
+      const primary = question.binary ? choice("Outcome", "outcome", [SUCCESS, FAILURE]) : field(`Outcome: ${question.outcomes}`, "outcome", true);
+      return [primary, ...question.guardrails.map((rail) => field(`${rail} (empty if it is missing)`, `rail ${rail}`, false))];
+    }
+    if (question.binary) return one.policies.map((policy) => choice(policy, `policy ${policy}`, [SUCCESS, FAILURE, MISSING]));
+    return one.policies.map((policy) => field(`${policy}: ${question.outcomes} (empty if it is missing)`, `policy ${policy}`, false));
+  }
+
   function card(one) {
     const form = Page.element("form", undefined, { class: "ticket", id: `ticket-${one.ticket}`, ...(one.group && question.mode === "proportional" ? { "data-group": one.group } : {}) });
     const head = Page.element("h3");
-    head.append(Page.element("bdi", one.policy), ...(one.group ? [" · ", Page.element("bdi", one.group)] : []));
+    if (one.policies) head.append("An item of ", Page.element("bdi", one.group));
+    else head.append(Page.element("bdi", one.policy), ...(one.group ? [" · ", Page.element("bdi", one.group)] : []));
     form.append(head, Page.element("p", `Ticket ${one.ticket}`, { class: "small" }));
     if (!one.group) form.append(groupChoice());
-    form.append(question.binary ? choice(one.ticket) : field(`Outcome: ${question.outcomes}`, "outcome", true));
-    for (const rail of question.guardrails) form.append(field(`${rail} (empty if it is missing)`, `rail ${rail}`, false));
+    form.append(...outcomes(one));
     form.append(Page.element("p", undefined, { role: "alert" }));
     const actions = Page.element("p", undefined, { class: "actions" });
     actions.append(Page.element("button", "Record the outcome", { type: "submit" }));
@@ -56,7 +70,10 @@ const Work = (() => {
     form.addEventListener("submit", (event) => { event.preventDefault(); guarded(form, () => tell(one, form)); });
     form.addEventListener("keydown", (event) => {
       if (!question.binary || !["0", "1"].includes(event.key) || (event.target.matches("input:not([type=radio]), select"))) return;
-      form.querySelector(`input[value="${event.key}"]`).click();
+      const open = [...form.querySelectorAll("fieldset")].find((set) => !set.querySelector("input:checked")) ?? form.querySelector("fieldset");
+      const answer = open.querySelector(`input[value="${event.key}"]`);
+      answer.click();
+      answer.focus();
       event.preventDefault();
     });
     return form;
@@ -88,11 +105,24 @@ const Work = (() => {
   }
 
   async function tell(one, form) {
+    if (one.policies) return tellItem(one, form);
     const given = new FormData(form), value = number(given.get("outcome") ?? "", "The outcome");
     const rails = Object.fromEntries(question.guardrails.map((rail) => [rail, given.get(`rail ${rail}`).trim() === "" ? null : number(given.get(`rail ${rail}`), rail)]));
     const outcome = question.guardrails.length ? { outcome: value, ...rails } : value;
     await post(`${path}/tell`, { ticket: one.ticket, outcome, ...(one.group ? {} : { group: given.get("group") }) });
     done(form, `Recorded ${value} for ticket ${one.ticket}. An administrator can correct it.`);
+  }
+
+  async function tellItem(one, form) {
+    const given = new FormData(form);
+    const told = one.policies.map((policy) => {
+      const text = (given.get(`policy ${policy}`) ?? "").trim();
+      return [policy, text === "" ? null : number(text, policy)];
+    });
+    if (told.every(([, value]) => value === null)) throw new Error("All outcomes are missing: drop the ticket instead.");
+    await post(`${path}/tell`, { ticket: one.ticket, outcome: Object.fromEntries(told) });
+    const words = told.map(([policy, value]) => `${policy} ${value ?? "missing"}`).join(", ");
+    done(form, `Recorded ${words} for ticket ${one.ticket}. An administrator can correct it.`);
   }
 
   function done(form, words) {
