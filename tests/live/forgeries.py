@@ -109,19 +109,77 @@ def add(field: str, by: float) -> Change:
     return change
 
 
-def other_outcome(event: Table, log: Log, luck: random.Random) -> None:
+def in_outcome(field: str, change: Callable[[float, Log, random.Random], Any]) -> Change:
+    """Change an outcome; on a shared item that of one policy that has one."""
+
+    def changed(event: Table, log: Log, luck: random.Random) -> None:
+        if isinstance(event[field], dict):
+            name = luck.choice([name for name, x in event[field].items() if x is not None])
+            event[field][name] = change(event[field][name], log, luck)
+        else:
+            event[field] = change(event[field], log, luck)
+
+    return changed
+
+
+def another(outcome: float, log: Log, luck: random.Random) -> float:
     """Another outcome that the family allows."""
     if log.family in COUNTING:
         most = 1 if log.family == "bernoulli" else 3
-        event["outcome"] = float(luck.choice([x for x in range(most + 1) if x != event["outcome"]]))
-    else:
-        event["outcome"] = luck.uniform(-0.9, 1.9)
+        return float(luck.choice([x for x in range(most + 1) if x != outcome]))
+    return luck.uniform(-0.9, 1.9)
 
 
-def impossible_outcome(event: Table, log: Log, luck: random.Random) -> None:
+def impossible(_outcome: float, log: Log, luck: random.Random) -> float:
     worse = {"bernoulli": [2.0, 0.5, -1.0], "binomial": [4.0, 1.5, -1.0], "poisson": [-1.0, 0.5],
              "bounded": [2.5, -1.5]}  # fmt: skip
-    event["outcome"] = luck.choice([-0.0, 1e101, *worse.get(log.family, [])])
+    return luck.choice([-0.0, 1e101, *worse.get(log.family, [])])
+
+
+other_outcome, impossible_outcome = in_outcome("outcome", another), in_outcome("outcome", impossible)
+
+
+def one_more(outcome: float, _log: Log, _luck: random.Random) -> float:
+    return outcome + 1.0
+
+
+def is_whole(event: Table) -> bool:
+    """Whether an outcome, that of every policy on a shared item, is a whole number."""
+    told = event["outcome"].values() if isinstance(event["outcome"], dict) else [event["outcome"]]
+    return all(x is None or x == int(x) for x in told)
+
+
+def is_item(event: Table) -> bool:
+    return isinstance(event.get("outcome"), dict)
+
+
+def fewer_policies(event: Table, _log: Log, luck: random.Random) -> None:
+    """One policy less on a shared item, or one that was not asked."""
+    names = list(event["policies"])
+    if len(names) > 1:
+        names.remove(luck.choice(names))
+    else:
+        names = ["b"] if names == ["a"] else ["a"]
+    event["policies"] = names
+
+
+def without_one_policy(event: Table, _log: Log, luck: random.Random) -> None:
+    """The outcomes on a shared item without those of one policy that has one."""
+    del event["outcome"][luck.choice([name for name, x in event["outcome"].items() if x is not None])]
+
+
+def missing_outcome(event: Table, _log: Log, luck: random.Random) -> None:
+    event["outcome"][luck.choice([name for name, x in event["outcome"].items() if x is not None])] = None
+
+
+def first_import(event: Table, log: Log, _luck: random.Random) -> None:
+    """The first ticket, if it is of an import."""
+    if log.of_kind("imported"):
+        event["ticket"] = 1
+
+
+def one_outcome(event: Table, _log: Log, _luck: random.Random) -> None:
+    event["outcome"] = 1.0
 
 
 def moved_back(event: Table, log: Log, _luck: random.Random) -> None:
@@ -233,7 +291,7 @@ FORGERIES: tuple[Forgery, ...] = (
     of("outcome: of a ticket never asked", ENDS, put(ticket=NEVER_ASKED)),
     of("outcome: of ticket 0", ENDS, put(ticket=0)),
     of("outcome: of a negative ticket", ENDS, put(ticket=-1)),
-    of("outcome: of an imported ticket", "told late dropped expired", put(ticket=1)),
+    of("outcome: of an imported ticket", "told late dropped expired", first_import),
     of("told: an unknown group", "told late", put(group="z")),
     of("told: late without reason", "told", becomes("late", "ticket", "outcome", "group", why="expired")),
     of("late: counted", "late", becomes("told", "ticket", "outcome", "group")),
@@ -241,8 +299,8 @@ FORGERIES: tuple[Forgery, ...] = (
     of("late: another reason", "late", lambda e, _log, _luck: e.update(
         why={"stopped": "closed", "closed": "stopped", "dropped": "expired", "expired": "dropped"}[e["why"]]
     )),
-    of("refused: another outcome kept", "refused", add("kept", 1.0)),
-    of("amended: another old outcome", "amended", add("old", 1.0)),
+    of("refused: another outcome kept", "refused", in_outcome("kept", one_more)),
+    of("amended: another old outcome", "amended", in_outcome("old", one_more)),
     of("amended: to what it was", "amended", lambda e, _log, _luck: e.update(outcome=e["old"])),
     of("amended: another policy", "amended", other_policy),
     of("amended: another group", "amended", other_group),
@@ -283,7 +341,7 @@ FORGERIES: tuple[Forgery, ...] = (
     of("key: a part without a key", "asked told", put(part=1), lambda e: "key" not in e),
     of("key: a negative part", "asked", put(part=-1), has("key")),
     of("key: of an earlier request", "asked viewed told", lambda e, log, _luck: e.update(
-        key=log.events[1]["key"], part=0)),
+        key=next(event["key"] for event in log.events if "key" in event), part=0)),
     of("key: a part without the one before", "asked", add("part", 5), lambda e: e.get("part", 0) > 0),
     of("key: a digest of the request in a later part", "asked", put(request="0" * 32),
        lambda e: e.get("part", 0) > 0),
@@ -366,9 +424,22 @@ FORGERIES: tuple[Forgery, ...] = (
     of("a field that nobody knows", EVERY, put(surprise=1)),
     of("a field that is missing", EVERY, put(at=None)),
     of("a kind that nobody knows", EVERY, put(kind="wondered")),
-    of("a number as text", OUTCOMES, lambda e, _log, _luck: e.update(outcome=str(e["outcome"]))),
-    of("a whole number instead of a float", "told amended", lambda e, _log, _luck: e.update(
-        outcome=int(e["outcome"])), lambda e: e["outcome"] == int(e["outcome"])),
+    of("a number as text", OUTCOMES, in_outcome("outcome", lambda x, _log, _luck: str(x))),
+    of("a whole number instead of a float", "told amended", in_outcome(
+        "outcome", lambda x, _log, _luck: int(x)), is_whole),
+    # shared items
+    of("item: other policies", "asked", fewer_policies, has("policies")),
+    of("item: no policy", "asked", put(policies=None), has("policies")),
+    of("item: an unknown policy", "asked", put(policies=["a", "d"]), has("policies")),
+    of("item: a policy twice", "asked", put(policies=["a", "a"]), has("policies")),
+    of("item: policies in another order", "asked", put(policies=["b", "a"]), has("policies")),
+    of("item: outcomes without those of a policy", OUTCOMES, without_one_policy, is_item),
+    of("item: an outcome that becomes missing", "told amended", missing_outcome, is_item),
+    of("item: one outcome in place of several", OUTCOMES, one_outcome, is_item),
+    of("item: an ask for one policy", "asked", lambda e, _log, _luck: e.update(policies=[], policy="a"),
+       has("policies")),
+    of("item: a policy on an ordinary ticket", "asked", put(policies=["a", "b"]),
+       lambda e: "policies" not in e),
 )  # fmt: skip
 
 

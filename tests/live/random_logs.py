@@ -44,13 +44,25 @@ class Log(NamedTuple):
 
 
 def honest_log(
-    path: Path, luck: random.Random, family: Family, mode: str, events: int, builds: bool = True
+    path: Path,
+    luck: random.Random,
+    family: Family,
+    mode: str,
+    events: int,
+    builds: bool = True,
+    shared: bool = False,
 ) -> Log:
-    """A log of about so many events of every kind; `builds`: by two builds in turn."""
+    """A log of about so many events of every kind.
+
+    `builds`: by two builds in turn; `shared`: on shared items.
+    """
     delta = luck.choice([1e-9, 0.3])
-    rule = luck.choice(["ts-ids", "uniform", "top-two", "track-and-stop"])
+    rule = luck.choice(
+        ["ts-ids", "uniform"] if shared else ["ts-ids", "uniform", "top-two", "track-and-stop"]
+    )
     problem = eh.Problem(["a", "b", "c"], {"x": 0.6, "y": 0.4}, family, mode=mode)
-    study = Study(problem, eh.Procedure(rule, delta=delta, initial=luck.randint(1, 2)))
+    items = "shared" if shared else None
+    study = Study(problem, eh.Procedure(rule, delta=delta, initial=luck.randint(1, 2), items=items))
     clock = SetClock(step=0.5)
     options: Any = {"seed": luck.getrandbits(40), "lease": LEASE, "clock": clock, "by": "the maker"}
     with Experiment.create(str(path), study, **options) as trial:
@@ -87,7 +99,8 @@ class Actions:
     def play(self, events: int) -> None:
         """Whatever comes, until there are so many events."""
         if self.trial.status().state == "running":
-            self.bring(self.luck.choice([1, 2, 3, 5]))
+            if self.trial.protocol.procedure.items is None:
+                self.bring(self.luck.choice([1, 2, 3, 5]))
             self.pause()
         every = [self.ask, self.tell, self.tell, self.drop, self.expire, self.amend, self.again, self.look,
                  self.set_back, self.ask_again]  # fmt: skip
@@ -110,6 +123,15 @@ class Actions:
             most, chance = 1 if name == "bernoulli" else 3, 0.9 if policy == "a" else 0.2
             return float(sum(self.luck.random() < chance for _ in range(most)))
         return self.luck.uniform(0.5, 1.9) if policy == "a" else self.luck.uniform(-0.9, 0.5)
+
+    def told_for(self, ask: Ask, policy: str) -> Any:
+        """The outcome of a ticket as that of a policy; on an item those of all, sometimes without one."""
+        if not ask.policies:
+            return self.outcome(policy)
+        told: dict[str, float | None] = {name: self.outcome(name) for name in ask.policies}
+        if len(told) > 1 and self.luck.random() < 0.1:
+            told[self.luck.choice(ask.policies)] = None
+        return told
 
     def bring(self, rows: int) -> None:
         cells = [(self.luck.choice("abc"), self.luck.choice("xy")) for _ in range(rows)]
@@ -141,7 +163,7 @@ class Actions:
         if self.out:
             ask, group = self.out.pop()
             agnostic = self.problem.mode == "agnostic"
-            self.trial.tell(ask, self.outcome(ask.policy), group=group if agnostic else None)
+            self.trial.tell(ask, self.told_for(ask, ask.policy), group=group if agnostic else None)
             self.told.append((ask, group))
 
     def drop(self) -> None:
@@ -163,7 +185,7 @@ class Actions:
         if self.told and self.luck.random() < 0.5:
             ask, _ = self.luck.choice(self.told)
             with suppress(EvenhandError):  # it may have no outcome
-                self.trial.amend(ask, self.outcome(self.luck.choice("ab")), reason="typo", by="nurse 4")
+                self.trial.amend(ask, self.told_for(ask, self.luck.choice("ab")), reason="typo", by="nurse 4")
 
     def again(self) -> None:
         """Another outcome for a ticket that has one, or a late one for a ticket given up."""
@@ -171,7 +193,7 @@ class Actions:
             ask, group = self.luck.choice(self.told)
             with suppress(EvenhandError):  # it is refused and written down
                 agnostic = self.problem.mode == "agnostic"
-                outcome = self.outcome(self.luck.choice("ab"))
+                outcome = self.told_for(ask, self.luck.choice("ab"))
                 self.trial.tell(ask, outcome, group=group if agnostic else None)
 
     def tell_late(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import evenhand as eh
 from evenhand.live.audit import audit
 from evenhand.live.experiment import Experiment
 from evenhand.live.hash_chain import canonical, extend, genesis
@@ -23,6 +24,7 @@ from tests.live.forgeries import FORGERIES, forgeries, write_chain
 from tests.live.random_logs import FAMILIES, Log, honest_log
 
 MODES = ("active", "proportional", "agnostic")
+PAIRED = (eh.Bernoulli(), eh.Bounded(-1.0, 2.0), eh.Binomial(3))
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +33,11 @@ def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def some_log(folder: Path, luck: random.Random, number: int, events: int = 120) -> Log:
-    """Every family and mode in turn; every second log is by two builds."""
+    """Every family and mode in turn; every second log is by two builds, every seventh on shared items."""
     family, mode = FAMILIES[number % len(FAMILIES)], MODES[number % len(MODES)]
+    if number % 7 == 6:
+        family, mode = PAIRED[number // 7 % len(PAIRED)], MODES[number // 7 % 2]
+        return honest_log(folder / f"{number}.db", luck, family, mode, events, number % 2 == 0, shared=True)
     return honest_log(folder / f"{number}.db", luck, family, mode, events, builds=number % 2 == 0)
 
 
@@ -55,8 +60,9 @@ def forge(folder: Path, logs: int, seed: int) -> Counter[str]:
 
 
 def test_of_every_kind_of_forgery_the_audit_names_the_changed_event(tmp_path: Path) -> None:
-    made = forge(tmp_path, 6, seed=5)
+    made = forge(tmp_path, 7, seed=5)
     assert made.total() > 500
+    assert any(name.startswith("item:") for name in made)
 
 
 @pytest.mark.slow

@@ -53,7 +53,8 @@ def _is_about_item(row: list[Any], protocol: Protocol, cell: Place) -> bool:
     if len(row) == ITEM_ASK and row[1] == "":
         names = row[3] if isinstance(row[3], list) else []
         group = protocol.groups.get(row[2]) if isinstance(row[2], str) else None
-        return group == cell[1] and bool(names) and set(names) <= protocol.policies.keys()
+        known = all(isinstance(name, str) and name in protocol.policies for name in names)
+        return group == cell[1] and bool(names) and known
     checked_item(row[1] if len(row) == RECEIPT else None, protocol.problem)
     return isinstance(row[2], bool) and row[3] in REASONS
 

@@ -102,6 +102,7 @@ def _ask(
 ) -> bool:
     digests[i, STATE] = digest_of_data(spec, state)
     g = next_item(spec, state, work, rows[i, ARRIVED], answers)
+    _write_chances(work, g, answers)
     digests[i, CHANCE] = digest_of_chance(spec, state, work)
     differs = rows[i, GROUP] != g
     for k in range(answers.size):
@@ -112,7 +113,15 @@ def _ask(
         return False
     ask_item(state, work, g, answers)
     for k in range(answers.size):
-        if answers[k]:  # the rule leaves nothing to chance
+        if answers[k]:
             tally.drawn[g, k] += 1.0
             tally.expected[g, k] += 1.0
     return True
+
+
+@kernel
+def _write_chances(work: Work, g: int, answers: Flags) -> None:
+    """Write the chance of every cell to be asked for: the rule leaves nothing to chance."""
+    for h in range(work.probability.shape[0]):
+        for k in range(work.probability.shape[1]):
+            work.probability[h, k] = 1.0 if h == g and answers[k] else 0.0

@@ -90,11 +90,10 @@ def unit_row(problem: Problem, outcome: Outcome) -> list[float]:
     return row
 
 
-def queue_asked(
-    fold: Fold, seq: int, policies: Sequence[int], g: int, arrived: int, digests: tuple[int, int]
-) -> None:
-    """Queue the arithmetic of a ticket for an item of group g that these policies answer."""
-    fold.replay.queue(seq, ASK_THIS, 0, g, arrived, 1.0, digests, _row(fold, dict.fromkeys(policies, 1.0)))
+def queue_asked(fold: Fold, seq: int, g: int, arrived: int, chance: float, digests: tuple[int, int]) -> None:
+    """Queue the arithmetic of the ticket that was issued last, for an item of group g."""
+    row = _row(fold, dict.fromkeys(fold.answering, 1.0))
+    fold.replay.queue(seq, ASK_THIS, 0, g, arrived, chance, digests, row)
 
 
 def queue_told(fold: Fold, seq: int, g: int, outcome: Outcome) -> None:
@@ -102,9 +101,10 @@ def queue_told(fold: Fold, seq: int, g: int, outcome: Outcome) -> None:
     fold.replay.queue(seq, TELL, 0, g, -1, 0.0, further=unit_row(fold.protocol.problem, outcome))
 
 
-def queue_given_up(fold: Fold, seq: int, policies: Sequence[int], g: int) -> None:
-    """Queue the arithmetic of an item without outcomes."""
-    fold.replay.queue(seq, DROP, 0, g, -1, 0.0, further=_row(fold, dict.fromkeys(policies, math.inf)))
+def queue_given_up(fold: Fold, seq: int, g: int) -> None:
+    """Queue the arithmetic of the ticket that was closed last: its item has no outcomes."""
+    row = _row(fold, dict.fromkeys(fold.answering, math.inf))
+    fold.replay.queue(seq, DROP, 0, g, -1, 0.0, further=row)
 
 
 def fold_items_again(fold: Fold, seq: int, history: History) -> None:

@@ -342,7 +342,7 @@ class Fold(LogState):
         chance = math.nan if event.p is None else event.p
         digests = int(event.state, 16), int(event.chance, 16)
         if self._on_items:
-            item_tickets.queue_asked(self, seq, self.answering, g, arrived, digests)
+            item_tickets.queue_asked(self, seq, g, arrived, chance, digests)
             return
         self.replay.queue(seq, ASK_THIS, k, g, arrived, chance, digests)
 
@@ -359,7 +359,7 @@ class Fold(LogState):
         if self.stop is not None:
             return
         if self._on_items:
-            item_tickets.queue_given_up(self, seq, self.answering, place[1])
+            item_tickets.queue_given_up(self, seq, place[1])
             return
         self.replay.queue(seq, DROP, *self._column(place), -1, 0.0)
 

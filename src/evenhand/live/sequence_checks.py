@@ -80,6 +80,8 @@ def _check_asked(fold: Fold, seq: int, event: ev.Asked) -> None:
         raise Difference(seq, f"issues a ticket while {tickets} are open, and no more may be.")
     if fold.replay.spec.shared_items:
         _check_answering(fold, seq, event)
+    elif event.policies:
+        raise Difference(seq, "names several policies, and the experiment has no shared items.")
     else:
         _check_policy(fold, seq, event.policy)
     if fold.protocol.problem.mode != "agnostic":
@@ -103,7 +105,10 @@ def _check_answering(fold: Fold, seq: int, event: ev.Asked) -> None:
 
 
 def check_item_outcome(
-    state: LogState, seq: int, event: ev.Told | ev.Late | ev.Amended, answering: Sequence[int]
+    state: LogState,
+    seq: int,
+    event: ev.Told | ev.Late | ev.Amended | ev.Refused,
+    answering: Sequence[int],
 ) -> None:
     """Refuse outcomes that do not name exactly the policies that answer the item of a ticket."""
     asked = sorted(state.protocol.members.names[k] for k in answering)

@@ -186,6 +186,7 @@ class TicketHistory:
 
     def _refuse(self, seq: int, event: ev.Refused) -> None:
         self._check_latest(seq, event.ticket, event.kept, "refuses another outcome than")
+        check_item_outcome(self._state, seq, event, self._answering.get(event.ticket, ()))
         if event.kept_metrics != self._metrics.get(event.ticket):
             raise Difference(
                 seq, f"keeps outcomes of guard-rails of ticket {event.ticket} that are not there."
