@@ -189,6 +189,24 @@ def in_intervals_slow() -> dict[str, Study]:
     return found
 
 
+@cache
+def on_items() -> dict[str, Study]:
+    """Studies in which several policies answer each item, of every family and requirement that there is."""
+    parts: dict[str, tuple[Any, ...]] = {
+        "bernoulli, floors": ("bernoulli", "floors"), "binomial, gap": ("binomial", "gap"),
+        "bounded, caps": ("bounded", "caps", "uniform"),
+        "bernoulli, quota": ("bernoulli", "quota", "uniform"),
+    }  # fmt: skip
+    settings: dict[str, Any] = {"items": "shared", "max_samples": 60, "initial": 2}
+    found = {name: study(*asked, **settings) for name, asked in parts.items()}
+    found["groups arrive, lost outcomes"] = study(
+        "bernoulli", mode="proportional", pending=(0, 0.2, 3), **settings
+    )
+    found["difficult items"] = study("bernoulli", truth={"agreement": 0.7}, **settings)
+    found["screening"] = study("bernoulli", goal="screen", **settings)
+    return found
+
+
 def _in_intervals(*parts: Any, settings: dict[str, Any] | None = None, **more: Any) -> Study:
     """Return a study with intervals of 15 units and a cap of 45 samples."""
     interval = {"volume": 15, **(settings or {})}

@@ -12,6 +12,7 @@ from evenhand.procedure.spec import FIRST_EVIDENCE
 from evenhand.simulation import engine
 from evenhand.simulation.buffers import new_buffers, new_rows, new_trace
 from evenhand.simulation.interval_engine import new_open_counts, new_virtual_buffers, run_interval_block
+from evenhand.simulation.item_engine import own_scratch, run_item_block
 from evenhand.simulation.shards import prepare
 from evenhand.study import Study
 from tests.compile import studies
@@ -53,6 +54,27 @@ def compared_in_intervals(study: Study) -> None:
         for field, a, b in zip(one._fields, one, other, strict=True):
             assert np.array_equal(a, b, equal_nan=True), field
     assert found[0][0].samples.min() >= 15
+
+
+def compared_on_items(study: Study) -> None:
+    """Run both on shared items and compare everything that is written."""
+    job = prepare(study, SEED, (15, 30))
+    assert job.items is not None
+    found = []
+    for run in (run_item_block, lambda *arguments: run_plain(run_item_block, *arguments)):
+        rows, buffers = new_rows(REPLICATIONS, 2, job.spec.phi.shape), new_buffers(job.spec, job.source)
+        law = own_scratch(job.items)
+        run(job.spec, law, job.source, SEED, 0, buffers, np.array([15, 30]), rows)
+        found.append((rows, buffers.state, buffers.pending, law))
+    for one, other in zip(*found, strict=True):
+        for field, a, b in zip(one._fields, one, other, strict=True):
+            assert np.array_equal(a, b, equal_nan=True), field
+    assert found[0][0].samples.min() >= 15
+
+
+@pytest.mark.parametrize("name", studies.on_items())
+def test_shared_items_are_compiled_to_what_python_computes(name: str) -> None:
+    compared_on_items(studies.on_items()[name])
 
 
 @pytest.mark.parametrize("name", studies.quick())

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import evenhand as eh
-from evenhand.live import replay, replay_kernels
+from evenhand.live import item_kernels, replay, replay_kernels
 from evenhand.live.experiment import Experiment
 from evenhand.live.tickets import Ask
 from tests.compile.plain import run_plain
@@ -70,6 +70,27 @@ def play_with_changes(asked: eh.Problem) -> Experiment:
     return trial
 
 
+def play_on_items() -> Experiment:
+    """Return an experiment on shared items with a drop and a correction; ended or at 60 samples."""
+    trial = create(study=problem(), procedure=eh.Procedure(delta=0.05, items="shared", max_samples=60))
+    for number in range(30):
+        ask = trial.ask()
+        if ask is None:
+            break
+        value = ticket_number(ask) * 0.6180339887 % 1.0
+        told = {
+            name: None if number % 5 == 4 and name == "b" else value < MEANS[name] for name in ask.policies
+        }
+        if number == 7:
+            trial.drop(ask, "lost")
+        else:
+            receipt = trial.tell(ask, told)
+        if number == 12:
+            corrected = {name: not x for name, x in told.items()}
+            trial.amend(receipt.ticket, corrected, reason="misread", by="me")
+    return trial
+
+
 def in_plain_python(kernel: Any) -> Callable[..., Any]:
     """Return the kernel as a function that the interpreter runs."""
     return lambda *arguments: run_plain(kernel, *arguments)
@@ -86,3 +107,15 @@ def test_an_experiment_that_policies_join_is_compiled_to_what_python_computes(
             assert [entry.event for entry in plain.events()] == [entry.event for entry in compiled.events()]
             assert plain.head == compiled.head
             assert plain.status().samples >= 38
+
+
+def test_an_experiment_on_shared_items_is_compiled_to_what_python_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with play_on_items() as compiled:
+        for name in ("advance_items", "replace_all_items"):
+            monkeypatch.setattr(item_kernels, name, in_plain_python(getattr(item_kernels, name)))
+        with play_on_items() as plain:
+            assert [entry.event for entry in plain.events()] == [entry.event for entry in compiled.events()]
+            assert plain.head == compiled.head
+            assert plain.status().samples >= 30

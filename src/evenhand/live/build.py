@@ -26,7 +26,7 @@ import numpy as np
 from evenhand import __version__
 from evenhand.compile.fingerprint import compiler_version, fingerprint, processor_features, processor_name
 from evenhand.errors import BadInput
-from evenhand.live import replay_kernels
+from evenhand.live import item_kernels, replay_kernels
 from evenhand.live.replay_kernels import DrawTally
 from evenhand.procedure.spec import Spec
 from evenhand.procedure.state import State, Work
@@ -82,7 +82,10 @@ def _processor() -> str:
 
 def _kernels() -> str:
     """Return a digest of the kernels that fold events, of all they call and of the compiler."""
-    roots = (replay_kernels.advance, replay_kernels.replace_outcomes, replay_kernels.replace_all_outcomes)
+    roots = (
+        replay_kernels.advance, replay_kernels.replace_outcomes, replay_kernels.replace_all_outcomes,
+        item_kernels.advance_items, item_kernels.replace_all_items,
+    )  # fmt: skip
     return hashlib.sha256(" ".join(map(fingerprint, roots)).encode()).hexdigest()[:16]
 
 
