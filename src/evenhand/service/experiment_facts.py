@@ -220,6 +220,7 @@ def manage_choices(protocol: Protocol) -> dict[str, Any]:
         "shared": protocol.procedure.items is not None,
         "policies": list(present.policies),
         "room": most > len(protocol.members.names),
+        "changes": study.max_policies is not None,  # whether policies may join and leave
     }
 
 

@@ -385,9 +385,16 @@ def _line(seq: int, body: bytes, blind: bool) -> LogLine:
 
 
 def _said(name: str, value: Any) -> str:
+    from evenhand.live.events import outcome_text
+
     if name == "actor":
         return f"key {value['id']} ({value['name']})"
     if name == "cells":  # the counts of an interval
         return ", ".join(f"{cell['policy']} in {cell['group']} {cell['sum']:g}/{cell['n']}" for cell in value)
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text if name in ("policy", "group") else f"{name} {text}"
+    if isinstance(value, list):
+        text = ", ".join(map(str, value))
+    elif isinstance(value, float) or name in ("outcome", "old", "kept"):
+        text = outcome_text(value)
+    else:
+        text = str(value)
+    return text if name in ("policy", "policies", "group") else f"{name} {text}"

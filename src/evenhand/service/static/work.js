@@ -65,7 +65,7 @@ const Work = (() => {
     form.append(...outcomes(one));
     form.append(Page.element("p", undefined, { role: "alert" }));
     const actions = Page.element("p", undefined, { class: "actions" });
-    actions.append(Page.element("button", "Record the outcome", { type: "submit" }));
+    actions.append(Page.element("button", one.policies ? "Record the outcomes" : "Record the outcome", { type: "submit" }));
     form.append(actions, dropping(one, form));
     form.addEventListener("submit", (event) => { event.preventDefault(); guarded(form, () => tell(one, form)); });
     form.addEventListener("keydown", (event) => {
