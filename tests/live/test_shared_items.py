@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from evenhand.live.hash_chain import canonical
 from evenhand.live.transfer import transfer
 from evenhand.procedure.outcome_order import PAIRED
 from evenhand.reports.sections.experiment import evidence_over_time
+from evenhand.verdicts.forecast import experiment_forecast
+from evenhand.verdicts.forecast_statement import CHANCES, NOT_PAIRED
 from tests.live.example_experiments import SetClock, log
 from tests.live.forgeries import write_chain
 from tests.simulation.test_shared_items import NAMES, SEED, replayed, study
@@ -318,3 +321,34 @@ def test_the_evidence_over_time_of_items_ends_with_that_of_the_status(items: lis
     assert len(points) > 10
     assert points[-1].samples == status.samples
     assert points[-1].evidence == pytest.approx(status.evidence)
+
+
+def test_the_forecast_is_the_same_after_reopening_and_with_items_pending(
+    tmp_path: Path, items: list[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenhand.live.protocol.Protocol.snapshot_every", property(lambda _: 20))
+    address = tmp_path / "trial.db"
+    with new_trial(address) as trial:
+        answer(trial, items[:60])
+        before = trial.status(experiment_forecast)
+        trial.ask(3)
+    with eh.Experiment.open(address, write=False) as trial:
+        after = trial.status(experiment_forecast)
+    assert (after.pending, after.more, after.forecast) == (3, before.more, before.forecast)
+    assert before.forecast is not None
+    assert 0 < before.forecast["items"]["0.5"] < before.more["0.5"] <= 3 * before.forecast["items"]["0.5"]
+    assert " more samples on " in before.sentence
+    assert " In items: 50% within " in before.forecast["statement"]
+
+
+def test_a_decided_experiment_on_items_needs_no_more(items: list[Item]) -> None:
+    with new_trial() as trial:
+        answer(trial, items)
+        assert experiment_forecast(trial.present()).more == dict.fromkeys(CHANCES, 0)
+
+
+def test_an_experiment_on_items_in_intervals_says_why_there_is_no_forecast() -> None:
+    problem = dataclasses.replace(ASKED.problem, mode="proportional")
+    procedure = eh.Procedure(items="shared", interval=eh.Intervals(volume=500))
+    with eh.Experiment.create(":memory:", problem, procedure, seed=SEED, clock=SetClock()) as trial:
+        assert experiment_forecast(trial.present()).why_none == NOT_PAIRED

@@ -8,6 +8,7 @@ rho)). rho is solved for from the wanted share of items on which two policies ar
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,15 @@ def difficulty_share(means: Array, shares: Array, agreement: float) -> float:
     return (low + high) / 2
 
 
+def likely_share(means: Array, shares: Array, agreement: float) -> float:
+    """Return the share rho at the agreement nearest to this one that is possible at these means."""
+    if means.shape[0] == 1:
+        return 0.0
+    least, most = _agreement(means, shares, 0.0), _agreement(means, shares, 1.0)
+    found = difficulty_share(means, shares, min(max(agreement, least), max(least, most)))
+    return min(found, MOST_SHARE)
+
+
 def right_given(means: Array, rho: float, difficulty: Any) -> Array:
     """Return the probability of a right answer of every cell on an item of this difficulty."""
     from scipy.special import ndtr, ndtri
@@ -49,12 +59,19 @@ def right_given(means: Array, rho: float, difficulty: Any) -> Array:
     return np.asarray(ndtr((ndtri(means) - math.sqrt(rho) * difficulty) / math.sqrt(1.0 - rho)))
 
 
+@cache
+def quadrature() -> tuple[Array, Array]:
+    """Return difficulties and their weights, which sum to 1."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    return nodes, weights / weights.sum()
+
+
 def _agreement(means: Array, shares: Array, rho: float) -> float:
     """Return the share of items on which two policies agree, on average over pairs."""
     i, k = np.triu_indices(means.shape[0], 1)
     if rho >= MOST_SHARE:
         return float(np.mean(1.0 - np.abs(means[i] - means[k]) @ shares))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    nodes, weights = quadrature()
     right = right_given(means, rho, nodes[:, None, None])
     both = right[:, i] * right[:, k] + (1.0 - right[:, i]) * (1.0 - right[:, k])
-    return float(np.mean(np.tensordot(weights / weights.sum(), both, 1) @ shares))
+    return float(np.mean(np.tensordot(weights, both, 1) @ shares))

@@ -98,7 +98,7 @@ def run_item_block(
             came = arrival(spec.arrivals, number, seed, first + row) if spec.mode != ACTIVE else -1
             g = next_item(spec, state, work, came, law.answers)
             ask_item(state, work, g, law.answers)
-            _draw_item(law, source, mean, g, buffers.pending.drawn[g, 0], number, seed, first + row)
+            draw_item(law, source, mean, g, buffers.pending.drawn[g, 0], number, seed, first + row)
             buffers.pending.drawn[g, 0] += 1
             record_item(spec, state, work, g, law.answers, law.outcomes, True)
             if check_after_item(spec, state, work) and state.clock[EMPTY] == 0:
@@ -109,7 +109,7 @@ def run_item_block(
 
 
 @kernel
-def _draw_item(
+def draw_item(
     law: ItemLaw, source: Source, mean: Array, g: int, item: int, number: int, seed: int, replication: int
 ) -> None:
     """Write the outcomes on an item of a group, in unit scale; NaN where one is lost or not asked."""

@@ -8,7 +8,7 @@ counts, whatever it did before, so that the same data give the same forecast whe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from evenhand.procedure.spec import BUDGET, Spec
 from evenhand.procedure.state import (
     DECIDED,
     EMPTY,
+    ITEMS,
     STOPPED,
     TOLD,
     State,
@@ -46,12 +47,16 @@ from evenhand.verdicts.forecast_statement import (
     settled_forecast,
     why_no_forecast,
 )
+from evenhand.verdicts.item_forecast import Shared, continue_on_items, dependent, laws_at, shared_by
 from evenhand.verdicts.near_tie import suggest_indifference
 
 if TYPE_CHECKING:
     from evenhand.live.projection import View
 
 Array = NDArray[np.float64]
+
+# continues a run: means of the outcome and of guard-rails, state, scratch, seed, replication
+Continuation = Callable[[Array, Array, State, Work, int, int], None]
 
 FARTHEST = 100  # the horizon of a forecast, in multiples of the present samples
 LEAST_FAR = 1_000_000  # the least horizon, if the cap of the procedure allows
@@ -71,36 +76,58 @@ def forecast(
     seed: int = SEED,
     means: ArrayLike | None = None,
     guardrails: Mapping[str, ArrayLike] | None = None,
+    agreement: float | None = None,
 ) -> Forecast:
     """Return the forecast from these outcomes on, or why there is none.
 
     `means` (K x L), and `guardrails` by name, are taken for true if given; otherwise each run draws its own
-    from the posterior.
+    from the posterior. `agreement` is how often two policies agree on a shared item; estimated if None.
     """
     start, body, work = ready(spec, state), new_state(spec), new_work(spec)
-    told = int(start.clock[TOLD])
+    told, start.clock[ITEMS] = int(start.clock[TOLD]), state.clock[ITEMS]
     if means is None and (why := why_no_forecast(spec, start)):
         return Forecast(told, next=_first_cells(spec, start), why_none=why)
     if _decides(spec, start, body, work):
         return nothing_more(problem, told)
-    horizon = _horizon(spec, told)
-    source = _source(problem, spec, start)
     known = None if means is None else _given_means(problem, means, guardrails)
-    further = np.full(replications, math.inf)
-    shares, present = np.zeros(spec.phi.shape), _present(start)
+    shared = None
+    if spec.shared_items:
+        _copy(body, start, work)  # the group of the next item depends on the last check
+        shared = shared_by(spec, start, None if known is None else known[0], agreement)
+    horizon = _horizon(spec, told)
+    further, items = np.full(replications, math.inf), np.full(replications, math.inf)
+    shares, proceed = np.zeros(spec.phi.shape), _continuation(problem, spec, start, horizon, shared)
     for r in range(replications):
-        truth, rails = known or _possible_means(problem, spec, start, seed, r)
+        truth, rails = known or _possible_means(problem, spec, start, seed, r, shared)
         _copy(start, body, work)
-        stride_on(spec._replace(cap=horizon), source, truth, rails, present, body, work, seed, r)
+        proceed(truth, rails, body, work, seed, r)
         if body.clock[STOPPED] == DECIDED:
             further[r] = min(int(body.clock[TOLD]), horizon) - told
+            items[r] = body.clock[ITEMS] - start.clock[ITEMS]
         shares += (body.n - start.n) / max(float(body.clock[TOLD] - told), 1.0)
-    where = shares.T / max(float(shares.sum()), 1e-300)
+    where = tuple(map(tuple, (shares.T / max(float(shares.sum()), 1e-300)).tolist()))
     unfinished = float(np.isinf(further).mean())
-    found = Forecast(
-        told, replications, _quantiles(further), unfinished, horizon - told, tuple(map(tuple, where.tolist()))
-    )
+    found = Forecast(told, replications, _quantiles(further), unfinished, horizon - told, where)
+    if shared is not None:  # a suggestion is about samples with items of their own
+        return replace(found, items=_quantiles(items))
     return replace(found, suggestion=suggest_indifference(problem, spec, start)) if found.is_long else found
+
+
+def _continuation(
+    problem: Problem, spec: Spec, start: State, horizon: int, shared: Shared | None
+) -> Continuation:
+    """Return the function that continues a run at given means to the horizon, by items or by samples."""
+    spec = spec._replace(cap=horizon)
+    source, present = _source(problem, spec, start), _present(start)
+
+    def by_items(truth: Array, rails: Array, body: State, work: Work, seed: int, replication: int) -> None:
+        assert shared is not None
+        continue_on_items(spec, *laws_at(truth, shared.rho), source, truth, body, work, seed, replication)
+
+    def by_samples(truth: Array, rails: Array, body: State, work: Work, seed: int, replication: int) -> None:
+        stride_on(spec, source, truth, rails, present, body, work, seed, replication)
+
+    return by_samples if shared is None else by_items
 
 
 def nothing_more(problem: Problem, samples: int) -> Forecast:
@@ -184,7 +211,7 @@ def _given_means(
 
 
 def _possible_means(
-    problem: Problem, spec: Spec, state: State, seed: int, replication: int
+    problem: Problem, spec: Spec, state: State, seed: int, replication: int, shared: Shared | None = None
 ) -> tuple[Array, Array]:
     """Return means of the outcome (L, K) and of the guard-rails (M, L, K), drawn from their posteriors."""
     rails = len(problem.guardrails)
@@ -193,7 +220,8 @@ def _possible_means(
     for j in range(rails):
         own, told = metric_spec(problem, spec, j), metric_state(state, j)
         drawn[j] = _posterior_draw(guardrail_problem(problem, j), own, told, u[j + 1])
-    return _posterior_draw(problem, spec, state, u[0]), drawn
+    own_u = u[0] if shared is None else dependent(u[0], shared)
+    return _posterior_draw(problem, spec, state, own_u), drawn
 
 
 def _posterior_draw(problem: Problem, spec: Spec, state: State, u: Array) -> Array:

@@ -21,11 +21,17 @@ RUNS, SEED = 200, 0  # continued runs of a forecast, and their seed
 MOST_CELLS = 2_000  # of more, a forecast would take the better part of an hour
 HEADLINE = (0.8, 0.7, 0.5)  # chances for the one number of a summary, the first that is known
 NOT_PAIRED = "how outcomes on one item depend on each other is not simulated"
+NOT_COINS = "on shared items only outcomes that are 0 or 1 are forecast"
+MOST_PAIRS = 500  # of policies in a group, on shared items: of more, a forecast would take long
 MANY_TIMES = 10  # a forecast of more than this many times the samples so far is long
 
 ASSUMES = (
     "The means are drawn from their posterior under Jeffreys' prior, each cell separately; "
     "if true differences are mostly small, it takes longer."
+)
+ASSUMES_ON_ITEMS = (
+    "The means are drawn from their posterior under Jeffreys' prior, and outcomes on one item depend on each "
+    "other as strongly as in these data; if true differences are mostly small, it takes longer."
 )
 NOT_ASKED = "none was asked for"
 IN_PROGRESS = "it is being made; look again in a moment"
@@ -68,9 +74,12 @@ class Forecast:
     next: tuple[tuple[float, ...], ...] | None = None  # K x L, shares of the further samples
     why_none: str = ""  # why no forecast was made, completing "No forecast: ..."; empty where one was
     suggestion: Suggestion | None = None  # where a near tie is the reason for a long way to a decision
+    items: Mapping[float, int | None] | None = None  # `more` in items, where several policies answer one
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "more", FrozenDict(cast(Any, self.more)))
+        if self.items is not None:
+            object.__setattr__(self, "items", FrozenDict(cast(Any, self.items)))
 
     @property
     def is_long(self) -> bool:
@@ -88,8 +97,8 @@ class Forecast:
         when = self._when(samples)
         for chance in HEADLINE:
             if (more := self.more[chance]) is not None:
-                about = f"{when}About {rounded(more):,} more samples ({chance:.0%} chance to finish by then)."
-                return about + self._proposal()
+                about = f"{when}About {rounded(more):,} more samples{self._on_items(chance)}"
+                return f"{about} ({chance:.0%} chance to finish by then).{self._proposal()}"
         return f"{when}Even {self.horizon:,} more samples would probably not decide.{self._proposal()}"
 
     def chances(self, samples: int | None = None) -> str:
@@ -103,7 +112,7 @@ class Forecast:
         parts = [f"{', '.join(known)} more samples"] if known else []
         if beyond:
             parts.append(f"{', '.join(beyond)} not within {self.horizon:,}{'' if known else ' more samples'}")
-        return f"{self._when(samples)}Chance to finish: {'; '.join(parts)}."
+        return f"{self._when(samples)}Chance to finish: {'; '.join(parts)}.{self._items_sentence()}"
 
     def rows(self) -> list[tuple[str, str]]:
         """Return a table of the further samples for every chance."""
@@ -116,7 +125,8 @@ class Forecast:
         """Return what the numbers rest on; empty where there are none."""
         if not self.runs:
             return ""
-        return f"This forecast rests on {self.runs:,} runs continued from these data. {ASSUMES}"
+        assumes = ASSUMES if self.items is None else ASSUMES_ON_ITEMS
+        return f"This forecast rests on {self.runs:,} runs continued from these data. {assumes}"
 
     def statement(self, samples: int | None = None) -> str:
         """Return the chances and what they rest on."""
@@ -133,9 +143,21 @@ class Forecast:
                 "runs": self.runs,
                 "statement": self.statement(samples),
                 "why_none": self.why_none or None,
+                **({} if self.items is None else {"items": more_by_name(self.items)}),
                 **({} if self.suggestion is None else {"suggestion": vars(self.suggestion)}),
             },
         }
+
+    def _on_items(self, chance: float) -> str:
+        """Return on how many items the samples for this chance are, where several policies answer one."""
+        items = None if self.items is None else self.items[chance]
+        return "" if items is None else f" on {rounded(items):,} items"
+
+    def _items_sentence(self) -> str:
+        """Return the further items for every chance that is known, where several policies answer one."""
+        found = {} if self.items is None else self.items
+        known = [f"{chance:.0%} within {items:,}" for chance, items in found.items() if items is not None]
+        return f" In items: {', '.join(known)}." if known else ""
 
     def _proposal(self) -> str:
         return "" if self.suggestion is None else f" {self.suggestion.sentence()}"
@@ -160,6 +182,8 @@ def settled_forecast(view: View) -> Forecast | None:
         return Forecast(samples, why_none=f"all {samples:,} samples are used and nothing is decided")
     if view.closed:
         return Forecast(samples, why_none="the experiment was closed without a decision")
+    if view.protocol.spec.shared_items and view.protocol.procedure.interval is not None:
+        return Forecast(samples, why_none=NOT_PAIRED)
     why = why_no_forecast(view.protocol.spec, view.state)
     return Forecast(samples, why_none=why) if why else None
 
@@ -169,8 +193,14 @@ def why_no_forecast(spec: Spec, state: State) -> str:
     from evenhand.procedure.spec import BUDGET  # heavy for a command that only prints its help
 
     samples, cells, empty = int(state.n.sum()), state.n.size, int((state.n == 0).sum())
-    if spec.shared_items:
-        return NOT_PAIRED
+    if spec.shared_items and (spec.bounded or not bool((spec.phi == 1.0).all())):
+        return NOT_COINS
+    pairs = state.n.shape[1] * (state.n.shape[1] - 1) // 2 * state.n.shape[0]
+    if spec.shared_items and pairs > MOST_PAIRS:
+        return (
+            f"there are {pairs:,} pairs of policies, each group counted, and on shared items forecasts are "
+            f"made for up to {MOST_PAIRS:,}"
+        )
     if cells > MOST_CELLS:
         return f"there are {cells:,} cells, and forecasts are made for up to {MOST_CELLS:,}"
     if empty > 0:

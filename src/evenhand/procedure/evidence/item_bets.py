@@ -27,10 +27,12 @@ from evenhand.procedure.evidence.linear_bets import (
     Block,
     block_in,
     record_draw,
+    record_draws,
 )
 from evenhand.procedure.evidence.pair_bets import pairs_begin
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 NUMBER, SUM, SQUARES = 2 * TILTS, 2 * TILTS + 1, 2 * TILTS + 2  # places after W and B of a cell
 CELL = 2 * TILTS + 3  # rows of a cell
@@ -72,13 +74,54 @@ def record_on_pairs(
 def _record(
     bets: Array, bounded: Static[bool], i: int, k: int, kind: int, g: int, x: float, block: Block
 ) -> None:
+    _read_bets(bets, bounded, i, k, kind, g, block)
+    record_draw(block, kind, g, x)
+    _write_bets(bets, bounded, i, k, kind, g, block)
+
+
+@kernel
+def record_block_on_pairs(
+    bets: Array, shares: Array, g: int, answers: Flags, count: float, right: Array, differing: Array,
+    work: Array,
+) -> None:  # fmt: skip
+    """Add a block of items of group g with outcomes 0 or 1, for a forecast, at the tilts before the block.
+
+    `right` has the number of outcomes 1 of each policy, `differing` that of items on which two differ.
+    """
+    block, _ = block_in(shares, work)
+    for h in range(shares.size):
+        block.pool[h] = math.inf
+    for i in range(answers.size):
+        for k in range(answers.size):
+            if i == k or not (answers[i] or answers[k]):
+                continue
+            kind = BOTH if answers[i] and answers[k] else ONLY_I if answers[i] else ONLY_K
+            ups, downs = right[k] if kind == ONLY_K else right[i], 0.0
+            if kind == BOTH:
+                lead = right[i] - right[k]
+                ups, downs = 0.5 * (differing[i, k] + lead), 0.5 * (differing[i, k] - lead)
+            _read_bets(bets, False, i, k, kind, g, block)
+            record_draws(block, kind, g, ups, downs, count)
+            _write_bets(bets, False, i, k, kind, g, block)
+
+
+@kernel
+def _read_bets(bets: Array, bounded: Static[bool], i: int, k: int, kind: int, g: int, block: Block) -> None:
+    """Copy the sums of the pair (i, k), and the bets on one of its cells, to a block."""
     groups = block.q.size
     begin, changed = block_row(groups, bounded, k), kind * groups + g
     _read_sums(bets, begin, i, block)
     row = begin + changed * CELL
     for j in range(TILTS):
         block.w[changed, j], block.b[changed, j] = bets[row + j, i], bets[row + TILTS + j, i]
-    record_draw(block, kind, g, x)
+
+
+@kernel
+def _write_bets(bets: Array, bounded: Static[bool], i: int, k: int, kind: int, g: int, block: Block) -> None:
+    """Copy the bets on one cell of the pair (i, k), and the number of draws, from a block."""
+    groups = block.q.size
+    begin, changed = block_row(groups, bounded, k), kind * groups + g
+    row = begin + changed * CELL
     for j in range(TILTS):
         bets[row + j, i], bets[row + TILTS + j, i] = block.w[changed, j], block.b[changed, j]
     bets[row + NUMBER, i], bets[row + SUM, i] = block.n[changed], block.s[changed]
@@ -115,3 +158,19 @@ def difference(
     row = block_row(groups, bounded, k) + (BOTH * groups + g) * CELL
     n, s, v = bets[row + NUMBER, i], bets[row + SUM, i], bets[row + SQUARES, i]
     return s / max(n, 1.0), math.sqrt((0.25 + v) / (n + 1.0))
+
+
+@kernel
+def differing_items(
+    bets: Array, groups: int, bounded: Static[bool], i: int, k: int, g: int
+) -> tuple[float, float]:
+    """Return the number of items of a group that both answered, and on how many outcomes 0 or 1 differ.
+
+    V sums squared distances to estimates from earlier items: about n + ln n times their variance.
+    """
+    row = block_row(groups, bounded, k) + (BOTH * groups + g) * CELL
+    n, s, v = bets[row + NUMBER, i], bets[row + SUM, i], bets[row + SQUARES, i]
+    if n == 0.0:
+        return 0.0, 0.0
+    found = v * n / (n + math.log(n)) + s * s / n
+    return n, min(max(found, abs(s)), n)

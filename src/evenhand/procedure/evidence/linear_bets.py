@@ -110,16 +110,9 @@ def place_bets(
 @kernel
 def record_draw(block: Block, kind: int, g: int, x: float) -> None:
     """Add an outcome (kinds ONLY_I, ONLY_K) or a difference of outcomes (BOTH) of group g to the block."""
-    groups = block.q.size
-    c = kind * groups + g
+    c = kind * block.q.size + g
+    estimate, sign, reach, scale = next_bet(block, kind, g)
     n, s = block.n[c], block.s[c]
-    low, prior = (-1.0, 0.0) if kind == BOTH else (0.0, 0.5)
-    sign = -1.0 if kind == ONLY_K else 1.0
-    estimate = (prior + s) / (n + 1.0)
-    reach = estimate - low if sign > 0.0 else 1.0 - estimate
-    share = share_of_pairs(block, g, kind)
-    weight = block.q[g] * (share if kind == BOTH else 1.0 - share)
-    scale = weight / (n + 1.0) * math.sqrt((block.draws[0] + 1.0) / _squared_error(block, g, kind))
     ahead, behind = 1.0, 0.0
     if block.pool[g] < math.inf:
         left = block.pool[g] - n
@@ -130,6 +123,44 @@ def record_draw(block: Block, kind: int, g: int, x: float) -> None:
     block.n[c] += 1.0
     block.s[c] += x
     block.draws[0] += 1.0
+
+
+@kernel
+def next_bet(block: Block, kind: int, g: int) -> tuple[float, float, float, float]:
+    """Return estimate, sign, largest possible loss per unit of tilt and f of the next bet on a cell."""
+    c = kind * block.q.size + g
+    n, s = block.n[c], block.s[c]
+    low, prior = (-1.0, 0.0) if kind == BOTH else (0.0, 0.5)
+    sign = -1.0 if kind == ONLY_K else 1.0
+    estimate = (prior + s) / (n + 1.0)
+    reach = estimate - low if sign > 0.0 else 1.0 - estimate
+    share = share_of_pairs(block, g, kind)
+    weight = block.q[g] * (share if kind == BOTH else 1.0 - share)
+    scale = weight / (n + 1.0) * math.sqrt((block.draws[0] + 1.0) / _squared_error(block, g, kind))
+    return estimate, sign, reach, scale
+
+
+@kernel
+def record_draws(block: Block, kind: int, g: int, ups: float, downs: float, count: float) -> None:
+    """Add a block of draws that are 1 (`ups`), -1 (`downs`) or 0 (the others), all at the same tilts.
+
+    For forecasts, with replacement; the numbers may be expected ones.
+    """
+    c = kind * block.q.size + g
+    estimate, sign, reach, scale = next_bet(block, kind, g)
+    level = count - ups - downs
+    up, down = 1.0 - estimate, -1.0 - estimate
+    for j in range(TILTS):
+        tau = sign * min(MATCHED[j] * scale, FARTHEST / reach)
+        block.w[c, j] += ups * math.log1p(tau * up) + level * math.log1p(-tau * estimate)
+        if downs > 0.0:
+            block.w[c, j] += downs * math.log1p(tau * down)
+        block.w[c, j] += count * tau * estimate
+        block.b[c, j] += count * tau
+    block.v[c] += ups * up * up + level * estimate * estimate + downs * down * down
+    block.n[c] += count
+    block.s[c] += ups - downs
+    block.draws[0] += count
 
 
 @kernel
