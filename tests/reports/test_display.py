@@ -132,8 +132,8 @@ def test_figures_are_drawn_on_a_part_of_a_figure(shown: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_axes_are_drawn_on(kind: str, shown: dict[str, Any]) -> None:
-    for wrong in ("axes", Figure(), 3):
-        with pytest.raises(eh.BadInput, match=f"ax must be matplotlib axes; it is a {type(wrong).__name__}"):
+    for wrong, words in (("axes", "'axes'"), (Figure(), "<Figure size"), (3, "3\\.")):
+        with pytest.raises(eh.BadInput, match=rf"ax must be matplotlib axes; it is {words}"):
             shown[kind].plot(wrong)
 
 
