@@ -12,6 +12,7 @@ from evenhand.reports.page_parts import Field, Strong, Table, Words, table
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
+    from evenhand.evaluation.item_plan import ItemPlan
     from evenhand.live.experiment import Experiment
     from evenhand.live.status import Status
     from evenhand.model.result_rows import CellRow
@@ -151,6 +152,12 @@ def _calibration(calibration: Calibration) -> Content:
     return Content(tuple(said), shown, lambda: rows, picture)
 
 
+def _item_plan(found: ItemPlan) -> Content:
+    rows: list[Row] = [{"policy": name, "calls": calls} for name, calls in found.calls.items()]
+    said = tuple((sentence,) for sentence in found.words())
+    return Content(said, _table("Mean number of calls of every policy", rows), lambda: rows, lambda: None)
+
+
 def _box_calibration(found: BoxCalibration) -> Content:
     from evenhand.reports import simulation_sentences
     from evenhand.reports.captioned_figures import box_calibration_picture, box_calibration_table
@@ -275,6 +282,7 @@ CONTENTS: dict[str, Callable[[Any], Content]] = {
     "Plan": _plan,
     "Runs": _runs,
     "Comparison": _comparison,
+    "ItemPlan": _item_plan,
     "Calibration": _calibration,
     "BoxCalibration": _box_calibration,
     "Scan": _scan,
