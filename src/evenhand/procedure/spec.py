@@ -34,7 +34,6 @@ from evenhand.procedure.initial_samples import (
 )
 from evenhand.procedure.interval_settings import Intervals
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SAMPLING = (
@@ -44,7 +43,7 @@ SAMPLING = (
 SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every policy is to be classified
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
 EVIDENCE = MIXTURE, LINEAR_BETS = ("mixture", "linear-bets")  # how the certified rule compares overall means
-ITEMS = (SHARED,) = ("shared",)  # how policies and items go together, where an item serves several policies
+ITEMS = ("shared",)  # how policies and items go together, where an item serves several policies
 BY_EVIDENCE = ("certified", "budget")  # the stopping rules that use it; the others use likelihood ratios
 LINEAR_FAMILIES = ("bernoulli", "binomial", "bounded", "gaussian")  # a known interval, or a known sd
 LINEAR_POLICIES = 64  # linear bets are kept for every ordered pair of policies

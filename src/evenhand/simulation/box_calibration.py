@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, NotComputed
 from evenhand.model import region as regions
@@ -38,8 +37,6 @@ from evenhand.simulation.runs import Rate, exact_rate
 from evenhand.simulation.scan import MOST_RUNS, simulate_points
 from evenhand.simulation.shards import CPU, Progress
 from evenhand.study import Study, Truth
-
-Array = NDArray[np.float64]
 
 MOST_RANGES = 3
 LEAST_ALLOWED = 1e-9  # no feasible number of runs can show smaller errors

@@ -24,15 +24,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, Undecidable
 from evenhand.theory.boundary_distance import NEARLY, deviation, why_undecided
 from evenhand.theory.modes import Active
 from evenhand.theory.outer import Solution, solve
 from evenhand.theory.question import Question
-
-Array = NDArray[np.float64]
 
 ROUGH = 1e-3  # relative width of the intervals of answers that are not the easiest
 FAR = 30.0  # times T*: intervals are not narrowed further once T*_i is known to exceed this

@@ -19,14 +19,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from evenhand.procedure.evidence import certified
 from evenhand.verdicts.fixed_cells import Sample
 from evenhand.verdicts.fixed_linear import SPENT, Cell, Noise, both, noise_of, unit_variance
-
-Array = NDArray[np.float64]
 
 
 class PenaltyLine(NamedTuple):

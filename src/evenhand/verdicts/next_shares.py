@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, shown
 from evenhand.model.argument_checks import is_number, optional, whole_number
@@ -30,8 +29,6 @@ from evenhand.procedure.interval_steps import next_allocation, shares_by_name
 from evenhand.procedure.spec import Procedure
 from evenhand.study import Study
 from evenhand.verdicts.read_data import read
-
-Array = NDArray[np.float64]
 
 PRIOR = 100.0  # strength of the prior of a mismatch test, in units
 
