@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import evenhand as eh
 from evenhand.live import events as ev
+from evenhand.live.audit import audit
 from evenhand.live.clock import Clock
 from evenhand.live.experiment import Experiment
 from evenhand.live.hash_chain import Record
 from evenhand.live.journal import Journal
+from evenhand.live.status import Status
 from evenhand.live.tickets import Ask, ticket_code
+from evenhand.live.transfer import transfer
 
 MEANS = {"a": 0.8, "b": 0.5, "c": 0.35}
 START = 1_700_000_000.0
@@ -32,6 +36,16 @@ class SetClock(Clock):
 
     def monotonic(self) -> float:
         return self.waited
+
+
+def check_copies(address: str, export: Path, status: Status) -> None:
+    """Audit a journal and its export, copy the export into another journal, and compare the status there."""
+    copy = str(export.with_name("copy.db"))
+    assert audit(address).identical
+    assert audit(str(export)).identical
+    assert transfer(export, copy).head == status.head
+    with Experiment.open(copy, write=False) as again:
+        assert again.status().to_dict() | {"health": 0} == status.to_dict() | {"health": 0}
 
 
 def problem(mode: str = "active") -> eh.Problem:
