@@ -255,7 +255,7 @@ def test_every_public_function_and_value_is_tried() -> None:
     without_arguments = {"Bernoulli", "Poisson", "Exponential", "GaussianUnknown", "NoConstraint"}
     kinds = {name: getattr(eh, name) for name in eh.__all__ if inspect.isclass(getattr(eh, name))}
     errors = {name for name, kind in kinds.items() if issubclass(kind, Exception)}
-    # what the package returns, and nobody makes
+    # what the package returns, and users do not construct
     results |= {"Ask", "BoxCalibration", "CellRow", "IntervalBets", "IntervalReceipt", "ItemPlan", "LogEntry"}
     results |= {"PairIntervalBets", "PolicyRow", "Receipt", "Scan", "Status"}
     assert set(eh.__all__) - results - without_arguments - errors - {"connect"} <= set(CALLS)

@@ -1,4 +1,4 @@
-"""A small world: problems, a clock that obeys, outcomes that depend on the ticket alone."""
+"""Small problems, a clock that tests set, outcomes that depend on the ticket alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START = 1_700_000_000.0
 
 
 class SetClock(Clock):
-    """A clock that goes a millisecond further with every look, and wherever a test puts it."""
+    """A clock that advances a millisecond at every reading, and that a test can set."""
 
     def __init__(self, start: float = START, step: float = 0.001) -> None:
         self.wall = start
@@ -53,19 +53,19 @@ def problem(mode: str = "active") -> eh.Problem:
 
 
 def endless() -> eh.Problem:
-    """With outcomes from `even` no run of this ends in our time: the policies are equal."""
+    """With outcomes from `even` no run of this ends in a test: the policies are equal."""
     return eh.Problem(["a", "b", "c"], {"x": 0.6, "y": 0.4}, eh.Bernoulli())
 
 
 def coin(ask: Ask, means: dict[str, float] = MEANS) -> int:
-    """The outcome of a ticket: always the same, whoever asks, whenever."""
+    """The outcome of a ticket: the same in every call."""
     number = int(ask.ticket[1:].partition("-")[0])
     draw = int.from_bytes(hashlib.sha256(f"coin {number}".encode()).digest()[:4], "big") / 2**32
     return int(draw < means[ask.policy])
 
 
 def even(ask: Ask) -> int:
-    """A fair coin, thrown once for each ticket."""
+    """The outcome of a fair coin, drawn once for each ticket."""
     return coin(ask, dict.fromkeys("abc", 0.5))
 
 

@@ -102,7 +102,7 @@ each_value = pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{type(
 
 
 def evaluated(text: str) -> Any:
-    """What the text is to somebody who has written `from evenhand import *`."""
+    """Return the value of the text after `from evenhand import *`."""
     names: dict[str, Any] = {}
     exec("from evenhand import *", names)
     return eval(text, names)

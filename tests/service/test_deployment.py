@@ -184,7 +184,7 @@ def pages_have_the_prefix(send: Send, key: str, path: str) -> None:
 
 
 def test_without_a_key_an_nginx_without_settings_is_recognised(tmp_path: Path) -> None:
-    """It adds no header and passes on a loopback Host, but speaks HTTP/1.0."""
+    """It adds no header and passes on a loopback Host, but uses HTTP/1.0."""
     port = free_port()
     with Running(str(tmp_path / "t.db"), tmp_path / "log") as service:
         server = f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {service.url}; }} }}"

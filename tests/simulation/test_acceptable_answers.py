@@ -57,7 +57,7 @@ def test_a_policy_below_its_floor_by_less_than_the_tolerance_is_an_answer() -> N
     strict = simulate(asked, means, Procedure(max_samples=6000), 60, seed=5)
     loose = simulate(asked, means, Procedure(max_samples=6000, tolerance=[0.2, 0.0, 0.0]), 60, seed=5)
     assert set(strict.answer[strict.stopped].tolist()) == {-1}
-    assert {0} <= set(loose.answer.tolist()) <= {0, -1}  # nobody is allowed, so "none" is right too
+    assert {0} <= set(loose.answer.tolist()) <= {0, -1}  # no policy is allowed, so "none" is right too
     assert loose.correct[loose.stopped].all()
     assert loose.samples.mean() < strict.samples.mean()
 

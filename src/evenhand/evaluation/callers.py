@@ -87,7 +87,7 @@ class Finished:
 
 
 class Workers:
-    """Threads that carry out jobs."""
+    """Threads that run jobs."""
 
     def __init__(
         self, candidates: Mapping[str, Any], pool: Pool, grade: Grade, settings: CallSettings

@@ -44,7 +44,7 @@ ONE_FAMILY = (
     "common range and use the bounded family."
 )
 NEVER_ARRIVES = (
-    "every group must arrive with a positive share; one never arrives, so nothing can be learned of it."
+    "every group must arrive with a positive share; one never arrives, so there are no data about it."
 )
 
 

@@ -1,6 +1,6 @@
 """T*_i for every acceptable answer i, the lower bound on the number of samples, and proposals for near ties.
 
-A procedure cannot know beforehand which acceptable answer it will give, but it can sample for the easiest:
+Which acceptable answer a run will return is not known beforehand, but it can sample for the easiest:
 T* = min over acceptable i of T*_i. The easiest is solved to the requested gap, the others only until it is
 certain that they are not easier, with a rough interval for T*_i.
 
