@@ -104,7 +104,12 @@ def _many(many: Mapping[str, Runs], rows: Callable[[], list[Row]]) -> Content:
         return pictures(many)[0]
 
     first = next(iter(many.values()))
-    return Content((said.lead(many), *said.wrong_answers(first)), said.summary(many), rows, picture)
+    return Content(
+        (said.lead(many), *((sentence,) for sentence in said.wrong_answers(first))),
+        said.summary(many),
+        rows,
+        picture,
+    )
 
 
 def _run_rows(runs: Runs) -> Callable[[], list[Row]]:
