@@ -35,6 +35,13 @@ def whole_number(value: Any, name: str, least: int, most: int = 2**63 - 1) -> in
     return int(value)
 
 
+def share(value: Any, name: str) -> float:
+    """Return the value as a float, refused unless it is a number from 0 to 1."""
+    if not is_number(value) or not 0 <= value <= 1:
+        raise BadInput(f"{name} must be a number from 0 to 1; it is {shown(value)}.")
+    return float(value)
+
+
 def number_between(value: Any, name: str, low: float, high: float) -> float:
     """Return the value as a float, refused unless it lies strictly between these."""
     if not is_number(value) or not low < value < high:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BadInput, is_one_of, shown
+from evenhand.files import file_path
 from evenhand.model.argument_checks import as_python_numbers, is_number, python_number
 from evenhand.model.frozen_dict import FrozenDict, plain
 from evenhand.model.labels import bounds_in_order, checked_bounds
@@ -86,7 +87,7 @@ class Truth:
             object.__setattr__(self, "means", _frozen_cells(self.means, "means"))
         if self.sd is not None:
             object.__setattr__(self, "sd", checked_bounds(self.sd, "sd"))
-        object.__setattr__(self, "folder", _path(self.folder))
+        object.__setattr__(self, "folder", file_path(self.folder, "folder"))
         object.__setattr__(self, "lag", _python_ends(self.lag))
         _check_lag(self.lag)
         if not is_number(self.dropout) or not 0 <= self.dropout < 1:
@@ -230,12 +231,6 @@ def _frozen_cells(value: Any, what: str) -> Any:
     ):
         raise BadInput(f"{what} must be a table of numbers, a row per policy; they are {shown(value)}.")
     return found
-
-
-def _path(folder: Any) -> Path:
-    if not isinstance(folder, (str, Path)):
-        raise BadInput(f"folder must be the path of a folder; it is {shown(folder)}.")
-    return Path(folder)
 
 
 def _frozen_tables(tables: Any) -> FrozenDict[Any]:

@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.errors import BadInput, Undecidable
+from evenhand.errors import Undecidable
+from evenhand.model.argument_checks import number_between
 from evenhand.theory.boundary_distance import NEARLY, deviation, why_undecided
 from evenhand.theory.modes import Active
 from evenhand.theory.outer import Solution, solve
@@ -212,8 +213,7 @@ def samples_needed(times: Sequence[float], delta: float) -> float:
 
 def risk_in_nats(delta: float) -> float:
     """Return kl(delta, 1 - delta), the evidence that a risk of delta requires."""
-    if not 0.0 < delta < 0.5:
-        raise BadInput(f"delta must lie strictly between 0 and 0.5; it is {delta}.")
+    number_between(delta, "delta", 0.0, 0.5)
     return (1.0 - 2.0 * delta) * (math.log1p(-delta) - math.log(delta))
 
 

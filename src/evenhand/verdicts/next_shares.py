@@ -20,6 +20,7 @@ import numpy as np
 
 from evenhand.errors import BadInput, shown
 from evenhand.model.argument_checks import is_number, optional, whole_number
+from evenhand.model.labels import by_name
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.assignment import Shares
@@ -147,6 +148,7 @@ def sample_ratios(shares: Shares, counts: Mapping[str, Mapping[str, int]]) -> di
     """
     if not isinstance(shares, Shares):
         raise BadInput(f"shares must be the published Shares; they are {shown(shares)}.")
+    counts = by_name(counts, "counts") if isinstance(counts, Mapping) else counts
     if not isinstance(counts, Mapping) or not all(isinstance(row, Mapping) for row in counts.values()):
         raise BadInput(f"counts must be given by group and policy; they are {shown(counts)}.")
     return {group: _ratio(shares, group, row) for group, row in counts.items()}
