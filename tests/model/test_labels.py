@@ -138,6 +138,23 @@ def test_the_shares_of_an_evaluation_come_as_a_series() -> None:
     assert dict(found.verdict.problem.groups) == {"hard": 0.25, "easy": 0.75}
 
 
+def test_shares_counts_and_ranges_come_as_series_and_arrays() -> None:
+    rows = {"young": {"b": 0.25, "a": 0.75}, "old": {"a": 0.5, "b": 0.5}}
+    shares = eh.Shares.of({g: pd.Series(row) for g, row in rows.items()}, salt="example-1")
+    assert shares == eh.Shares.of(rows, salt="example-1")
+    counts = {"old": {"b": 40, "a": 60}}
+    series = {g: pd.Series(row) for g, row in counts.items()}
+    assert eh.sample_ratios(shares, series) == eh.sample_ratios(shares, counts)
+    study = eh.Study(
+        problem(constraint=eh.Floors(0.3)), eh.Procedure(stopping=eh.Budget(30)), eh.Truth(means=TABLE)
+    )
+    low, high = (
+        eh.scan(study, {"a": {"old": ends}}, points=2, replications=2, workers=1).box
+        for ends in (np.array([0.7, 0.8]), (0.7, 0.8))
+    )
+    assert low == high
+
+
 def test_row_numbers_in_another_order_are_not_taken_for_positions() -> None:
     with pytest.raises(eh.BadInput, match="must name its rows"):
         problem().check_means(pd.DataFrame(TABLE).iloc[::-1])
