@@ -4,8 +4,8 @@ A table may be given by position (a number, a list, a row per policy) or by name
 matter; a name that is not known is refused with the nearest known one, and so is a missing one.
 
     by group      {"young": 0.7, "old": 0.6}, or a series indexed by group
-    by cell       {"new": {"young": 0.7, "old": 0.6}, ...}, or a frame: policies and groups are recognised by
-                  their names, whichever of them are the rows
+    by cell       {"new": {"young": 0.7, "old": 0.6}, ...}, a dict of series, or a frame: policies and groups
+                  are recognised by their names, whichever of them are the rows
 """
 
 from __future__ import annotations
