@@ -33,7 +33,7 @@ _OURS = re.compile(r"\.[0-9a-f]{16}\.part")  # version 0.1 wrote NAME.part
 
 def file_path(value: Any, name: str = "the path of a file") -> Path:
     """Return the value as a path, refused unless it is text or a path."""
-    if not isinstance(value, (str, Path)):
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
         raise BadInput(f"{name} must be text or a Path; it is {shown(value)}.")
     return Path(value)
 
