@@ -92,7 +92,7 @@ calls_before = journal.read_bytes().count(b"\n") - 1
 print(f"{calls_before} calls were paid for when the process was killed")
 
 # %% [markdown]
-# The same command goes on. No call of the journal is made again.
+# The same command continues. No call of the journal is made again.
 
 # %%
 resumed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

@@ -10,7 +10,7 @@ from evenhand.paper import instances, methods, published
 from evenhand.paper.line_chart import Axes, Point, curves
 from evenhand.paper.methods import Setting
 
-from evenhand.reports.page_parts import Picture, Section, Strong, table
+from evenhand.reports.page_parts import Picture, Section, Strong, Table, table
 from evenhand.theory.plan import plan
 
 STEPS = len(published.FEASIBILITY_GAP) * 4
@@ -41,13 +41,6 @@ def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
         numbers[f"{gap:g}"] = {"time": [planned.time_low, planned.time_high]} | {
             name: methods.numbers(runs) for name, runs in found.items()
         }
-    axes = Axes(
-        "T*",
-        "samples per nat of ln(1/risk)",
-        log_across=True,
-        log_up=True,
-        marks=(("samples per nat = T*", None),),
-    )
     behind = table(
         "Samples / ln(1/risk) at risk 0.01",
         ["gap", "T* published", "T* certified", "published", *names],
@@ -57,15 +50,20 @@ def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
         "runs",
         "(a') Sensitivity to the feasibility gap",
         ("Harder instances need more samples with every rule: the samples grow with ", Strong("T*"), "."),
-        pictures=(
-            Picture(
-                "gap-tracking",
-                "Samples against T*",
-                "Points above the line need more than T* per nat.",
-                partial(curves, points, axes),
-                behind,
-            ),
-        ),
+        pictures=(_picture(points, behind),),
         tables=(behind,),
         numbers=numbers,
     )
+
+
+def _picture(points: list[Point], behind: Table) -> Picture:
+    """Return the figure of samples per nat against T*."""
+    axes = Axes(
+        "T*",
+        "samples per nat of ln(1/risk)",
+        log_across=True,
+        log_up=True,
+        marks=(("samples per nat = T*", None),),
+    )
+    says = "Points above the line need more than T* per nat."
+    return Picture("gap-tracking", "Samples against T*", says, partial(curves, points, axes), behind)

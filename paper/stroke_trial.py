@@ -14,7 +14,8 @@ from evenhand.paper.methods import CONVERGING, DEFAULT, LITERAL, POLICY_LEVEL, U
 
 from evenhand.reports.captioned_figures import success_picture
 from evenhand.reports.figure_rows import Success
-from evenhand.reports.page_parts import Section, Strong, Table, table
+from evenhand.reports.page_parts import Field, Section, Strong, Table, table
+from evenhand.simulation.runs import Runs
 from evenhand.theory.plan import plan
 
 BUDGET = 6_000
@@ -30,14 +31,6 @@ def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
     found = methods.run(problem, means, procedures, setting, partial(_named, on_done), checkpoints)
     planned = plan(problem, means)
     order = (LITERAL, CONVERGING, POLICY_LEVEL, UNIFORM, DEFAULT)
-    rows = [
-        [
-            at,
-            *printed,
-            *(methods.share(found[n].rows.checkpoints[:, number] == found[n].rows.truth) for n in order),
-        ]
-        for number, (at, printed) in enumerate(published.STROKE_TRIAL.items())
-    ]
     curve = [Success(n, at, *found[n].at_checkpoint(j)) for n in order for j, at in enumerate(checkpoints)]
     rebuilt = () if setting.trial is None else (trial_data.answers(setting.trial),)
     said = () if setting.trial is None else ((trial_data.comparison(setting.trial),),)
@@ -58,21 +51,26 @@ def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
         tables=(
             _cells(),
             *rebuilt,
-            table(
-                "Share correct, with its exact 95% interval",
-                [
-                    "patients",
-                    "T-a-S-CS, published",
-                    "T-a-S, published",
-                    "uniform, published",
-                    *methods.headings({n: found[n] for n in order}),
-                ],
-                rows,
-            ),
+            _rates({n: found[n] for n in order}),
         ),
         numbers={"time": [planned.time_low, planned.time_high]}
         | {name: methods.numbers(runs) for name, runs in found.items()},
     )
+
+
+def _rates(found: dict[str, Runs]) -> Table:
+    """Return a row per number of patients: the published rates, and those of the runs."""
+    rows: list[list[Field]] = [
+        [
+            at,
+            *printed,
+            *(methods.share(runs.rows.checkpoints[:, number] == runs.rows.truth) for runs in found.values()),
+        ]
+        for number, (at, printed) in enumerate(published.STROKE_TRIAL.items())
+    ]
+    columns = ["patients", "T-a-S-CS, published", "T-a-S, published", "uniform, published"]
+    title = "Share correct, with its exact 95% interval"
+    return table(title, [*columns, *methods.headings(found)], rows)
 
 
 def _cells() -> Table:

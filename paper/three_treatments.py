@@ -14,7 +14,11 @@ from evenhand.theory.plan import plan
 EPSILONS = (0.5, 0.1, 0.01)
 DELTA = 0.05
 TWO_STAGE = "feasibility first, then best"
-STEPS = 2 * len(EPSILONS)
+PROCEDURES = {
+    name: Procedure(sampling, "stylised", DELTA, methods.INITIAL, max_samples=methods.CAP)
+    for name, sampling in ((TWO_STAGE, "two-stage"), (methods.DEFAULT, Procedure().sampling))
+}
+STEPS = len(PROCEDURES) * len(EPSILONS)
 
 
 def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
@@ -22,26 +26,10 @@ def section(setting: Setting, on_done: Callable[[str], None]) -> Section:
     rows, numbers = [], {}
     for epsilon in EPSILONS:
         problem, means = instances.three_treatments(epsilon)
-        stylised = Procedure(
-            stopping="stylised",
-            delta=DELTA,
-            initial=methods.INITIAL,
-            max_samples=methods.CAP,
-        )
-        procedures = {
-            TWO_STAGE: Procedure(
-                "two-stage",
-                "stylised",
-                DELTA,
-                methods.INITIAL,
-                max_samples=methods.CAP,
-            ),
-            methods.DEFAULT: stylised,
-        }
         found = methods.run(
             problem,
             means,
-            procedures,
+            PROCEDURES,
             setting,
             lambda name, epsilon=epsilon: on_done(f"(example) epsilon {epsilon:g}: {name}"),  # type: ignore[misc]
         )

@@ -177,7 +177,7 @@ def conic_value(cells: Cells, pieces: list[Part]) -> float:
 
 
 def slsqp_value(cells: Cells, pieces: list[Part], starts: int = 4, seed: int = 0) -> float:
-    """Anything, from several starts: the cheapest feasible point found, exact to about 1e-7 with luck."""
+    """Anything, from several starts: the cheapest feasible point found, often exact to about 1e-7."""
     rng = np.random.default_rng(seed)
     top = cells.v.max() if cells.v.max() > 0 else 1.0
     low, high = _domain(cells.code)

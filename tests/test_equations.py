@@ -1,7 +1,7 @@
 """The page on the paper's labels is true: functions, tests, commands and files exist, and none is missing.
 
 Every table of docs/equations.md has a form of its own: what is implemented, what a command makes, what is
-stated, and where the subject of a section lives.
+stated, and where the subject of a section is implemented.
 """
 
 from __future__ import annotations

@@ -13,10 +13,9 @@ from litestar.testing import TestClient
 
 import evenhand as eh
 from evenhand.cli.main import main
-from evenhand.service.app import Settings, create_app
 from evenhand.service.client import _sample
-from evenhand.service.keys import Keys
 from evenhand.study import dumps, load
+from tests.service.peers import admin_client
 
 pytestmark = pytest.mark.usefixtures("whole_pages")
 
@@ -152,10 +151,7 @@ def test_plans_dossiers_and_fixed_samples_take_guard_rails(
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Any]]:
-    journal = str(tmp_path_factory.mktemp("guardrails") / "journal.db")
-    key = Keys(journal).create("admin", "admin")
-    with TestClient(create_app(Settings(journal)), base_url="http://127.0.0.1") as found:
-        found.headers["Authorization"] = f"Bearer {key}"
+    with admin_client(str(tmp_path_factory.mktemp("guardrails") / "journal.db")) as found:
         yield found
 
 

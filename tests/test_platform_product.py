@@ -11,8 +11,7 @@ from litestar.testing import TestClient
 
 import evenhand as eh
 from evenhand.live.audit import audit
-from evenhand.service.app import Settings, create_app
-from evenhand.service.keys import Keys
+from tests.service.peers import admin_client
 from tests.test_wider_product import page_of
 
 pytestmark = pytest.mark.usefixtures("whole_pages")
@@ -36,10 +35,7 @@ def sample(policy: str, number: int) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Any]]:
-    journal = str(tmp_path_factory.mktemp("platform") / "journal.db")
-    key = Keys(journal).create("admin", "admin")
-    with TestClient(create_app(Settings(journal)), base_url="http://127.0.0.1") as found:
-        found.headers["Authorization"] = f"Bearer {key}"
+    with admin_client(str(tmp_path_factory.mktemp("platform") / "journal.db")) as found:
         yield found
 
 

@@ -13,9 +13,8 @@ from litestar.testing import TestClient
 
 import evenhand as eh
 from evenhand.cli.main import main
-from evenhand.service.app import Settings, create_app
-from evenhand.service.keys import Keys
 from evenhand.study import dumps
+from tests.service.peers import admin_client
 from tests.wider_studies import STUDIES
 
 pytestmark = pytest.mark.usefixtures("whole_pages")
@@ -107,10 +106,7 @@ def test_a_dossier_covers_the_question(kind: str, tmp_path: Path, capsys: pytest
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Any]]:
-    journal = str(tmp_path_factory.mktemp("wider") / "journal.db")
-    key = Keys(journal).create("admin", "admin")
-    with TestClient(create_app(Settings(journal)), base_url="http://127.0.0.1") as found:
-        found.headers["Authorization"] = f"Bearer {key}"
+    with admin_client(str(tmp_path_factory.mktemp("wider") / "journal.db")) as found:
         yield found
 
 

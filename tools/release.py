@@ -19,7 +19,7 @@ REPEATED = {  # how each file states the address
     "conda/meta.yaml": "  home: {}",
     "paper.md": "<{}>",
 }
-RESERVED = ("example", "invalid", "localhost", "test")  # top-level domains that nobody can own
+RESERVED = ("example", "invalid", "localhost", "test")  # top-level domains that cannot be registered
 
 
 def main() -> int:
@@ -56,7 +56,7 @@ def faults_in(root: Path) -> list[str]:
 
 
 def _is_public(address: str) -> bool:
-    """Return whether this is an https address with a host that can belong to somebody."""
+    """Return whether this is an https address with a host that can be registered."""
     parts = urlsplit(address)
     labels = (parts.hostname or "").split(".")
     reserved = labels[-1] in RESERVED or labels[-2:-1] == ["example"]

@@ -19,6 +19,7 @@ A message says what must hold, what was given, and what to do.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 LONGEST_SHOWN = 120  # characters of a value in a message
@@ -84,6 +85,13 @@ def shown(value: object) -> str:
         return text
     kind = type(value).__name__
     return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def shown_address(address: str) -> str:
+    """Return the address of a journal or database as it may be printed: without a password."""
+    # up to the last @: a password may contain one
+    address = re.sub(r"^([\w+.-]+://[^/@:]*):.*@", r"\1:...@", address)
+    return re.sub(r"([?&]\w*password=)[^&]*", r"\1...", address)
 
 
 def is_one_of(value: object, names: Iterable[str]) -> bool:

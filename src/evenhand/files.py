@@ -1,4 +1,4 @@
-"""Locks on files, atomic writes of files, and text in CSV files.
+"""Locks on files, atomic writes of files, paths that users give, and text in CSV files.
 
 A file is written under a temporary name that ends with ``.part`` and is locked while it is written. A
 ``.part`` file without a lock was left by a process that was killed; it is removed when a journal is opened or
@@ -21,12 +21,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
+
+from evenhand.errors import BadInput, shown
 
 SUFFIX = ".part"
 EXPORT = b'{"evenhand":"export"'  # first bytes of an export
 MOVES_OPEN_FILES = sys.platform != "win32"  # then a file is renamed or removed under its lock
 _OURS = re.compile(r"\.[0-9a-f]{16}\.part")  # version 0.1 wrote NAME.part
+
+
+def file_path(value: Any, name: str = "the path of a file") -> Path:
+    """Return the value as a path, refused unless it is text or a path."""
+    if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
+        raise BadInput(f"{name} must be text or a Path; it is {shown(value)}.")
+    return Path(value)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def test_no_policy_feasible_is_said_calmly(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("plan", str(path))
     assert code == 0
     assert out.startswith("None of the policies meets the requirement")
-    assert "The largest floor that someone meets in every group is 0.8429 (Aspirin only)." in out
+    assert "The largest floor that a policy meets in every group is 0.8429 (Aspirin only)." in out
     plan = json.loads(run("plan", str(path), "--json")[1])
     assert (plan["answer"], plan["answer_index"], plan["feasible"]) == (None, None, [])
     assert plan["why_none"]["largest_floor"] == 0.8429

@@ -92,7 +92,7 @@ def test_runs_in_intervals_are_compiled_to_what_python_computes(name: str) -> No
 def test_evidence_at_large_counts_is_compiled_to_what_python_computes(family: str, version: int) -> None:
     study = studies.study(family)
     spec = prepare(study, SEED).spec._replace(evidence=version)
-    # small differences, so that the search goes on by continuation in the counts
+    # small differences, so that the search uses continuation in the counts
     means = np.array([[0.62, 0.615, 0.3], [0.61, 0.605, 0.26]])
     for n in (100.0, 1e4, 3e6):
         found = []

@@ -1,4 +1,4 @@
-"""`help` teaches: docstrings of the public surface have sections, and their examples run."""
+"""`help` is complete: docstrings of the public surface have sections, and their examples run."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Halves:
 
 
 def evaluate(folder: Path, die_at: int, concurrency: int) -> None:
-    """Evaluate two candidates; be killed at this step. Writes what was paid, and at the end the verdict."""
+    """Evaluate two candidates; be killed at this step. Write the costs, and at the end the verdict."""
     numbers = itertools.count(1)
 
     def step() -> None:
@@ -90,7 +90,7 @@ def life(folder: Path, die_at: int, concurrency: int) -> bool:
 
 
 def kill_at_every_step(pipe: Connection, folder: Path, concurrency: int, stride: int) -> None:
-    """For each step tell the journal at the kill, what was paid in both lives, and the verdict."""
+    """For each step return the journal at the kill, what both processes were charged, and the verdict."""
     evaluate(folder, 0, concurrency)  # loads the kernels before the forks
     for number in itertools.count(1, stride):
         here = folder / str(number)

@@ -191,7 +191,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
     small.write_text(STUDY.replace(old, new))
     code = main(["evaluate", str(small)])
     out, err = capsys.readouterr()
-    if words is None:  # an address where nobody answers, or scores that are nonsense, are not bad input
+    if words is None:  # an address where no server answers, or scores that are nonsense, are not bad input
         assert code == 3
         assert "one failed on 10 items in a row" in out
         assert ("scores must be 0 or 1; this one is 0.5" in " ".join(out.split())) == ("half" in new)

@@ -46,6 +46,18 @@ def test_none_is_the_right_answer_where_no_policy_meets_its_floors() -> None:
     assert found.cost is None
 
 
+def test_a_forecast_shows_its_sentences_and_the_calls_of_every_policy() -> None:
+    found = eh.plan_items(PROBLEM, MEANS, agreement=0.75, runs=4)
+    assert " ".join(repr(found).split()).startswith(f"ItemPlan: {found.words()[0]}")
+    assert f"<p><strong>ItemPlan.</strong> {found.words()[0]}</p>" in found._repr_html_()
+    assert found.to_frame().to_dict("list") == {
+        "policy": list(PROBLEM.policies),
+        "calls": list(found.calls.values()),
+    }
+    with pytest.raises(BadInput, match="has nothing to draw"):
+        found.plot()
+
+
 @pytest.mark.parametrize(
     ("agreement", "words"), [(0.5, "between 0.69"), (0.9, "and 0.81"), ("much", "'much'")]
 )

@@ -1,4 +1,4 @@
-"""Candidates and graders that return nonsense: the call fails with one sentence, and the run goes on."""
+"""Candidates and graders that return nonsense: the call fails with one sentence, and the run continues."""
 
 from __future__ import annotations
 

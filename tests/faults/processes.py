@@ -26,7 +26,7 @@ from tests.live.example_experiments import SetClock, even
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["tests.faults.preload"])
 
-SNAPSHOT_EVERY = 8  # events, so that short lives meet snapshots
+SNAPSHOT_EVERY = 8  # events, so that processes that are killed early have written snapshots
 
 
 class Process:
@@ -82,7 +82,7 @@ def answer(trial: Experiment, name: str, arguments: dict[str, Any]) -> Any:
 
 
 def busy(pipe: Connection, address: str, workers: int, prefix: str) -> None:
-    """Worker threads that ask and tell for ever; each reports every answer, and when it called for it."""
+    """Worker threads that ask and tell without end; each reports every answer, and when it called for it."""
     lock = threading.Lock()
     Protocol.snapshot_every = 500  # type: ignore[assignment,method-assign]
     trial = Experiment.open(address)
@@ -168,7 +168,7 @@ def hold(pipe: Connection, address: str) -> None:
 
 
 def migrate(pipe: Connection, address: str, die: bool) -> None:
-    """Open a journal with a program that knows two newer versions of its tables."""
+    """Open a journal with a program that has two newer versions of its tables."""
     from evenhand.live import schema
 
     first = schema.SCHEMA

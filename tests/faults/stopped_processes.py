@@ -33,7 +33,7 @@ def stop_inside_a_turn(pipe: Connection, address: str, place: str, rows: int) ->
                 pipe.send(trial.tell(ask, 1))
         except StorageFailed as refusal:
             pipe.send(f"fenced: {refusal}")
-            pipe.send(trial.tell(ask, 1))  # whoever is refused can repeat the call
+            pipe.send(trial.tell(ask, 1))  # a caller that is refused can repeat the call
 
 
 def fork_with_a_journal(pipe: Connection, address: str) -> None:
@@ -51,7 +51,7 @@ def fork_with_a_journal(pipe: Connection, address: str) -> None:
 
 
 def fork_and_leave(pipe: Connection, address: str) -> None:
-    """Fork a child that lives on, and release the journal: others may then open it."""
+    """Fork a child that keeps running, and release the journal: others may then open it."""
     trial = Experiment.open(address)
     child = os.fork()
     if child == 0:

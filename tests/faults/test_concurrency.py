@@ -209,7 +209,7 @@ def test_when_half_the_workers_die_their_tickets_come_back_and_none_stays_open()
     assert status.samples == 150
     assert sum(cell.n for cell in status.cells) == 150
     assert all(cell.pending == 0 for cell in status.cells)
-    # the dead took every second ticket whatever its cell, so half of what was handed out is told
+    # the killed workers took every second ticket whatever its cell, so half of the issued tickets are told
     for cell in status.cells:
         assert abs(cell.n - handed[cell.policy, cell.group] / 2) <= 6 * max(cell.n, 1) ** 0.5
     assert status.health.sample_ratio_p > 1e-6
@@ -218,7 +218,7 @@ def test_when_half_the_workers_die_their_tickets_come_back_and_none_stays_open()
 def test_a_starved_start_is_made_up_for_when_its_tickets_expire() -> None:
     clock = SetClock()
     trial = create(study=endless(), lease=30, clock=clock)
-    trial.ask(12)  # the whole start, and nobody tells
+    trial.ask(12)  # all tickets of the start, and none is told
     clock.waited += 31
     asks = play(trial, 12, even)
     assert Counter((ask.policy, ask.group) for ask in asks) == {(p, g): 2 for p in "abc" for g in "xy"}

@@ -64,7 +64,7 @@ def test_a_writer_over_a_database_that_went_back_is_refused_and_starts_over(
 def test_a_writer_over_a_log_that_went_back_and_grew_again_is_refused(
     postgres_url: str, tmp_path: Path, first_call: str
 ) -> None:
-    """The new log is longer than what the writer knows: only its hashes differ."""
+    """The new log is longer than what the writer has read: only its hashes differ."""
     create(postgres_url, study=endless()).close()
     with Experiment.open(postgres_url) as trial:
         play(trial, 3, even)
@@ -83,7 +83,7 @@ def test_a_writer_over_a_log_that_went_back_and_grew_again_is_refused(
 def test_a_database_dropped_and_made_again_from_a_dump_is_noticed(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    """Every connection is cut, so the writer reads the log from its start: it still knows what it wrote."""
+    """Every connection is cut, so the writer reads the log from its start, up to its last event."""
     url = postgres_server.create_database("dropped")
     create(url, study=endless(), lease=60).close()
     with Experiment.open(url) as trial:
@@ -174,14 +174,14 @@ def test_others_go_on_when_a_writer_is_stopped_inside_its_turn_and_it_is_fenced(
             told = kinds(trial).count("told")
             assert kinds(trial).count("imported") in ((rows,) if heard[0] == rows else (0, rows))
     finally:
-        life.kill()  # a stopped process would wait for ever
+        life.kill()  # a stopped process would wait without end
         life.end()
     if rows == 0:
         assert heard[-1] == Receipt(ask.ticket, 1.0, True)
         assert told == 6  # five of the others, and one of the stopped writer: once
     found = audit(postgres_url)
     assert found.identical, found.first_difference
-    print(f"fault 43: stopped {place}: others went on after {waited:.1f} s with a lease of {LEASE:g} s")
+    print(f"fault 43: stopped {place}: others continued after {waited:.1f} s with a lease of {LEASE:g} s")
 
 
 def test_a_writer_that_is_at_work_for_long_is_waited_for(

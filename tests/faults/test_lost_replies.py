@@ -116,7 +116,7 @@ def test_an_experiment_whose_creation_got_no_reply_is_there_once(
         assert proxy.lost == 1
         assert trial.head.seq == 1
         assert journal.experiments() == ["main"]
-    journal.close()  # whoever opened it closes it
+    journal.close()  # the thread that opened it closes it
 
 
 def test_every_write_to_a_shared_database_carries_a_key_of_its_own(postgres_url: str) -> None:

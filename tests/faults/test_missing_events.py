@@ -62,7 +62,7 @@ def test_an_older_copy_put_back_is_noticed_by_every_reader(journal: Path, capsys
     with pytest.raises(IntegrityFailed, match="events 22 to 41 of 'main' are missing"):
         Experiment.open(str(journal), write=False)
     refused(journal, "41", capsys)
-    Path(f"{journal}.lock").unlink()  # whoever knows that the newer file is lost can go on
+    Path(f"{journal}.lock").unlink()  # a user who accepts that the newer file is lost can continue
     assert audit(str(journal)).identical
     assert main(["status", str(journal)]) == 0
 

@@ -41,7 +41,7 @@ def histories_with_kills(folder: Path, count: int, pairs: int, kills: int) -> No
 
 
 def live_until(address: str, prefix: str, words: int) -> list[tuple[Any, ...]]:
-    """What four workers hear before they are killed after so many words, or to the stop."""
+    """Return the answers to four workers, which are killed after this many answers or run to the stop."""
     life = Process(busy, address, 4, prefix)
     heard = []
     for word in life.heard():
@@ -80,7 +80,7 @@ def violations(address: str, heard: list[tuple[Any, ...]]) -> int:
         number = int(ask[0].ticket[1:].partition("-")[0]) if ask else 0
         place = places.get((kind, number))
         missing += place is None
-        # whoever saw the stop saw it after it was written; how long after, nobody can say
+        # a worker was told of the stop after it was written, at any time after
         spans.append((called if ask else returned, returned, place or 0))
     return missing + out_of_order(spans)
 

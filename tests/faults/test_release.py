@@ -119,7 +119,7 @@ def test_a_forked_process_does_not_keep_the_journal_locked(tmp_path: Path) -> No
     address = str(tmp_path / "t.db")
     create(address, study=endless()).close()
     life = Process(fork_and_leave, address)
-    life.pipe.recv()  # the parent has released it, the child lives on
+    life.pipe.recv()  # the parent has released it, the child keeps running
     with Experiment.open(address) as trial:
         assert len(play(trial, 2, even)) == 2
     life.pipe.send("end")
@@ -173,7 +173,7 @@ def test_a_file_deleted_during_the_very_turn_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_lock_file_put_anew_lets_one_writer_in_and_the_other_notices(tmp_path: Path) -> None:
-    """Whoever removes the lock makes way for a second writer; the first must not go on beside it."""
+    """Removing the lock file lets a second writer in; the first must not continue beside it."""
     address = tmp_path / "t.db"
     first = create(str(address), study=endless())
     Path(f"{address}.lock").unlink()

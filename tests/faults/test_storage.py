@@ -142,7 +142,7 @@ def test_a_hot_backup_continues_elsewhere_and_an_old_copy_put_back_is_refused(tm
     shutil.copy(tmp_path / "copy.db", address)
     with pytest.raises(IntegrityFailed, match="older or another copy"):
         Experiment.open(str(address))
-    Path(f"{address}.lock").unlink()  # whoever means it can go on
+    Path(f"{address}.lock").unlink()  # a user who means it can continue
     Experiment.open(str(address)).close()
 
 

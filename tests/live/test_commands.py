@@ -357,3 +357,24 @@ def test_a_batch_of_shared_items_has_a_row_for_every_policy(
     Path("batch.csv").write_text(f"ticket,policy,outcome\n{rows[7][0]},a,1\n{rows[7][0]},a,1\n")
     assert run("tell", "trial.db", "batch.csv") == 2
     assert "line 3" in run.err
+
+
+def test_no_command_prints_the_password_of_a_journal(postgres_url: str, tmp_path: Path, run: Shell) -> None:
+    journal, study = postgres_url.replace("://evenhand@", "://evenhand:secret@"), tmp_path / "study.toml"
+    study.write_text(STUDY.replace("[problem]", "[problem]\nmax_policies = 4"))
+    author = ("--reason", "a reason", "--by", "me")
+    for command in (
+        ("new", journal, str(study), "--seed", "3"),
+        ("add-policy", journal, "d", *author),
+        ("withdraw", journal, "c", *author),
+        ("ask", journal),
+        ("pause", journal, *author),
+        ("status", journal),
+        ("resume", journal, *author),
+        ("finish", journal, *author),
+        ("status", journal),
+    ):
+        assert run(*command) == 0, run.err
+        printed = "".join(run.out.split())  # without the ends of wrapped lines
+        assert ("evenhand:...@127.0.0.1" in printed) == (command[0] != "ask"), command
+        assert "secret" not in run.out + run.err, command

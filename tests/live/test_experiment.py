@@ -178,7 +178,7 @@ def test_an_unblinded_look_is_an_event() -> None:
 def test_writes_that_are_enqueued_need_no_waiting_thread_and_share_a_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever enqueues goes on at once; a thread that it starts writes what is queued until then."""
+    """A caller that enqueues continues at once; a thread that it starts writes what is queued until then."""
     with create(str(tmp_path / "trial.db")) as trial:
         begun: list[Callable[[], None]] = []
         done: list[Call] = []

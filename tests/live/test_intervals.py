@@ -110,7 +110,7 @@ def test_outcomes_that_take_longer_than_an_interval_are_counted_later(tmp_path: 
         with pytest.raises(Conflict, match=r"closed in order.*the next is 1, not 2"):
             trial.close_interval(2)
         trial.tell_counts(1, counts(published[0]), close=True)
-        assert trial.shares().version == 3  # interval 3 goes on
+        assert trial.shares().version == 3  # interval 3 stays open
         trial.close_interval()
         fourth = trial.publish_shares()
         assert fourth.version == 4

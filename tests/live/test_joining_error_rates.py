@@ -39,7 +39,7 @@ def best(means: dict[str, tuple[float, float]]) -> str | None:
 
 
 class Adversary:
-    """Knows the truth, and changes the policies while the right answer leads; a wrong leader is left alone.
+    """Changes the policies, by the true means, while the right answer leads; a wrong leader is left alone.
 
     First a policy joins that is slightly better than the leader, then one that narrowly misses its floor;
     then the best policy leaves as long as two others stay.

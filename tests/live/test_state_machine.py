@@ -1,4 +1,4 @@
-"""The experiment against a model of it, on sequences of calls that nobody would think of."""
+"""The experiment against a model of it, on random sequences of calls."""
 
 from __future__ import annotations
 

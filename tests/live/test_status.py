@@ -1,4 +1,4 @@
-"""What a person sees: the sentence, the verdicts, the forecast, the health."""
+"""The content of a status: the sentence, the verdicts, the forecast, the health."""
 
 from __future__ import annotations
 

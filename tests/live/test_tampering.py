@@ -24,7 +24,7 @@ def copy(whole: Path, tmp_path: Path) -> Path:
 
 
 def changed(path: Path, *statements: str) -> Audit:
-    """Audit after somebody wrote into the database."""
+    """Return the audit after a change of the database."""
     with closing(sqlite3.connect(path)) as database:
         for statement in statements:
             database.execute(statement)
@@ -33,7 +33,7 @@ def changed(path: Path, *statements: str) -> Audit:
 
 
 def forged(path: Path, bodies: list[bytes]) -> Audit:
-    """Audit after somebody wrote another log, with a chain and a head that fit."""
+    """Return the audit after the log was replaced by another, with a chain and a head that fit."""
     chain = extend(genesis("main"), bodies)
     changes = [
         f"UPDATE evenhand_events SET body=x'{r.body.hex()}', hash=x'{r.hash.hex()}' WHERE seq={r.seq}"
@@ -110,7 +110,7 @@ def test_a_tail_cut_off_is_found_by_the_head_beside_it_or_by_the_head_noted_else
     head = audit(str(copy)).head
     cut = len(all_) - 3
     assert changed(copy, f"DELETE FROM evenhand_events WHERE seq > {cut}").first_different_event == cut + 1
-    # whoever also corrects the head beside the log is found by the head that was noted elsewhere
+    # a forger who also corrects the head beside the log is found by the head that was noted elsewhere
     again = f"UPDATE evenhand_experiments SET seq = {cut}, hash = x'{all_[cut - 1][2].hex()}'"
     assert changed(copy, again).identical
     found = audit(str(copy), head=head)

@@ -1,4 +1,4 @@
-"""Fault 48: an export moved between storages keeps its head, and the experiment goes on there."""
+"""Fault 48: an export moved between storages keeps its head, and the experiment continues there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One contract for all outcome families: each is checked against the distribution it stands for."""
+"""One contract for all outcome families: each is checked against its distribution."""
 
 from __future__ import annotations
 

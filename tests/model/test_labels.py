@@ -39,6 +39,8 @@ FORMS: dict[str, Callable[[], Any]] = {
     "lists": lambda: TABLE.tolist(),
     "nested dict": lambda: {p: {g: number(p, g) for g in COLUMNS} for p in ROWS},
     "dict by group": lambda: {g: {p: number(p, g) for p in ROWS} for g in COLUMNS},
+    "dict of series": lambda: {p: pd.Series({g: number(p, g) for g in COLUMNS}) for p in ROWS},
+    "dict of series by group": lambda: {g: pd.Series({p: number(p, g) for p in ROWS}) for g in COLUMNS},
     "dict of lists": lambda: {p: [number(p, g) for g in GROUPS] for p in ROWS},
     "pandas": pandas_frame,
     "pandas, groups as rows": lambda: pandas_frame().T,
@@ -74,9 +76,7 @@ def test_bounds_costs_and_spreads_are_matched_by_their_labels(form: str) -> None
     rail = eh.Guardrail("cost", eh.Gaussian(FORMS[form]()), eh.Caps(FORMS[form]()))
     assert problem(guardrails=[rail]).guardrails[0].constraint == eh.Caps(table)
     assert problem(guardrails=[rail]).guardrails[0].family == eh.Gaussian(table)
-    if form != "dict by group":  # costs by group are one number each
-        costs = FORMS[form]()
-        assert problem(costs=costs).costs == table
+    assert problem(costs=FORMS[form]()).costs == table
 
 
 @each_form
@@ -136,6 +136,30 @@ def test_the_shares_of_an_evaluation_come_as_a_series() -> None:
     shares = pd.Series({"hard": 0.25, "easy": 0.75})
     found = eh.evaluate(candidates, pool, target="target", at_least=0.2, shares=shares, delta=0.2)
     assert dict(found.verdict.problem.groups) == {"hard": 0.25, "easy": 0.75}
+
+
+def test_shares_counts_and_ranges_come_as_series_and_arrays() -> None:
+    rows = {"young": {"b": 0.25, "a": 0.75}, "old": {"a": 0.5, "b": 0.5}}
+    shares = eh.Shares.of({g: pd.Series(row) for g, row in rows.items()}, salt="example-1")
+    assert shares == eh.Shares.of(rows, salt="example-1")
+    counts = {"old": {"b": 40, "a": 60}}
+    series = {g: pd.Series(row) for g, row in counts.items()}
+    assert eh.sample_ratios(shares, series) == eh.sample_ratios(shares, counts)
+    study = eh.Study(
+        problem(constraint=eh.Floors(0.3)), eh.Procedure(stopping=eh.Budget(30)), eh.Truth(means=TABLE)
+    )
+    low, high = (
+        eh.scan(study, {"a": {"old": ends}}, points=2, replications=2, workers=1).box
+        for ends in (np.array([0.7, 0.8]), (0.7, 0.8))
+    )
+    assert low == high
+
+
+def test_row_numbers_in_another_order_are_not_taken_for_positions() -> None:
+    with pytest.raises(eh.BadInput, match="must name its rows"):
+        problem().check_means(pd.DataFrame(TABLE).iloc[::-1])
+    with pytest.raises(eh.BadInput, match="names an unknown group '2'"):
+        problem(constraint=eh.Floors(pd.Series([0.1, 0.2, 0.3]).iloc[::-1]))
 
 
 def test_a_spread_by_group_holds_for_every_policy() -> None:
@@ -310,6 +334,14 @@ def test_truth_values_in_files_of_a_truth_are_outcomes(text: str, tmp_path: Path
     (tmp_path / "d.csv").write_text("policy,group,outcome\n" + "\n".join(rows) + "\n")
     truth = eh.Truth(data="d.csv", folder=tmp_path)
     assert set(np.ravel(truth.cell_means(problem()))) == {float(text.strip().lower() == "true")}
+
+
+def test_outcomes_by_name_come_by_policy_or_by_group() -> None:
+    by_policy = {"a": {"old": [1, 0], "young": [True]}, "c": {"ancient": [np.True_]}}
+    by_group = {"ancient": {"c": [1]}, "old": {"a": pd.Series([1, 0])}, "young": {"a": np.array([1])}}
+    cells = [eh.judge(problem(), data, replications=0).cells for data in (by_policy, by_group)]
+    assert cells[0] == cells[1]
+    assert [cell.n for cell in cells[0]] == [1, 2, 0, 0, 0, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A problem refuses what cannot be meant, and knows who is best and feasible."""
+"""A problem refuses contradictory input, and returns the best and the feasible policies."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_under_a_penalty_the_answer_is_the_best_score_less_penalties() -> None:
     # b scores 0.725 - 0.25 * gamma * 0.3, a 0.6: they meet at gamma = 5 / 3
     assert problem(constraint=Penalty(0.5, 1.66)).answer(means) == 1
     assert problem(constraint=Penalty(0.5, 1.67)).answer(means) == 0
-    # nobody reaches the floor, and there is an answer all the same
+    # no policy reaches the floor, and there is an answer
     assert problem(constraint=Penalty(0.95, 2.0)).answer(means) is not None
 
 

@@ -8,6 +8,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import evenhand as eh
@@ -43,6 +44,8 @@ REQUIREMENTS = [
     eh.Quota(0.5, groups=np.int64(1)),
     eh.Quota([0.5, 0.6], share=np.float64(0.5)),
     eh.Dispersion(np.float64(0.1), True),
+    eh.Dispersion(0.1, np.True_),
+    eh.Caps(relative_to=np.str_("a"), margin=0.1),
     eh.Polyhedron([[1, -1]], [-0.5]),
     eh.All((eh.Floors(0.1), eh.Gap(0.2))),
     eh.Penalty(0.5, {"young": 1, "old": 2}),
@@ -55,6 +58,8 @@ PROCEDURES = [
     eh.Procedure(indifference=0.01, tolerance={"young": 0.1, "old": 0.0}),
     eh.Procedure(initial=NAMED_COUNTS, initial_order="random", evidence="linear-bets"),
     eh.Procedure(interval=eh.Intervals(volume={"young": 60, "old": np.int64(40)}, delay="1d", length="6h")),
+    eh.Procedure(stopping=eh.Budget(np.int64(100)), batch=np.int64(2), max_samples=np.int64(500)),
+    eh.Procedure(eh.TrackAndStop(1.0, np.int64(2), np.True_), delta=np.float32(0.25)),
 ]
 INTERVALS = [eh.Intervals(volume=np.float64(100.0), floor=np.float64(0.01), salt="example-1")]
 SHARES = [
@@ -75,15 +80,21 @@ PROBLEMS = [
         max_policies=5,
     ),
     eh.Problem(["a"], GROUPS, eh.Bernoulli(), eh.Floors(0.5), goal="screen"),
+    eh.Problem(np.array(["a", "b"]), pd.Series(GROUPS), eh.Bernoulli()),
 ]
 TRUTHS = [
     eh.Truth(means=TABLE),
     eh.Truth(means=NAMED, lag=[1, 3], dropout=np.float64(0.1), sd=2, guardrails={"harm": TABLE}),
     eh.Truth(data="d.csv", folder="some/where"),
     eh.Truth(cells="c.csv", outcomes="bernoulli"),
+    eh.Truth(means=TABLE, lag=np.int64(3), agreement=np.float64(0.9)),
+    eh.Truth(means=TABLE, lag=[np.int64(1), np.int64(3)]),
 ]
 STUDIES = [eh.Study(PROBLEMS[0], PROCEDURES[3], TRUTHS[1], 'A title\'s "quotes"\n'), eh.Study(PROBLEMS[1])]
-RAILS = [eh.Guardrail("harm", eh.Poisson(), eh.Caps(1.5))]
+RAILS = [
+    eh.Guardrail(np.str_("cost"), eh.Poisson(), eh.Caps(1.5)),
+    eh.Guardrail("harm", eh.Poisson(), eh.Caps(1.5)),
+]
 VALUES: list[Any] = [
     *FAMILIES, *REQUIREMENTS, *PROCEDURES, *PROBLEMS, *TRUTHS, *STUDIES, *RAILS, *INTERVALS, *SHARES,
 ]  # fmt: skip
@@ -91,7 +102,7 @@ each_value = pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{type(
 
 
 def evaluated(text: str) -> Any:
-    """What the text is to somebody who has written `from evenhand import *`."""
+    """Return the value of the text after `from evenhand import *`."""
     names: dict[str, Any] = {}
     exec("from evenhand import *", names)
     return eval(text, names)
@@ -103,6 +114,7 @@ def test_a_repr_makes_the_value_again(value: Any) -> None:
     assert again == value
     assert type(again) is type(value)
     assert repr(again) == repr(value)
+    assert "np." not in repr(value)  # can be evaluated without NumPy
     if isinstance(value, eh.Truth):
         assert again.folder == value.folder
 

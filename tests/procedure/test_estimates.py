@@ -83,4 +83,4 @@ def test_estimates_are_the_means_of_the_outcomes_told_and_name_the_best_feasible
         assert leader == (max(overall, key=overall.__getitem__) if overall else NONE)
         answers.add(leader)
     assert NONE in answers
-    assert len(answers) == 3  # nobody, and two policies in turn
+    assert len(answers) == 3  # no policy, and two policies in turn

@@ -1,4 +1,4 @@
-"""Outcomes that were sorted by size are noticed; those in their true order hardly ever are."""
+"""Outcomes that were sorted by size are found; those in their true order hardly ever are."""
 
 from __future__ import annotations
 

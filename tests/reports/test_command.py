@@ -156,7 +156,7 @@ def test_a_page_without_a_recipe_is_no_dossier(
 ) -> None:
     (tmp_path / "x.html").write_text("<p>hello</p>", encoding="utf-8")
     assert main(["report", "--dossier", str(tmp_path / "x.html"), "--json"]) == 2
-    assert "carries no recipe" in capsys.readouterr().err
+    assert "contains no recipe" in capsys.readouterr().err
 
 
 def test_procedures_are_shown_side_by_side() -> None:

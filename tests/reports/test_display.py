@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import html
 import importlib.util
 import json
@@ -22,6 +23,7 @@ import evenhand as eh
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.reports import display
 from evenhand.reports.figures.canvas import VERDICT_COLOUR
+from evenhand.reports.simulation_sentences import results
 from evenhand.simulation.calibrate import Calibration, Scenario
 from evenhand.simulation.runs import exact_rate
 from evenhand.simulation.simulate import Comparison
@@ -132,8 +134,8 @@ def test_figures_are_drawn_on_a_part_of_a_figure(shown: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_axes_are_drawn_on(kind: str, shown: dict[str, Any]) -> None:
-    for wrong in ("axes", Figure(), 3):
-        with pytest.raises(eh.BadInput, match=f"ax must be matplotlib axes; it is a {type(wrong).__name__}"):
+    for wrong, words in (("axes", "'axes'"), (Figure(), "<Figure size"), (3, "3\\.")):
+        with pytest.raises(eh.BadInput, match=rf"ax must be matplotlib axes; it is {words}"):
             shown[kind].plot(wrong)
 
 
@@ -166,6 +168,21 @@ def test_a_run_without_an_answer_has_none_in_its_row() -> None:
     runs = eh.simulate(problem, [[0.1], [0.05]], replications=20, seed=3)
     assert set(runs.answer) == {-1}
     assert runs.to_frame()["answer"].isna().all()
+
+
+def test_undecided_runs_are_described_by_their_rule() -> None:
+    problem = eh.Problem(["a", "b"], {"x": 0.5, "y": 0.5}, eh.Bernoulli(), eh.Floors(0.3))
+    runs = eh.simulate(problem, [[0.8, 0.7], [0.5, 0.6]], eh.Procedure(max_samples=30), 20, seed=1)
+    undecided = 1 - runs.stopped.mean()
+    assert undecided > 0
+    for futility, end in (
+        (None, "were undecided at 30 samples"),
+        (0.1, "ended without a verdict, at 30 samples or when the estimated chance"),
+    ):
+        procedure = dataclasses.replace(runs.study.procedure, futility=futility)
+        found = dataclasses.replace(runs, study=dataclasses.replace(runs.study, procedure=procedure))
+        for shown in (repr(found), eh.report(found).markdown(), " ".join(results(found))):
+            assert f"{undecided:.1%} {end}" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(("installed", "kind"), [("pandas", "pandas"), ("polars", "polars")])

@@ -177,7 +177,7 @@ def test_nothing_ever_claims_a_virtue() -> None:
 def test_what_cannot_be_reported_is_refused() -> None:
     with pytest.raises(BadInput, match="at least one"):
         report()
-    with pytest.raises(BadInput, match="got a int"):
+    with pytest.raises(BadInput, match="got 3"):
         report(3)
     with pytest.raises(BadInput, match=r"\.html, \.md or \.json"):
         made().save("page.pdf")

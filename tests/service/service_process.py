@@ -11,20 +11,11 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-STUDY: dict[str, Any] = {
-    "title": "Two ads, two regions",
-    "problem": {
-        "policies": ["plain", "bold"],
-        "groups": {"north": 0.5, "south": 0.5},
-        "family": {"name": "bernoulli"},
-        "constraint": {"kind": "floors", "at_least": 0.3},
-    },
-    "procedure": {"delta": 0.1},
-}
+from evenhand.service.api_examples import STUDY as STUDY
+
 ENDLESS = STUDY | {"procedure": {"delta": 1e-200, "max_samples": 10_000_000}}
 PATIENCE = 300.0  # a cold machine compiles first
 

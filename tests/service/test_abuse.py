@@ -1,4 +1,4 @@
-"""What nobody should be able to do to the service: tests 27 to 31, 33 and 34 of the reliability list."""
+"""What no client must be able to do to the service: tests 27 to 31, 33 and 34 of the reliability list."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.service.service_process import STUDY
 
 ROLES = ("operator", "analyst", "admin")
 GUESSES, CALLS = 250, 400  # wrong keys of each kind, and how often each is tried
-OPEN = ("/healthz", "/readyz", "/login", "/docs", "/static")  # what anybody may see
+OPEN = ("/healthz", "/readyz", "/login", "/docs", "/static")  # what every client may see
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_the_time_of_a_refusal_does_not_tell_how_much_of_a_key_fits(
     for repeat in range(3):
         order = random.Random(repeat)
         kinds = [0, 21, 42] * GUESSES  # how many characters fit
-        order.shuffle(kinds)  # made in no order either: memory is handed out in one
+        order.shuffle(kinds)  # made in random order: memory is allocated in order
         guesses = [f"eh_{identity}_{secret[:fits]}{secrets.token_urlsafe(32)[fits:43]}" for fits in kinds]
         medians = np.array(median_times(known, guesses, order))
         none, half, nearly = (medians[np.equal(kinds, fits)] for fits in (0, 21, 42))

@@ -210,7 +210,7 @@ def test_a_repeated_tell_is_no_oracle(here: World) -> None:
 
 
 def test_ticket_codes_follow_from_nothing_that_is_public(here: World) -> None:
-    """Version 0.1 derived four letters from the hash of event one, which anybody could compute."""
+    """Version 0.1 derived four letters from the hash of event one, which every client could compute."""
     ticket = here.ask("first")[0]["ticket"]
     assert re.fullmatch(r"t1-[0-9a-v]{16}", ticket)
     head = bytes.fromhex(here.events("created")[0]["hash"])

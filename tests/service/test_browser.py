@@ -163,7 +163,7 @@ def test_an_experiment_from_planner_to_report(
         client.start()
     wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "#evidence canvas"))
     keep_pictures(browser, "running")
-    # it stops before the watcher's eyes, without a reload
+    # the page shows the stop without a reload
     wait(browser, lambda: text_of(browser, "#state") == "decided")
     for client in clients:
         client.join()

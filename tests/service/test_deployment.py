@@ -22,9 +22,8 @@ from click.testing import CliRunner
 
 import evenhand as eh
 from evenhand.cli import serve as serve_module
-from evenhand.cli.options import shown_address
 from evenhand.cli.serve import serve_command
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown_address
 from evenhand.service.auth import WRONG_KEYS
 from evenhand.service.keys import Keys
 from evenhand.service.path_prefix import checked_prefix
@@ -185,7 +184,7 @@ def pages_have_the_prefix(send: Send, key: str, path: str) -> None:
 
 
 def test_without_a_key_an_nginx_without_settings_is_recognised(tmp_path: Path) -> None:
-    """It adds no header and passes on a loopback Host, but speaks HTTP/1.0."""
+    """It adds no header and passes on a loopback Host, but uses HTTP/1.0."""
     port = free_port()
     with Running(str(tmp_path / "t.db"), tmp_path / "log") as service:
         server = f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {service.url}; }} }}"
@@ -245,6 +244,11 @@ def test_a_wrong_file_of_settings_is_said(tmp_path: Path, monkeypatch: pytest.Mo
         ("trials.db", "trials.db"),
         ("postgresql://me:secret@db/trials", "postgresql://me:...@db/trials"),
         ("postgresql://me:sec:r@et@db:5432/trials", "postgresql://me:...@db:5432/trials"),
+        ("postgresql+psycopg://me:a/b@db/trials", "postgresql+psycopg://me:...@db/trials"),
+        (
+            "postgresql://db/trials?user=me&password=secret&x=1",
+            "postgresql://db/trials?user=me&password=...&x=1",
+        ),
         ("postgresql://db/trials", "postgresql://db/trials"),
     ],
 )

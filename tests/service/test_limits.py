@@ -172,7 +172,7 @@ def test_overload_is_shed_with_retry_after_and_health_still_answers(
         assert status == 503
         assert headers["retry-after"] == "1"
         assert json.loads(text)["error"]
-        assert request(port, "/readyz", {})[0] == 503  # it needs the storage, and anybody may ask
+        assert request(port, "/readyz", {})[0] == 503  # it needs the storage, and every client may send it
         assert request(port, "/healthz", {})[0] == 200
 
 
@@ -221,13 +221,13 @@ def test_one_key_cannot_hold_all_dashboard_streams(tmp_path: Path, monkeypatch: 
         assert stream(theirs).getresponse().status == 200
         kept[0].close()
         deadline = time.monotonic() + 60
-        while stream(mine).getresponse().status != 200:  # noticed when the connection has ended
+        while stream(mine).getresponse().status != 200:  # found when the connection has ended
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
 
 def test_a_stream_without_news_sends_a_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a client that is gone without a word is noticed, and proxies keep the connection."""
+    """So that a client that disappeared is found, and proxies keep the connection."""
     monkeypatch.setattr(pages, "SIGN_SECONDS", 0.1)
     with served(tmp_path / "t.db") as port:
         body = {"id": "main", "study": STUDY, "seed": 7}

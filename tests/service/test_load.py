@@ -92,7 +92,7 @@ def test_bodies_without_end_are_refused_in_little_memory(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_sixteen_clients_for_a_minute_while_the_service_is_killed(tmp_path: Path) -> None:
-    """Whatever was acknowledged is in the log once; every client goes on by itself."""
+    """Whatever was acknowledged is in the log once; every client continues by itself."""
     journal, seconds = str(tmp_path / "journal.db"), 60.0
     acknowledged: list[set[tuple[str, int]]] = [set() for _ in range(16)]
     over = threading.Event()

@@ -239,7 +239,7 @@ def test_every_page_can_be_used_without_seeing_it(
     for head in re.findall(r"<th(?: [^>]*)?>", text):
         assert "scope=" in head
     for picture in re.findall(r"<svg [^>]*>", text):
-        assert 'aria-hidden="true"' in picture  # its caption and the table speak
+        assert 'aria-hidden="true"' in picture  # its caption and the table have the content
 
 
 def test_the_stylesheet_has_the_colours_of_the_figures() -> None:

@@ -40,7 +40,7 @@ def two(postgres_url: str, tmp_path: Path) -> Any:
 
 
 def outcome(number: int, policy: str) -> int:
-    """The same for the same ticket, whoever tells it."""
+    """Return the outcome of a ticket, the same in every process."""
     return int(number % 10 < (9 if policy == "plain" else 3))
 
 
@@ -228,7 +228,7 @@ def test_a_session_begun_at_one_process_is_known_to_the_other(
     with answered(two[1].url, "POST", "/logout", {}, **own) as answer:
         assert answer.status == 200
     code = 200
-    while code == 200:  # the other notices within a few seconds
+    while code == 200:  # the other process finds it within a few seconds
         time.sleep(0.1)
         with answered(two[0].url, "GET", "/planner", Cookie=cookie) as answer:
             code = answer.status

@@ -18,7 +18,7 @@ from tests.service.service_process import STUDY, Running
 
 pytestmark = pytest.mark.slow
 # wrong keys are tried on every route in test_abuse; so many of them as here are rightly answered with 429;
-# that a table is no study, and a ticket was never handed out, only reading it tells
+# that a table is no study, and a ticket was never issued, is found only by reading it
 ELSEWHERE = [ignored_auth, positive_data_acceptance]
 EXAMPLES = 50  # of each operation
 

@@ -12,6 +12,7 @@ from evenhand.model.requirements import Constraint, Floors
 from evenhand.procedure.spec import Procedure
 from evenhand.simulation.runs import Runs
 from evenhand.study import Study, Truth
+from evenhand.theory.question import question_of
 
 # the paper's scaling instance: p1 is best, p3 and p4 miss their floors
 SCALING = ((0.8, 0.6, 0.7), (0.5, 0.6, 0.4), (-0.6, 1.2, 1.1), (-1.5, 0.8, 0.9), (0.4, 0.2, 0.1))
@@ -42,3 +43,14 @@ def problem_of(
 def same_rows(one: Runs, other: Runs) -> bool:
     """Equal bit for bit, in everything but the time it took."""
     return all(np.array_equal(a, b) for a, b in zip(one.rows, other.rows, strict=True))
+
+
+def check_acceptable(runs: Runs, tables: Any) -> None:
+    """Compare what counts as right in each run with what a plan at its means calls acceptable."""
+    problem, procedure = runs.study.problem, runs.study.procedure
+    right = []
+    for table, answer in zip(tables, runs.answer.tolist(), strict=True):
+        question = question_of(problem, table, None, procedure.indifference, procedure.tolerance)
+        right.append((answer if answer >= 0 else None) in question.acceptable)
+    assert runs.correct.tolist() == right
+    assert 20 < sum(right) < len(right)

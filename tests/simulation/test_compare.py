@@ -66,7 +66,7 @@ def test_a_procedure_compared_with_itself_differs_by_nothing() -> None:
 
 
 def test_common_random_numbers_make_differences_sharper() -> None:
-    """A tighter risk on the same runs: every run only goes on, so pairs are far closer than strangers."""
+    """A tighter risk on the same runs: every run only continues, so pairs differ little."""
     found = compare({"loose": scaling(delta=0.2), "tight": scaling(delta=0.1)}, 100, 4, workers=2)
     loose, tight = (runs.samples for runs in found.runs.values())
     assert np.all(tight >= loose)

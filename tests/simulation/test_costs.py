@@ -28,7 +28,7 @@ def test_the_cost_of_a_run_is_the_sum_of_what_its_samples_cost() -> None:
 
 
 def mean_cost(costs: object, price: list[list[float]], constraint: Constraint, stopping: str) -> float:
-    """What runs cost at this price on average where sampling believes in `costs`."""
+    """What runs cost at this price on average where the procedure is given `costs`."""
     procedure = Procedure(stopping=stopping, max_samples=5000)
     runs = simulate(problem(constraint, costs), MEANS, procedure, 300, seed=3)
     assert runs.correct.mean() > 0.9

@@ -108,7 +108,7 @@ def test_shares_follow_the_rule_above_their_floor() -> None:
     runs = eh.simulate(study(200, floor=0.1), replications=60, seed=1, workers=1)
     given = runs.allocation / runs.allocation.sum(axis=0)  # share of each policy in its group
     assert given.min() > 0.08
-    assert given[2, 1] < 0.2  # c misses its floor in y, and nobody needs to know more
+    assert given[2, 1] < 0.2  # c misses its floor in y, and more samples are not needed
     assert given[0].min() > 0.3
 
 

@@ -94,7 +94,7 @@ def test_saved_runs_come_back_whole_with_their_study(runs: Runs, tmp_path: Path)
 def test_a_file_that_holds_no_runs_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.npz"
     other.write_bytes(b"PK not really a zip file")
-    with pytest.raises(BadInput, match="must be runs that `simulate --save` wrote"):
+    with pytest.raises(BadInput, match="must be saved runs of a simulation"):
         Runs.load(other)
     with pytest.raises(BadInput, match="there is no file"):
         Runs.load(tmp_path / "absent.npz")
@@ -106,7 +106,7 @@ def test_a_damaged_file_is_refused(runs: Runs, tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(BadInput, match="must be runs that `simulate --save` wrote"):
+    with pytest.raises(BadInput, match="must be saved runs of a simulation"):
         Runs.load(path)
 
 

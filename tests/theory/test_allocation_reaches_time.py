@@ -1,7 +1,7 @@
 """The allocation that a plan returns reaches the time that the plan promises.
 
 At that allocation the nearest alternative costs 1/time_high at least and 1/time_low at most. Checked by the
-project's own inner solvers, and by a general solver that knows nothing of them: it goes through every piece
+project's own inner solvers, and by a general solver that does not use them: it solves every alternative
 of the alternative from several starting points.
 """
 

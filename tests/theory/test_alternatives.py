@@ -90,7 +90,7 @@ def test_every_alternative_found_costs_its_value_and_changes_the_answer_just_bey
     solve_all(
         code, region, region, shares, 0.0, index, v, problem.unit_means(means), value, lower, atom, lam, work
     )
-    # with penalties nobody can leave: the answer's own alternative does not exist
+    # with penalties no policy can leave: the answer's own alternative does not exist
     assert np.isinf(value).tolist() == [k == answer and name.startswith("penalty") for k in range(3)]
     for k in np.flatnonzero(np.isfinite(value)):
         there, beyond = means.copy(), means.copy()

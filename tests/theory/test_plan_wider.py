@@ -70,7 +70,7 @@ def test_independently_certified_times_are_met(case: Any) -> None:
     assert found.time_high <= found.time_low * (1 + 1.1e-6)
     assert found.time_low <= case["time_high"] * (1 + 1e-6)
     assert found.time_high >= case["time_low"] * (1 - 1e-6)
-    if case["answer"] is not None:  # where nobody is allowed, samples of the control may serve as well
+    if case["answer"] is not None:  # where no policy is allowed, samples of the control may serve as well
         np.testing.assert_allclose(found.allocation, case["allocation"], atol=0.02)
     if "acceptable" in case:
         names = found.problem.policies

@@ -73,7 +73,7 @@ def test_a_first_guess_that_has_the_wrong_sign_does_not_loosen_the_bound(seed: i
 @few
 @given(seed=seeds())
 def test_a_bound_never_exceeds_the_cost_of_an_alternative(code: int, seed: int) -> None:
-    """What the block says is a lower bound by itself, whoever had settled."""
+    """The value of the block is a lower bound by itself, whichever searches had converged."""
     rng = np.random.default_rng(seed)
     r, i, q, v, mu = an_instance(rng, code)
     groups, policies = mu.shape

@@ -79,7 +79,7 @@ def test_every_cell_of_the_stroke_trial_agrees_with_the_formulas_to_nine_digits(
 
 
 def test_every_comparison_of_the_stroke_trial_is_a_sharp_bound_from_below() -> None:
-    """Where the estimates speak for i, within 1e-9; never above the formula."""
+    """Where i has the better estimates, within 1e-9; never above the formula."""
     from evenhand.procedure.evidence import certified
 
     spec = compile_spec(STROKE, eh.Procedure())
@@ -344,4 +344,4 @@ def test_intervals_hold_the_true_mean_at_all_times_as_often_as_stated(family: An
         missed |= (cells.low > truth) | (cells.high < truth)
     verdict = judge(problem, frame(state.n.T, state.s.T, problem), procedure=procedure, replications=0)
     assert missed.sum() <= binom.ppf(1 - 1e-6, missed.size, 1 - verdict.coverage)
-    assert missed.sum() >= 10  # the level is used: such intervals are not merely endless
+    assert missed.sum() >= 10  # the level is used: such intervals are finite

@@ -67,7 +67,7 @@ def test_a_pool_that_is_used_up_is_known_exactly():
 
 def test_evaluate_and_judge_agree_on_a_pool_that_is_used_up():
     outcomes = pool_of(5, means=(0.9, 0.895), size=30).reset_index(drop=True)
-    # candidates that agree on every item are told apart by nothing but the whole pool
+    # candidates that agree on every item are distinguished only by the whole pool
     outcomes["outcome"] = np.tile(outcomes[outcomes["policy"] == "a"]["outcome"], 2)
     by_item = {name: part.set_index("item")["outcome"] for name, part in outcomes.groupby("policy")}
     items = outcomes[outcomes["policy"] == "a"][["item", "group"]].to_dict("records")

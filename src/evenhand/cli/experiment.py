@@ -17,10 +17,9 @@ from evenhand.cli.options import (
     open_experiment,
     print_json,
     reason_options,
-    shown_address,
     study_argument,
 )
-from evenhand.errors import BadInput, StorageFailed
+from evenhand.errors import BadInput, StorageFailed, shown_address
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,7 +134,7 @@ def add_policy_command(
         print_json({"policy": policy, "added": True, "policies": list(members.present)})
         return
     click.echo(f"{policy} joined; {len(members.names)} of {most} policies have taken part.")
-    click.echo(f"Next: evenhand {'ask' if in_tickets else 'shares'} {journal}")
+    click.echo(f"Next: evenhand {'ask' if in_tickets else 'shares'} {shown_address(journal)}")
 
 
 @click.command("withdraw")
@@ -160,7 +159,7 @@ def withdraw_command(
         print_json({"policy": policy, "withdrawn": True, "policies": list(present), **done})
         return
     click.echo(f"{policy} was withdrawn; {len(present)} policies remain. {status.sentence}")
-    click.echo(f"Next: evenhand {'report' if status.decided else 'ask'} {journal}")
+    click.echo(f"Next: evenhand {'report' if status.decided else 'ask'} {shown_address(journal)}")
 
 
 @click.command("close", deprecated=True)

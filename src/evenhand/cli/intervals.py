@@ -17,9 +17,8 @@ from evenhand.cli.options import (
     open_experiment,
     option_advice,
     print_json,
-    shown_address,
 )
-from evenhand.errors import BadInput, Conflict, EvenhandError, NotFound
+from evenhand.errors import BadInput, Conflict, EvenhandError, NotFound, shown_address
 from evenhand.files import unescaped
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 import click
 
 from evenhand.errors import BadInput
+from evenhand.errors import shown_address as shown_address
 from evenhand.files import escaped
 
 if TYPE_CHECKING:
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 UNDECIDED = 3  # exit code of `judge` and `status --check` when nothing is decided
-
-
-def shown_address(journal: str) -> str:
-    """Return a journal's address as it may be printed: without a password."""
-    return re.sub(r"^(\w+://[^/@:]*):[^/]*@", r"\1:...@", journal)
 
 
 def study_argument(function: F) -> F:

@@ -137,9 +137,10 @@ def _figure_target(name: str, picture: str, checkpoints: tuple[int, ...]) -> Pat
 
 def _print_runs(runs: Runs, study: str, written: list[str], cost: IntervalCost | None = None) -> None:
     from evenhand.cli.terminal import console, heat_map, print_sentence, section
+    from evenhand.reports.simulation_sentences import results
 
     out, problem = console(), runs.study.problem
-    for sentence in (*sentences(runs), *([] if cost is None else [cost.sentence()])):
+    for sentence in (*results(runs), *([] if cost is None else [cost.sentence()])):
         print_sentence(out, sentence)
     _print_samples(out, runs)
     _print_answers(out, runs)
@@ -156,54 +157,6 @@ def _print_runs(runs: Runs, study: str, written: list[str], cost: IntervalCost |
     if runs.intervals is not None or runs.items is not None:
         following = f"new JOURNAL {study}"
     print_sentence(out, f"Next: evenhand {following}")
-
-
-def sentences(runs: Runs) -> list[str]:
-    """Return the main results of the runs as sentences."""
-    from evenhand.simulation.runs import rate
-
-    correct, wrong = rate(runs.correct), rate(runs.wrong)
-    risk = runs.study.procedure.delta
-    decided, policies = float(runs.stopped.mean()), runs.study.problem.policies
-    answer = "The answer" if decided == 1.0 else "The answer (or the leader of an undecided run)"
-    several = runs.study.procedure.indifference > 0 or bool(runs.study.procedure.tolerance)
-    right = f"{answer} was {'acceptable' if several else 'right'} in {correct.rate:.1%}"
-    if runs.study.problem.goal == "screen":
-        right = f"Every policy was classified correctly in {correct.rate:.1%}"
-    found = [f"{right} of {runs.replications:,} runs (95% interval {correct.low:.1%} to {correct.high:.1%})."]
-    if several:
-        found.append(f"It was exactly the best in {float(runs.exactly_best.mean()):.1%}.")
-    if runs.study.procedure.stopping_name != "budget":
-        found.append(
-            f"{wrong.rate:.2%} decided wrongly (95% interval {wrong.low:.2%} to {wrong.high:.2%}); "
-            f"the allowed risk is {risk:.2%}."
-        )
-        half, most = runs.decided_by(0.5), runs.decided_by(0.9)
-        if half is not None:
-            rest = "" if most is None else f", 90% by {most:,}"
-            found.append(f"Half of the runs had decided by {half:,} samples{rest}.")
-    if runs.cost is not None:
-        found.append(f"A run cost {runs.cost.mean():,.6g} on average.")
-    if runs.intervals is not None:
-        found.append(
-            f"A run took {runs.intervals.mean():,.1f} intervals on average, and {runs.assigned.mean():,.0f} "
-            "units were assigned by its end."
-        )
-    if runs.items is not None:
-        found.append(
-            f"A run took {runs.items.mean():,.0f} items on average, with {runs.samples.mean():,.0f} "
-            f"outcomes: {runs.policies_per_item:.2f} of {len(policies)} policies answered an item."
-        )
-    if decided < 1.0:
-        cap, futility = runs.study.procedure.max_samples, runs.study.procedure.futility
-        if futility is None:
-            found.append(f"{1.0 - decided:.1%} were undecided at {cap:,} samples and count with that number.")
-        else:
-            found.append(
-                f"{1.0 - decided:.1%} ended without a verdict, at {cap:,} samples or when the estimated "
-                f"chance of a decision fell below {futility:.0%}; they count with the samples they took."
-            )
-    return found
 
 
 def _print_samples(out: Console, runs: Runs) -> None:

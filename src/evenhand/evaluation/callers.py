@@ -87,7 +87,7 @@ class Finished:
 
 
 class Workers:
-    """Threads that carry out jobs."""
+    """Threads that run jobs."""
 
     def __init__(
         self, candidates: Mapping[str, Any], pool: Pool, grade: Grade, settings: CallSettings
@@ -324,9 +324,7 @@ def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str,
             raise BadInput("candidates need different names; pass a mapping from name to candidate.")
     for name, candidate in found.items():
         if not callable(candidate) and not is_batched(candidate):
-            raise BadInput(
-                f"a candidate must be callable or have predict; {name!r} is a {type(candidate).__name__}."
-            )
+            raise BadInput(f"a candidate must be callable or have predict; {name!r} is {shown(candidate)}.")
     return found
 
 

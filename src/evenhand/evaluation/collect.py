@@ -2,7 +2,7 @@
 
 Items are asked up to a fixed number ahead, and recorded in the order in which they were asked. What is asked
 next is therefore a function of the seed and the outcomes, not of the speed of the answers. A call that failed
-for good is recorded once its candidate has answered an item after it: until then its service may be down.
+permanently is recorded once its candidate has answered an item after it: until then its service may be down.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ def evaluate(
     backoff : float
         The seconds before the second attempt; the time doubles for every further one.
     batch : int
-        How many items predict(items) gets, and how many are handed over for labels, at once.
+        How many items predict(items) gets, and how many are sent for labels, at once.
     failures : {"lowest", "drop"}
         Whether a call that fails permanently counts as the lowest outcome, or is left out. Leaving it out is
         valid only if failures do not depend on the outcome.

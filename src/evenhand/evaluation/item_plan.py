@@ -21,6 +21,7 @@ from evenhand.model.argument_checks import optional, whole_number
 from evenhand.model.families import Bernoulli
 from evenhand.procedure.intervals import MET
 from evenhand.procedure.spec import Procedure
+from evenhand.result import Result
 from evenhand.simulation.agreement import MOST_SHARE, difficulty_share, right_given
 from evenhand.theory.plan import Plan, plan
 
@@ -31,8 +32,8 @@ MOST_LABELS = 60_000  # a run that reaches this many is not decided
 LOOK_EVERY = 20  # the rule is applied again after 5% more items
 
 
-@dataclass(frozen=True)
-class ItemPlan:
+@dataclass(frozen=True, repr=False)
+class ItemPlan(Result):
     """A forecast of an evaluation on shared items; `plan_items` returns one.
 
     Attributes

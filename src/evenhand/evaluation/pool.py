@@ -57,7 +57,7 @@ def open_pool(
         raise BadInput("the pool must have different column names; one comes twice.") from None
     except TypeError:
         raise BadInput(
-            f"the pool must be a data frame or a sequence of items; it is a {type(pool).__name__}."
+            f"the pool must be a data frame or a sequence of items; it is {shown(pool)}."
         ) from None
     if isinstance(found, nw.Series):
         raise BadInput("the pool must be a data frame or a sequence of items; it is a series.")

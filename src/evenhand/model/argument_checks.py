@@ -30,9 +30,16 @@ def optional(value: Any, kind: type[T], name: str) -> T | None:
 def whole_number(value: Any, name: str, least: int, most: int = 2**63 - 1) -> int:
     """Return the value as an int, refused unless it is a whole number in this range."""
     if not is_whole(value) or not least <= value <= most:
-        limits = f"at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
-        raise BadInput(f"{name} must be a whole number, {limits}; it is {shown(value)}.")
+        limits = f", at least {least}" if most == 2**63 - 1 else f" from {least} to {most}"
+        raise BadInput(f"{name} must be a whole number{limits}; it is {shown(value)}.")
     return int(value)
+
+
+def share(value: Any, name: str) -> float:
+    """Return the value as a float, refused unless it is a number from 0 to 1."""
+    if not is_number(value) or not 0 <= value <= 1:
+        raise BadInput(f"{name} must be a number from 0 to 1; it is {shown(value)}.")
+    return float(value)
 
 
 def number_between(value: Any, name: str, low: float, high: float) -> float:
@@ -43,10 +50,10 @@ def number_between(value: Any, name: str, low: float, high: float) -> float:
 
 
 def flag(value: Any, name: str) -> bool:
-    """Return the value, refused unless it is true or false."""
-    if not isinstance(value, bool):
-        raise BadInput(f"{name} must be True or False; it is {shown(value)}.")
-    return value
+    """Return the value as a bool, refused unless it is true or false, of Python or of NumPy."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise BadInput(f"{name} must be true or false; it is {shown(value)}.")
+    return bool(value)
 
 
 def callable_or_none(value: Any, name: str) -> Any:
@@ -77,7 +84,7 @@ def is_number(value: object) -> bool:
     """Return whether this is a finite number; booleans are not."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
         return False
-    size: Any = abs(value)
+    size: Any = abs(python_number(value))
     return bool(size <= sys.float_info.max)  # an int may have any size
 
 
@@ -90,6 +97,17 @@ def check_positive(value: object, what: str) -> None:
     """Refuse anything but a positive finite number."""
     if not is_number(value) or value <= 0:  # type: ignore[operator]
         raise BadInput(f"{what} must be a positive finite number; it is {shown(value)}.")
+
+
+def python_number(value: Any) -> Any:
+    """Return a NumPy scalar as Python's own value; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def as_python_numbers(value: object, *names: str) -> None:
+    """Convert NumPy scalars in these fields to Python's, so that the repr of the value can be evaluated."""
+    for name in names:
+        object.__setattr__(value, name, python_number(getattr(value, name)))
 
 
 def checked_table(value: ArrayLike, what: str) -> Array:

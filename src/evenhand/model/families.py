@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.compile import uncompiled
 from evenhand.errors import BadInput, shown
 from evenhand.model import unit_families
-from evenhand.model.argument_checks import float_array, is_number, is_whole
+from evenhand.model.argument_checks import as_python_numbers, check_positive, float_array, is_number, is_whole
 from evenhand.model.labels import bounds_in_order, by_name, checked_bounds_by_name
 from evenhand.model.region import ROUNDING
 
@@ -247,8 +247,7 @@ class Binomial(Family):
     def __post_init__(self) -> None:
         if not is_whole(self.trials) or self.trials < 1:
             raise BadInput(f"trials must be a whole number, at least 1; it is {shown(self.trials)}.")
-        if isinstance(self.trials, np.generic):
-            object.__setattr__(self, "trials", self.trials.item())
+        as_python_numbers(self, "trials")
 
     @property
     def width(self) -> float:
@@ -309,10 +308,8 @@ class Gamma(Family):
     outcomes: ClassVar[str] = "positive finite numbers"
 
     def __post_init__(self) -> None:
-        if not is_number(self.shape) or self.shape <= 0:
-            raise BadInput(f"shape must be a positive finite number; it is {shown(self.shape)}.")
-        if isinstance(self.shape, np.generic):
-            object.__setattr__(self, "shape", self.shape.item())
+        check_positive(self.shape, "shape")
+        as_python_numbers(self, "shape")
 
     def dispersion(self, policies: int, groups: int) -> Array:
         return np.full((policies, groups), 1.0 / self.shape)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.errors import BadInput, shown
+from evenhand.model.argument_checks import as_python_numbers
 from evenhand.model.families import Family
 from evenhand.model.requirements import All, Caps, Constraint, Floors
 
@@ -47,6 +48,7 @@ class Guardrail:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise BadInput(f"a guard-rail needs a name; it is {shown(self.name)}.")
+        as_python_numbers(self, "name")
         if self.name in RESERVED:
             raise BadInput(
                 f"a guard-rail cannot be called {shown(self.name)}, which is the name of something else."

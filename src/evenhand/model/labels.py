@@ -4,8 +4,8 @@ A table may be given by position (a number, a list, a row per policy) or by name
 matter; a name that is not known is refused with the nearest known one, and so is a missing one.
 
     by group      {"young": 0.7, "old": 0.6}, or a series indexed by group
-    by cell       {"new": {"young": 0.7, "old": 0.6}, ...}, or a frame: policies and groups are recognised by
-                  their names, whichever of them are the rows
+    by cell       {"new": {"young": 0.7, "old": 0.6}, ...}, a dict of series, or a frame: policies and groups
+                  are recognised by their names, whichever of them are the rows
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, nearest, shown
-from evenhand.model.argument_checks import checked_table, float_array, is_number
+from evenhand.model.argument_checks import checked_table, float_array, is_number, python_number
 from evenhand.model.frozen_dict import FrozenDict
 
 Array = NDArray[np.float64]
@@ -29,10 +29,20 @@ class FrameRows(FrozenDict[Any]):
     __slots__ = ()
 
 
+PLAIN = (str, bytes, int, float, list, tuple, np.ndarray, np.generic, type(None))  # no frame, no series
+
+
 def by_name(value: Any, what: str) -> Any:
-    """Return a frame or series as a dict by its labels, without labels as lists; other values as they are."""
-    if isinstance(value, (str, bytes, int, float, list, tuple, np.ndarray, np.generic, Mapping)):
+    """Return a frame or series as a dict by its labels, without labels as lists; other values as they are.
+
+    A dict of series, such as one by group for every policy, is a dict of dicts.
+    """
+    if isinstance(value, (*PLAIN, FrozenDict)):
         return value
+    if isinstance(value, Mapping):
+        if all(isinstance(part, (*PLAIN, Mapping)) for part in value.values()):
+            return value
+        return {name: by_name(part, f"{what} of {name!r}") for name, part in value.items()}
     import narwhals as nw
 
     if nw.dependencies.is_into_series(value):
@@ -47,7 +57,7 @@ def cells_in_order(value: Any, policies: Sequence[str], groups: Sequence[str], w
     table = by_name(value, what)
     if not isinstance(table, Mapping):
         return table
-    if _is_by_group(table, policies, groups, what):
+    if is_by_group(table, policies, groups, what):
         rows = _matrix(table, groups, policies, what, "group", "policy")
         return [list(row) for row in zip(*rows, strict=True)]
     return _matrix(table, policies, groups, what, "policy", "group")
@@ -186,10 +196,10 @@ def is_named(value: Any) -> bool:
 
 
 def _series_by_label(series: Any, what: str) -> Any:
-    """A series by its index; its values where it has none, or only the numbers that pandas makes up."""
-    values = list(map(_plain_number, series.to_list()))
+    """Return a series by its index; its values where it has none, or only the row numbers of pandas."""
+    values = list(map(python_number, series.to_list()))
     index = getattr(series, "index", None)
-    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+    if index is None or callable(index) or _is_made_up(index):
         return values
     if type(index).__name__ == "MultiIndex":
         raise BadInput(f"{what} as a series must have one level of labels; it has more. Unstack it.")
@@ -199,12 +209,12 @@ def _series_by_label(series: Any, what: str) -> Any:
 
 
 def _frame_by_label(frame: Any, what: str) -> Any:
-    """A frame by the labels of its rows (the index, or the one column of text) and of its columns."""
+    """Return a frame by the labels of its rows (the index, or the one column of text) and of its columns."""
     import narwhals as nw
 
     index = getattr(frame, "index", None)
     kind = "" if index is None else type(index).__name__
-    if kind == "RangeIndex" and type(frame.columns).__name__ == "RangeIndex":
+    if index is not None and _is_made_up(index) and _is_made_up(frame.columns):
         return frame.to_numpy().tolist()  # no labels at all
     if "MultiIndex" in (kind, type(getattr(frame, "columns", None)).__name__):
         raise BadInput(
@@ -232,20 +242,20 @@ def _frame_by_label(frame: Any, what: str) -> Any:
     names = list(map(str, columns))
     _refuse_repeated(labels, what)
     _refuse_repeated(names, what)
-    values = [list(map(_plain_number, found[column].to_list())) for column in columns]
+    values = [list(map(python_number, found[column].to_list())) for column in columns]
     return FrameRows(
         {label: {name: column[i] for name, column in zip(names, values, strict=True)}
          for i, label in enumerate(labels)}
     )  # fmt: skip
 
 
-def _plain_number(value: Any) -> Any:
-    """A number as Python's own; anything else (None, a missing value) as it is, to be refused by name."""
-    return value.item() if isinstance(value, np.generic) else value
+def _is_made_up(index: Any) -> bool:
+    """Return whether these are the row numbers 0, 1, 2, ... of pandas; in another order they are labels."""
+    return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
 
 
-def _is_by_group(table: Mapping[str, Any], policies: Sequence[str], groups: Sequence[str], what: str) -> bool:
-    """Whether the rows of a table by name are groups; a frame that could be read both ways is refused."""
+def is_by_group(table: Mapping[str, Any], policies: Sequence[str], groups: Sequence[str], what: str) -> bool:
+    """Return whether the rows of a table by name are groups; refuse a frame that can be read both ways."""
     if not table or not all(isinstance(row, Mapping) for row in table.values()):
         return False
     if not all(name in groups for name in table):
@@ -284,7 +294,7 @@ def _row(row: Any, names: Sequence[str], what: str, kind: str) -> Any:
 
 
 def _named_costs(costs: Mapping[str, Any], policies: Sequence[str], groups: Sequence[str]) -> Array:
-    """Costs by policy, by group, or by policy and group."""
+    """Return costs by policy, by group, or by both, in either order."""
     known = (*policies, *groups)
     _refuse_unknown(costs, known, "costs", "policy or group")
     both = [name for name in costs if name in policies and name in groups]
@@ -294,18 +304,19 @@ def _named_costs(costs: Mapping[str, Any], policies: Sequence[str], groups: Sequ
     by_policy = [name in policies for name in costs]
     if any(by_policy) and not all(by_policy):
         raise BadInput("costs by name must name policies only or groups only; these name both.")
+    rows, columns, kind, part = policies, groups, "group", table
+    if not any(by_policy):
+        rows, columns, kind, part = groups, policies, "policy", table.T
     for name, cost in costs.items():
-        if name in groups:
-            table[:, list(groups).index(name)] = _cost(cost, name)
-        elif isinstance(cost, Mapping):
-            _refuse_unknown(cost, groups, f"costs of {name!r}", "group")
-            for group, one in cost.items():
-                table[list(policies).index(name), list(groups).index(group)] = _cost(one, f"{name}, {group}")
-        elif isinstance(cost, (list, tuple, np.ndarray)) and len(cost) == len(groups):
-            row = [_cost(one, f"{name}, {group}") for group, one in zip(groups, cost, strict=True)]
-            table[list(policies).index(name)] = row
+        row = part[list(rows).index(name)]
+        if isinstance(cost, Mapping):
+            _refuse_unknown(cost, columns, f"costs of {name!r}", kind)
+            for column, one in cost.items():
+                row[list(columns).index(column)] = _cost(one, f"{name}, {column}")
+        elif isinstance(cost, (list, tuple, np.ndarray)) and len(cost) == len(columns):
+            row[:] = [_cost(one, f"{name}, {column}") for column, one in zip(columns, cost, strict=True)]
         else:
-            table[list(policies).index(name)] = _cost(cost, name)
+            row[:] = _cost(cost, name)
     return table
 
 

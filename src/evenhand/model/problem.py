@@ -44,7 +44,7 @@ ONE_FAMILY = (
     "common range and use the bounded family."
 )
 NEVER_ARRIVES = (
-    "every group must arrive with a positive share; one never arrives, so nothing can be learned of it."
+    "every group must arrive with a positive share; one never arrives, so there are no data about it."
 )
 
 
@@ -435,7 +435,7 @@ def _names(names: Sequence[str], what: str, at_least: int) -> tuple[str, ...]:
     )
     if double is not None:
         raise BadInput(f"{what} must have different names; {double!r} comes twice.")
-    return found
+    return tuple(map(str, found))  # a name out of an array is NumPy's, and its repr would name NumPy
 
 
 def _shares(groups: Mapping[str, float], what: str, normalise: bool) -> FrozenDict[float]:

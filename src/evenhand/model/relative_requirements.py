@@ -8,7 +8,7 @@ margin is 0.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,29 @@ Array = NDArray[np.float64]
 
 # the families for which a pair of cells is a convex problem
 FAMILIES = ("gaussian", "gaussian-unknown", "bernoulli", "binomial", "bounded", "poisson")
+
+
+class Phrases(NamedTuple):
+    """How a bound relative to a control is described."""
+
+    ratio: str
+    equal: str  # a margin of 0
+    better: str  # a negative margin: better than the control in every group
+    worse: str
+
+
+FLOOR_PHRASES = Phrases(
+    "reach {number} times the mean of {control} in every group",
+    "reach the mean of {control} in every group",
+    "exceed the mean of {control} by {number} in every group",
+    "fall no more than {number} below {control} in any group",
+)
+CAP_PHRASES = Phrases(
+    "stay at or below {number} times the mean of {control} in every group",
+    "stay at or below the mean of {control} in every group",
+    "stay below the mean of {control} by {number} in every group",
+    "exceed {control} by no more than {number} in any group",
+)
 
 
 def checked(
@@ -97,28 +120,23 @@ def joined(parts: list[Region], lo: Array | None, hi: Array | None, scale: Scale
 
 def describe_floors(relative_to: str, margin: Any, ratio: Any) -> str:
     """Describe relative floors, as the end of 'every policy must ...'."""
-    if ratio is not None:
-        return f"reach {in_words(_words(ratio))} times the mean of {relative_to} in every group"
-    numbers = _numbers(margin)
-    if max(numbers) == min(numbers) == 0:
-        return f"reach the mean of {relative_to} in every group"
-    if max(numbers) <= 0:
-        better = tuple(-number for number in numbers)
-        return f"exceed the mean of {relative_to} by {in_words(better)} in every group"
-    return f"fall no more than {in_words(_words(margin))} below {relative_to} in any group"
+    return _described(FLOOR_PHRASES, relative_to, margin, ratio)
 
 
 def describe_caps(relative_to: str, margin: Any, ratio: Any) -> str:
     """Describe relative caps, as the end of 'every policy must ...'."""
+    return _described(CAP_PHRASES, relative_to, margin, ratio)
+
+
+def _described(phrases: Phrases, control: str, margin: Any, ratio: Any) -> str:
     if ratio is not None:
-        return f"stay at or below {in_words(_words(ratio))} times the mean of {relative_to} in every group"
+        return phrases.ratio.format(number=in_words(_words(ratio)), control=control)
     numbers = _numbers(margin)
     if max(numbers) == min(numbers) == 0:
-        return f"stay at or below the mean of {relative_to} in every group"
+        return phrases.equal.format(control=control)
     if max(numbers) <= 0:
-        lower = tuple(-number for number in numbers)
-        return f"stay below the mean of {relative_to} by {in_words(lower)} in every group"
-    return f"exceed {relative_to} by no more than {in_words(_words(margin))} in any group"
+        return phrases.better.format(number=in_words(tuple(-number for number in numbers)), control=control)
+    return phrases.worse.format(number=in_words(_words(margin)), control=control)
 
 
 def _control(name: str, scale: Scale) -> int:

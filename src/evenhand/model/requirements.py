@@ -20,8 +20,10 @@ from evenhand.model import region as regions
 from evenhand.model import relative_requirements
 from evenhand.model.argument_checks import (
     Scale,
+    as_python_numbers,
     check_positive,
     checked_table,
+    flag,
     in_words,
     is_number,
     is_whole,
@@ -124,6 +126,7 @@ class Floors(Constraint):
             ("at_least", "margin", "ratio"),
             relative_requirements.checked(self.kind, "at_least", *given),
         )
+        as_python_numbers(self, "relative_to")
 
     def region(self, scale: Scale) -> Region:
         if self.relative_to is not None:
@@ -178,6 +181,7 @@ class Caps(Constraint):
         _put(
             self, ("at_most", "margin", "ratio"), relative_requirements.checked(self.kind, "at_most", *given)
         )
+        as_python_numbers(self, "relative_to")
 
     def region(self, scale: Scale) -> Region:
         if self.relative_to is not None:
@@ -313,7 +317,7 @@ class Quota(Constraint):
             )
         if self.share is not None and not (is_number(self.share) and 0 < self.share <= 1):
             raise BadInput(f"the quota's share must lie in (0, 1]; it is {shown(self.share)}.")
-        _as_python_numbers(self, "groups", "share")
+        as_python_numbers(self, "groups", "share")
 
     def needed(self, groups: int) -> int:
         """Return how many of this many groups must reach the floor."""
@@ -365,9 +369,8 @@ class Dispersion(Constraint):
 
     def __post_init__(self) -> None:
         check_positive(self.at_most, "the dispersion's at_most")
-        if not isinstance(self.weighted, bool):
-            raise BadInput(f"weighted must be true or false; it is {shown(self.weighted)}.")
-        _as_python_numbers(self, "at_most")
+        flag(self.weighted, "weighted")
+        as_python_numbers(self, "at_most", "weighted")
 
     def region(self, scale: Scale) -> Region:
         centre = np.eye(scale.groups) - np.outer(np.ones(scale.groups), scale.shares)
@@ -615,14 +618,6 @@ def _put(requirement: Constraint, names: tuple[str, ...], values: tuple[Any, ...
     """Set the fields of a frozen requirement while it is being made."""
     for name, value in zip(names, values, strict=True):
         object.__setattr__(requirement, name, value)
-
-
-def _as_python_numbers(requirement: Constraint, *names: str) -> None:
-    """Turn NumPy's scalars into Python's, so that the repr can be evaluated."""
-    for name in names:
-        value = getattr(requirement, name)
-        if isinstance(value, np.generic):
-            object.__setattr__(requirement, name, value.item())
 
 
 def bounds_of(constraint: Constraint) -> Iterator[Floors | Caps]:

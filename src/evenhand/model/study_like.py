@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from numpy.typing import ArrayLike
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
 from evenhand.model.problem import Problem
 
 
@@ -29,5 +29,5 @@ def problem_of(given: Any) -> Problem:
     """Return the problem itself, or the one that a study holds."""
     found = getattr(given, "problem", given)
     if not isinstance(found, Problem):
-        raise BadInput(f"problem must be a Problem or a Study; it is a {type(given).__name__}.")
+        raise BadInput(f"problem must be a Problem or a Study; it is {shown(given)}.")
     return found

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from evenhand.errors import BadInput, nearest, shown
 from evenhand.model.argument_checks import is_number, is_whole
 from evenhand.model.frozen_dict import FrozenDict
+from evenhand.model.labels import by_name
 
 Words = NDArray[np.uint32]
 Points = NDArray[np.int64]
@@ -406,6 +407,7 @@ def _mix(kind: int, b: Words, c: Words, d: Words, out: Words) -> None:
 
 def _counts_of(shares: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, int]]:
     """Return the number of points of every policy, by group: the shares, rounded by largest remainders."""
+    shares = by_name(shares, "shares") if isinstance(shares, Mapping) else shares
     if not isinstance(shares, Mapping) or not all(
         isinstance(row, Mapping) and row for row in shares.values()
     ):

@@ -36,7 +36,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.compile import kernel
 from evenhand.model.region import ROUNDING
@@ -53,7 +52,6 @@ LEAST_KEPT = 1e-100  # below this, floors would lose digits: all alternatives ar
 TRUST, MARGIN = 1.0 - 1e-6, 1e-9
 ROUNDING_OUTSIDE = 1e-7  # how far outside the domain, relative to the means, rounding may put x
 
-Array = NDArray[np.float64]
 
 UNKNOWN = -2  # in Work.leaders: the leader of the block must be found again
 # multipliers are sqrt(c / slope): with them the bound is sharp for ratios of about these sizes c

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -15,6 +14,13 @@ from numpy.typing import NDArray
 
 from evenhand.compile import Axes, Static
 from evenhand.errors import BadInput, is_one_of, nearest, shown
+from evenhand.model.argument_checks import (
+    as_python_numbers,
+    check_positive,
+    flag,
+    is_number,
+    whole_number,
+)
 from evenhand.model.families import GaussianUnknown
 from evenhand.model.frozen_dict import plain
 from evenhand.model.labels import written
@@ -28,7 +34,6 @@ from evenhand.procedure.initial_samples import (
 )
 from evenhand.procedure.interval_settings import Intervals
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SAMPLING = (
@@ -38,7 +43,7 @@ SAMPLING = (
 SCREENING = ("ts-ids", "uniform", "oracle")  # the rules that serve where every policy is to be classified
 STOPPING = ("certified", "stylised", "kaufmann-koolen", "budget", "calibrated")
 EVIDENCE = MIXTURE, LINEAR_BETS = ("mixture", "linear-bets")  # how the certified rule compares overall means
-ITEMS = (SHARED,) = ("shared",)  # how policies and items go together, where an item serves several policies
+ITEMS = ("shared",)  # how policies and items go together, where an item serves several policies
 BY_EVIDENCE = ("certified", "budget")  # the stopping rules that use it; the others use likelihood ratios
 LINEAR_FAMILIES = ("bernoulli", "binomial", "bounded", "gaussian")  # a known interval, or a known sd
 LINEAR_POLICIES = 64  # linear bets are kept for every ordered pair of policies
@@ -87,8 +92,8 @@ class Budget:
     samples: int
 
     def __post_init__(self) -> None:
-        _whole(self.samples, "budget", 1)
-        _as_python_numbers(self, "samples")
+        whole_number(self.samples, "budget", 1, MOST)
+        as_python_numbers(self, "samples")
 
 
 @dataclass(frozen=True)
@@ -115,8 +120,8 @@ class Calibrated:
     threshold: float
 
     def __post_init__(self) -> None:
-        _positive(self.threshold, "calibrated")
-        _as_python_numbers(self, "threshold")
+        check_positive(self.threshold, "calibrated")
+        as_python_numbers(self, "threshold")
 
 
 @dataclass(frozen=True)
@@ -149,11 +154,10 @@ class TrackAndStop:
     diminishing: bool = False
 
     def __post_init__(self) -> None:
-        _positive(self.step, "step")
-        _whole(self.steps, "steps", 1)
-        if not isinstance(self.diminishing, bool):
-            raise BadInput(f"diminishing must be true or false; it is {shown(self.diminishing)}.")
-        _as_python_numbers(self, "step", "steps")
+        check_positive(self.step, "step")
+        whole_number(self.steps, "steps", 1, MOST)
+        flag(self.diminishing, "diminishing")
+        as_python_numbers(self, "step", "steps", "diminishing")
 
 
 @dataclass(frozen=True)
@@ -234,9 +238,9 @@ class Procedure:
         check_risk(self.delta)
         object.__setattr__(self, "initial", checked_initial(self.initial, MOST))
         object.__setattr__(self, "initial_order", checked_order(self.initial_order))
-        _whole(self.batch, "batch", 1)
-        _whole(self.max_samples, "max_samples", 1)
-        if not _finite(self.leader) or not 0 <= self.leader <= 1:
+        whole_number(self.batch, "batch", 1, MOST)
+        whole_number(self.max_samples, "max_samples", 1, MOST)
+        if not is_number(self.leader) or not 0 <= self.leader <= 1:
             raise BadInput(f"leader must be a number between 0 and 1; it is {shown(self.leader)}.")
         _known(self.tracking, ("c", "d"), "tracking")
         if self.evidence is not None:
@@ -253,16 +257,16 @@ class Procedure:
             raise BadInput(f"interval must be Intervals; it is {shown(self.interval)}.")
         object.__setattr__(self, "indifference", checked_indifference(self.indifference))
         object.__setattr__(self, "tolerance", checked_tolerance(self.tolerance))
-        _as_python_numbers(self, "delta", "batch", "max_samples", "leader")
+        as_python_numbers(self, "delta", "batch", "max_samples", "leader")
 
     def _check_futility(self) -> None:
         if self.futility is None:
             return
-        if not _finite(self.futility) or not 0 < self.futility < 1:
+        if not is_number(self.futility) or not 0 < self.futility < 1:
             raise BadInput(f"futility must lie strictly between 0 and 1; it is {shown(self.futility)}.")
         if isinstance(self.stopping, Budget):
             raise BadInput("futility ends a run that may not decide; a budget always ends with an answer.")
-        _as_python_numbers(self, "futility")
+        as_python_numbers(self, "futility")
 
     @property
     def sampling_name(self) -> str:
@@ -432,17 +436,9 @@ def _stopping(table: Mapping[str, Any]) -> Budget | Calibrated:
     )
 
 
-def _as_python_numbers(value: object, *names: str) -> None:
-    """Convert NumPy scalars to Python's, so that the repr can be evaluated."""
-    for name in names:
-        found = getattr(value, name)
-        if isinstance(found, np.generic):
-            object.__setattr__(value, name, found.item())
-
-
 def check_risk(delta: object) -> None:
     """Check that delta is a valid risk."""
-    if not _finite(delta) or not LEAST_RISK <= delta < 0.5:  # type: ignore[operator]
+    if not is_number(delta) or not LEAST_RISK <= delta < 0.5:  # type: ignore[operator]
         raise BadInput(
             f"delta must lie strictly between 0 and 0.5, at {LEAST_RISK:g} or above; it is {shown(delta)}."
         )
@@ -453,19 +449,3 @@ def _known(name: object, names: tuple[str, ...], what: str) -> None:
         raise BadInput(
             f"{what} must be one of {', '.join(names)}; it is {shown(name)}{nearest(str(name), names)}"
         )
-
-
-def _finite(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return abs(value) <= sys.float_info.max  # an int may have any size
-
-
-def _positive(value: object, what: str) -> None:
-    if not _finite(value) or value <= 0:  # type: ignore[operator]
-        raise BadInput(f"{what} must be a positive finite number; it is {shown(value)}.")
-
-
-def _whole(value: object, what: str, least: int) -> None:
-    if not _finite(value) or not least <= value <= MOST or int(value) != value:  # type: ignore[call-overload,operator]
-        raise BadInput(f"{what} must be a whole number from {least} to {MOST}; it is {shown(value)}.")

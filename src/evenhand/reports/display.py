@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from evenhand.errors import BadInput, EvenhandError
+from evenhand.errors import BadInput, EvenhandError, shown
 from evenhand.reports.display_content import Content, content_of
 from evenhand.reports.page_parts import Strong, Table, Words, field_text, is_number
 from evenhand.reports.page_parts import text as plain_text
@@ -86,7 +86,7 @@ def figure(result: Any, ax: Axes | None = None) -> Figure:
     from evenhand.reports.figures.canvas import WIDE, drawing_on, layout_width
 
     if ax is not None and not isinstance(ax, AnyAxes):
-        raise BadInput(f"ax must be matplotlib axes; it is a {type(ax).__name__}.")
+        raise BadInput(f"ax must be matplotlib axes; it is {shown(ax)}.")
     picture = content_of(result).picture()
     if picture is None:
         raise BadInput(f"this {type(result).__name__} has nothing to draw; it holds no figure.")
@@ -103,9 +103,9 @@ def _text_table(table: Table, spare: int) -> list[str]:
     """The table in aligned columns, at most this number of rows."""
     if not table.rows:
         return []
-    shown = table.rows if len(table.rows) <= spare else table.rows[: spare - 1]
+    rows = table.rows if len(table.rows) <= spare else table.rows[: spare - 1]
     cells = [
-        [field_text(value, title) for value, title in zip(row, table.columns, strict=True)] for row in shown
+        [field_text(value, title) for value, title in zip(row, table.columns, strict=True)] for row in rows
     ]
     numeric = [is_number(table, i) for i in range(len(table.columns))]
     widths = [max(len(line[i]) for line in (list(table.columns), *cells)) for i in range(len(table.columns))]
@@ -117,7 +117,7 @@ def _text_table(table: Table, spare: int) -> list[str]:
         for line in (list(table.columns), *cells)
     ]  # fmt: skip
     lines = [line if len(line) <= COLUMNS else line[: COLUMNS - 1] + "…" for line in lines]
-    return ["", *lines, *_more(len(table.rows) - len(shown))]
+    return ["", *lines, *_more(len(table.rows) - len(rows))]
 
 
 def _more(hidden: int) -> list[str]:
@@ -165,8 +165,8 @@ def _html_table(table: Table) -> str:
     )
     caption = f'<caption style="text-align:left">{escaping.escape(table.caption)}</caption>'
     more = "".join(f"<p>{line.strip()}</p>" for line in _more(max(len(table.rows) - ROWS, 0)))
-    shown = f'<table style="{STYLES["table"]}">{caption}{head}{body}</table>'
-    return f'<div style="overflow-x:auto">{shown}</div>{more}'
+    drawn = f'<table style="{STYLES["table"]}">{caption}{head}{body}</table>'
+    return f'<div style="overflow-x:auto">{drawn}</div>{more}'
 
 
 def _html_row(tag: str, cells: Sequence[str], numeric: Sequence[bool]) -> str:
@@ -179,5 +179,5 @@ def _html_row(tag: str, cells: Sequence[str], numeric: Sequence[bool]) -> str:
 
 def _identifier(content: Content, picture: Picture) -> str:
     """A prefix for the identifiers inside the SVG: those of two outputs of a notebook must differ."""
-    shown = repr((content.sentences, content.table, picture.says))
-    return f"{picture.name}-{hashlib.sha256(shown.encode()).hexdigest()[:8]}"
+    content_text = repr((content.sentences, content.table, picture.says))
+    return f"{picture.name}-{hashlib.sha256(content_text.encode()).hexdigest()[:8]}"

@@ -12,6 +12,7 @@ from evenhand.reports.page_parts import Field, Strong, Table, Words, table
 
 if TYPE_CHECKING:
     from evenhand.evaluation.evaluate import Evaluation
+    from evenhand.evaluation.item_plan import ItemPlan
     from evenhand.live.experiment import Experiment
     from evenhand.live.status import Status
     from evenhand.model.result_rows import CellRow
@@ -103,7 +104,12 @@ def _many(many: Mapping[str, Runs], rows: Callable[[], list[Row]]) -> Content:
         return pictures(many)[0]
 
     first = next(iter(many.values()))
-    return Content((said.lead(many), *said.wrong_answers(first)), said.summary(many), rows, picture)
+    return Content(
+        (said.lead(many), *((sentence,) for sentence in said.wrong_answers(first))),
+        said.summary(many),
+        rows,
+        picture,
+    )
 
 
 def _run_rows(runs: Runs) -> Callable[[], list[Row]]:
@@ -149,6 +155,12 @@ def _calibration(calibration: Calibration) -> Content:
                   ["scenario", "error", "error, low", "error, high", "needs"],
                   [list(row.values()) for row in rows])  # fmt: skip
     return Content(tuple(said), shown, lambda: rows, picture)
+
+
+def _item_plan(found: ItemPlan) -> Content:
+    rows: list[Row] = [{"policy": name, "calls": calls} for name, calls in found.calls.items()]
+    said = tuple((sentence,) for sentence in found.words())
+    return Content(said, _table("Mean number of calls of every policy", rows), lambda: rows, lambda: None)
 
 
 def _box_calibration(found: BoxCalibration) -> Content:
@@ -275,6 +287,7 @@ CONTENTS: dict[str, Callable[[Any], Content]] = {
     "Plan": _plan,
     "Runs": _runs,
     "Comparison": _comparison,
+    "ItemPlan": _item_plan,
     "Calibration": _calibration,
     "BoxCalibration": _box_calibration,
     "Scan": _scan,

@@ -16,6 +16,7 @@ from typing import Any
 
 from evenhand import __version__
 from evenhand.errors import BadInput, shown
+from evenhand.files import file_path
 from evenhand.model.phrases import listed
 from evenhand.reports.guarantees import SOURCES, Methods, methods
 from evenhand.reports.page_parts import Picture, Section, text
@@ -186,7 +187,7 @@ class Report(Result):
         """Write every figure as SVG and PNG, and its table as CSV; return the paths."""
         from evenhand.reports.captioned_figures import save_picture
 
-        folder = Path(folder)
+        folder = file_path(folder, "the path of a folder")
         folder.mkdir(parents=True, exist_ok=True)
         return [path for name, picture in self.pictures() for path in save_picture(picture, folder, name)]
 
@@ -262,9 +263,7 @@ def _each_once(studies: Sequence[Study]) -> tuple[Study, ...]:
 
 def page_path(name: str | Path, summary: bool = False) -> Path:
     """Return the path of a page, refused unless its suffix is known; checked before the work begins."""
-    if not isinstance(name, (str, Path)):
-        raise BadInput(f"a report is saved under a path; got {shown(name)}.")
-    path = Path(name)
+    path = file_path(name)
     if path.suffix.lower() not in (".html", ".htm", ".md", ".json"):
         raise BadInput(f"a report is saved as .html, .md or .json; got {path.name!r}.")
     if summary and path.suffix.lower() not in (".html", ".htm"):

@@ -1,7 +1,7 @@
 """The design dossier: the simulation report that a board or a regulator asks for before a study runs.
 
 A recipe (study, scenarios, replications, seed, cap) is fixed first; everything on the page is a function of
-it. The page carries its recipe, so a dossier can be made again, bit for bit, from its own file.
+it. The page contains its recipe, so a dossier can be made again, bit for bit, from its own file.
 
 The recipe of a dossier: study, scenarios, replications, seed and cap, fixed before the first run.
 """
@@ -146,7 +146,7 @@ class _DossierSection:
     def notes(self) -> tuple[Words, ...]:
         cap = self.recipe.study.procedure.max_samples
         cut = f"A run that has not decided after {cap:,} samples counts as undecided, at {cap:,} samples"
-        before = "Scenarios, runs, seed and cap were fixed before the first run; this page carries them"
+        before = "Scenarios, runs, seed and cap were fixed before the first run; this page contains them"
         said: list[Words] = [(f"{cut}; near a boundary most runs end so. {before}.",)]
         if self.ideal is not None:
             least = self.ideal.samples_at_least(self.recipe.study.procedure.delta)
@@ -329,7 +329,7 @@ def read_recipe(path: str | Path) -> Recipe:
         raise BadInput(f"{path} is no text; give a study, or a dossier that evenhand made.") from None
     found = re.search(r'<script type="application/json" id="recipe">(.*?)</script>', text, flags=re.DOTALL)
     if found is None:
-        raise BadInput(f"{path} carries no recipe; give a study, or a dossier that evenhand made.")
+        raise BadInput(f"{path} contains no recipe; give a study, or a dossier that evenhand made.")
     return Recipe.from_json(found.group(1))
 
 

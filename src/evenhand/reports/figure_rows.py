@@ -18,7 +18,7 @@ from evenhand.model.problem import Problem
 from evenhand.model.region import CUSTOM, bounds_at, margin_of
 from evenhand.model.result_rows import CellRow, PolicyRow
 
-MET, FAILED, UNDECIDED = "met", "failed", "undecided"
+MET, FAILED = "met", "failed"
 MOST_CELLS = 80  # in one figure
 FEWEST_GROUPS, FEWEST_POLICIES = 8, 3  # drawn even if there are many of the other
 LONG_NAME = 80  # characters

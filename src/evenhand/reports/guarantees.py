@@ -73,8 +73,8 @@ MODES = {
 
 
 SCOPE = (
-    "The guarantee is about the groups and the outcome named here. It says nothing of groups that were not "
-    "named, of other outcomes, or of a population with other shares."
+    "The guarantee is about the groups and the outcome named here. It says nothing about groups that were "
+    "not named, about other outcomes, or about a population with other shares."
 )
 ITEMS_ASSUME = (
     "Outcomes on different items are independent of each other; those of several policies on one item need "
@@ -159,7 +159,7 @@ def _judged_assume(verdict: Verdict) -> tuple[str, ...]:
 
 def _exact() -> Methods:
     return Methods(
-        "Exact: every policy answered every item of the pool, so the answer about this pool carries no "
+        "Exact: every policy answered every item of the pool, so the answer about this pool has no "
         "risk. It says nothing about other items.",
         "Every policy answered every item of the pool. The means are counted, not estimated.",
         (),

@@ -38,37 +38,81 @@ def _right(runs: Runs) -> str:
     """Return what is counted as right, completing "in N runs ..."."""
     if runs.study.problem.goal == "screen":
         return "every policy was classified correctly"
-    procedure = runs.study.procedure
-    return f"the answer was {'acceptable' if procedure.indifference or procedure.tolerance else 'right'}"
+    return f"the answer was {_what_is_right(runs)}"
 
 
-def wrong_answers(runs: Runs) -> list[Words]:
-    """Return how many runs reached the cap, and how many were wrong against the risk asked for."""
-    if is_budget(runs):
+def results(runs: Runs) -> list[str]:
+    """Return the main results of the runs of one procedure: rates, samples, cost and undecided runs."""
+    correct, decided = rate(runs.correct), float(runs.stopped.mean())
+    answer = "The answer" if decided == 1.0 else "The answer (or the leader of an undecided run)"
+    right = f"{answer} was {_what_is_right(runs)} in {correct.rate:.1%}"
+    if runs.study.problem.goal == "screen":
+        right = f"Every policy was classified correctly in {correct.rate:.1%}"
+    found = [f"{right} of {runs.replications:,} runs (95% interval {correct.low:.1%} to {correct.high:.1%})."]
+    if _has_several(runs):
+        found.append(f"It was exactly the best in {float(runs.exactly_best.mean()):.1%}.")
+    if not is_budget(runs):
+        found.append(_decided_wrongly(runs))
+        half, most = runs.decided_by(0.5), runs.decided_by(0.9)
+        if half is not None:
+            rest = "" if most is None else f", 90% by {most:,}"
+            found.append(f"Half of the runs had decided by {half:,} samples{rest}.")
+    if runs.cost is not None:
+        found.append(f"A run cost {runs.cost.mean():,.6g} on average.")
+    return [*found, *intervals(runs), *items(runs), *_undecided(runs)]
+
+
+def wrong_answers(runs: Runs) -> list[str]:
+    """Return how many runs were undecided, and how many were wrong; nothing for a fixed number of samples."""
+    return [] if is_budget(runs) else [*_undecided(runs), _decided_wrongly(runs)]
+
+
+def _has_several(runs: Runs) -> bool:
+    """Return whether more than one answer may be acceptable."""
+    return runs.study.procedure.indifference > 0 or bool(runs.study.procedure.tolerance)
+
+
+def _what_is_right(runs: Runs) -> str:
+    return "acceptable" if _has_several(runs) else "right"
+
+
+def _decided_wrongly(runs: Runs) -> str:
+    wrong, risk = rate(runs.wrong), runs.study.procedure.delta
+    return (
+        f"{wrong.rate:.2%} decided wrongly (95% interval {wrong.low:.2%} to {wrong.high:.2%}); "
+        f"the allowed risk is {risk:.2%}."
+    )
+
+
+def _undecided(runs: Runs) -> list[str]:
+    """Return how many runs ended without a decision, and with how many samples they count."""
+    share = 1.0 - float(runs.stopped.mean())
+    if share == 0.0:
         return []
-    found: list[Words] = []
-    unstopped = 1.0 - float(runs.stopped.mean())
-    if unstopped > 0:
-        found.append((f"{unstopped:.1%} of the runs reached the cap undecided; they count at the cap.",))
-    wrong, delta = rate(runs.wrong), runs.study.procedure.delta
-    often = f"A wrong answer was given in {wrong.rate:.2%} of the runs (95% interval up to {wrong.high:.2%})"
-    return [*found, (f"{often}; the risk asked for was {100 * delta:g}%.",)]
+    cap, futility = runs.study.procedure.max_samples, runs.study.procedure.futility
+    if futility is None:
+        return [f"{share:.1%} were undecided at {cap:,} samples and count with that number."]
+    ended = f"{share:.1%} ended without a verdict, at {cap:,} samples or when the estimated chance"
+    return [f"{ended} of a decision fell below {futility:.0%}; they count with the samples they took."]
 
 
-def intervals(runs: Runs) -> list[Words]:
+def intervals(runs: Runs) -> list[str]:
     """Return how many intervals the runs took and how many units were assigned; nothing without intervals."""
     if runs.intervals is None:
         return []
     number, units = runs.intervals.mean(), runs.assigned.mean()
-    return [(f"A run took {number:,.1f} intervals on average; {units:,.0f} units were assigned by its end.",)]
+    return [
+        f"A run took {number:,.1f} intervals on average, and {units:,.0f} units were assigned by its end."
+    ]
 
 
-def items(runs: Runs) -> list[Words]:
+def items(runs: Runs) -> list[str]:
     """Return how many items the runs took; nothing where policies do not share items."""
     if runs.items is None:
         return []
     answered = f"{runs.policies_per_item:.2f} of {len(runs.study.problem.policies)} policies answered an item"
-    return [(f"A run took {runs.items.mean():,.0f} items on average; {answered}.",)]
+    number, outcomes = runs.items.mean(), runs.samples.mean()
+    return [f"A run took {number:,.0f} items on average, with {outcomes:,.0f} outcomes: {answered}."]
 
 
 def summary(many: Mapping[str, Runs]) -> Table:

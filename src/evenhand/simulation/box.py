@@ -179,6 +179,7 @@ def _range_of(problem: Problem, policy: Any, group: Any, value: Any, points: int
 
 def _pair(value: Any) -> tuple[float, float]:
     """Return low and high of a range."""
+    value = value.tolist() if isinstance(value, np.ndarray) else value
     sized = isinstance(value, (list, tuple)) and len(value) in (2, 3)
     if not sized or not all(is_number(one) for one in value):
         raise BadInput(

@@ -3,7 +3,7 @@
 The box is cut into tiles. Floors and caps are edges of tiles, so inside a tile the same policies meet their
 requirement. Where different policies are best in parts of a tile, each part is treated by itself: the wrong
 answers of a part are all answers but one. One point of every part is simulated. The tilt bound
-(`tilt_bound`) says how small the error at the point must be so that it is at most delta on the whole part.
+(`box_tiles.allowed_at_point`) gives the largest error at the point for which it is at most delta on the part.
 
 The rank of the order statistic that becomes the threshold is fixed before any run, as in `calibrate`, with
 the 5% of the confidence divided among all parts. So with 95% confidence in the simulation the error is at
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, NotComputed
 from evenhand.model import region as regions
@@ -38,8 +37,6 @@ from evenhand.simulation.runs import Rate, exact_rate
 from evenhand.simulation.scan import MOST_RUNS, simulate_points
 from evenhand.simulation.shards import CPU, Progress
 from evenhand.study import Study, Truth
-
-Array = NDArray[np.float64]
 
 MOST_RANGES = 3
 LEAST_ALLOWED = 1e-9  # no feasible number of runs can show smaller errors

@@ -324,11 +324,3 @@ def allowed_at_point(costs: Array, samples: int, delta: float) -> Array:
         logs = (math.log(delta) - samples * costs) * q / (q - 1.0)
     found: Array = np.exp(np.max(logs, axis=0))
     return np.minimum(found, delta)
-
-
-def bound_on_tile(costs: Array, samples: int, error: Array) -> Array:
-    """Return the upper bound on the error over each tile, given the error at its point."""
-    q = EXPONENTS[:, np.newaxis]
-    with np.errstate(divide="ignore", over="ignore"):
-        logs = np.log(error) * (1.0 - 1.0 / q) + samples * costs
-    return np.minimum(np.exp(np.minimum(np.min(logs, axis=0), 0.0)), 1.0)

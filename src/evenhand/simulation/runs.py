@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.errors import BadInput
+from evenhand.files import file_path
+from evenhand.model.argument_checks import share, whole_number
 from evenhand.procedure.compile_spec import recorded, settled
 from evenhand.procedure.outcome_order import evidence_method
 from evenhand.procedure.state import NONE
@@ -144,12 +146,12 @@ class Runs(Result):
 
     def quantile(self, chance: float) -> int:
         """Return the number of samples by which this share of runs had ended."""
-        return int(np.quantile(self.samples, chance, method="inverted_cdf"))
+        return int(np.quantile(self.samples, share(chance, "chance"), method="inverted_cdf"))
 
     def decided_by(self, chance: float) -> int | None:
         """Return the number of samples by which this share of runs had decided, or None."""
         samples = np.where(self.stopped, self.samples, np.inf)
-        found = float(np.quantile(samples, chance, method="inverted_cdf"))
+        found = float(np.quantile(samples, share(chance, "chance"), method="inverted_cdf"))
         return int(found) if np.isfinite(found) else None
 
     def answers(self) -> dict[str, float]:
@@ -166,7 +168,10 @@ class Runs(Result):
 
     def at_checkpoint(self, number: int) -> Rate:
         """Return how often the best feasible estimate was right then; ended runs keep their answer."""
-        return rate(self.rows.right_at[:, number])
+        last = len(self.checkpoints) - 1
+        if last < 0:
+            raise BadInput("these runs have no checkpoints; give some to `simulate`.")
+        return rate(self.rows.right_at[:, whole_number(number, "the number of a checkpoint", 0, last)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `evenhand simulate --json` prints."""
@@ -207,12 +212,12 @@ class Runs(Result):
             "checkpoints": list(self.checkpoints),
             "seconds": self.seconds,
         }
-        write_npz(Path(path), header, self.rows)
+        write_npz(file_path(path), header, self.rows)
 
     @classmethod
     def load(cls, path: str | Path) -> Runs:
         """Return the runs that `save` wrote."""
-        header, rows = read_npz(Path(path))
+        header, rows = read_npz(file_path(path))
         study = Study.from_dict(header["study"])
         return cls(
             replace(study, procedure=recorded(study.problem, study.procedure)),
@@ -253,17 +258,17 @@ def write_npz(path: Path, header: dict[str, Any], rows: Rows) -> None:
     text = np.frombuffer(json.dumps({"format": FORMAT} | header, allow_nan=False).encode(), dtype=np.uint8)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez_compressed(file, header=text, **rows._asdict())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
     except OSError as problem:
-        raise BadInput(f"{path} cannot be written: {problem}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, header=text, **rows._asdict())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+        raise BadInput(f"{path} cannot be written: {problem.strerror}.") from None
 
 
 def _only_the_best_is_right(file: Any) -> dict[str, Any]:
@@ -291,13 +296,13 @@ def read_npz(path: Path) -> tuple[dict[str, Any], Rows]:
                 )
             )
     except FileNotFoundError:
-        raise BadInput(f"there is no file {path}; give one that `simulate --save` wrote.") from None
+        raise BadInput(f"there is no file {path}; give a file of saved runs.") from None
     except OSError as problem:
         raise BadInput(f"{path} cannot be read: {problem}.") from None
     except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
         # NumPy's message would suggest loading it unsafely
         raise BadInput(
-            f"{path} must be runs that `simulate --save` wrote; it is another file, or damaged."
+            f"{path} must be saved runs of a simulation; it is another file, or damaged."
         ) from None
     if header.get("format") != FORMAT:
         raise BadInput(f"{path} has format {header.get('format')}; this version reads format {FORMAT}.")

@@ -146,6 +146,7 @@ class Scan(Result):
 
     def worst(self, of: str = "error") -> ScanPoint:
         """Return the point of the grid with the largest error, the smallest power or the most samples."""
+        _check_worst(of)
         return max(self.points, key=lambda point: _badness(point, of))
 
     def to_dict(self) -> dict[str, Any]:
@@ -239,10 +240,8 @@ def scan(
     if workers is not None:
         whole_number(workers, "workers", 1)
     callable_or_none(progress, "progress")
-    if worst is not None and not is_one_of(worst, WORST):
-        raise BadInput(
-            f"worst must be one of {', '.join(WORST)}; it is {shown(worst)}{nearest(str(worst), WORST)}"
-        )
+    if worst is not None:
+        _check_worst(worst)
     ranges = box_of(study.problem, default_box(study) if box is None else box, points)
     values = grid_of(ranges)
     if len(values) * replications > MOST_RUNS:
@@ -370,6 +369,13 @@ def _search(
         else:
             step = step / 2
     return work.simulate(here[np.newaxis], seed + 1 + ROUNDS)[0]
+
+
+def _check_worst(worst: object) -> None:
+    if not is_one_of(worst, WORST):
+        raise BadInput(
+            f"worst must be one of {', '.join(WORST)}; it is {shown(worst)}{nearest(str(worst), WORST)}"
+        )
 
 
 def _badness(point: ScanPoint, of: str) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.errors import BadInput, shown
+from evenhand.errors import BadInput, is_one_of, nearest, shown
 from evenhand.model.argument_checks import callable_or_none, instance_of, optional, whole_number
 from evenhand.model.problem import Problem
 from evenhand.procedure.compile_spec import evidence_of
@@ -145,11 +145,16 @@ class Comparison(Result):
 
     def samples(self, name: str) -> Difference:
         """Return how many more samples than the first study this one takes."""
-        return _paired(self.runs[name].samples, self._first.samples)
+        return _paired(self._named(name).samples, self._first.samples)
 
     def correct(self, name: str) -> Difference:
         """Return how much more often than the first study this one is right."""
-        return _paired(self.runs[name].correct, self._first.correct)
+        return _paired(self._named(name).correct, self._first.correct)
+
+    def _named(self, name: str) -> Runs:
+        if not is_one_of(name, self.runs):
+            raise BadInput(f"there is no study {shown(name)}{nearest(str(name), self.runs)}")
+        return self.runs[name]
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return a table for every study, as `evenhand compare --json` prints them."""

@@ -45,7 +45,7 @@ class Source(NamedTuple):
     sd: PerCell  # NORMAL only
     trials: int  # BINOMIAL only
     shape: float  # GAMMA only
-    low: float  # the procedure sees an outcome x as (x - low) / width
+    low: float  # the procedure takes an outcome x as (x - low) / width
     width: float
     values: Annotated[Array, Axes(None)]  # DATA only: the outcomes of all cells, one cell after the other
     starts: Annotated[Ints, Axes(None)]  # DATA only: (L K + 1,) where the values of cell k L + g begin

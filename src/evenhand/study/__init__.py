@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import BadInput, shown
+from evenhand.files import file_path
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.initial_samples import initial_table
@@ -155,9 +156,7 @@ def load(path: str | Path) -> Study:
     >>> eh.load("examples/stroke.toml").problem.group_names
     ('under 80', '80 and over')
     """
-    if not isinstance(path, (str, Path)):
-        raise BadInput(f"a study file is given by its path; got {shown(path)}.")
-    path = Path(path)
+    path = file_path(path, "the path of a study file")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.errors import BadInput, is_one_of, shown
-from evenhand.model.argument_checks import is_number
+from evenhand.files import file_path
+from evenhand.model.argument_checks import as_python_numbers, is_number, python_number
 from evenhand.model.frozen_dict import FrozenDict, plain
 from evenhand.model.labels import bounds_in_order, checked_bounds
 from evenhand.model.problem import Problem
@@ -86,16 +87,14 @@ class Truth:
             object.__setattr__(self, "means", _frozen_cells(self.means, "means"))
         if self.sd is not None:
             object.__setattr__(self, "sd", checked_bounds(self.sd, "sd"))
-        object.__setattr__(self, "folder", _path(self.folder))
-        if isinstance(self.lag, list):
-            object.__setattr__(self, "lag", tuple(self.lag))
+        object.__setattr__(self, "folder", file_path(self.folder, "folder"))
+        object.__setattr__(self, "lag", _python_ends(self.lag))
         _check_lag(self.lag)
         if not is_number(self.dropout) or not 0 <= self.dropout < 1:
             raise BadInput(
                 f"dropout must be a probability of at least 0 and below 1; it is {shown(self.dropout)}."
             )
-        if isinstance(self.dropout, np.generic):
-            object.__setattr__(self, "dropout", self.dropout.item())
+        as_python_numbers(self, "dropout")
         if self.guardrails is not None:
             object.__setattr__(self, "guardrails", _frozen_tables(self.guardrails))
         if self.outcomes is not None and not is_one_of(self.outcomes, ("bernoulli",)):
@@ -104,6 +103,7 @@ class Truth:
             raise BadInput("[truth] can have outcomes or data, not both.")
         if self.agreement is not None and (not is_number(self.agreement) or not 0 <= self.agreement <= 1):
             raise BadInput(f"agreement must be a share between 0 and 1; it is {shown(self.agreement)}.")
+        as_python_numbers(self, "agreement")
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], problem: Problem) -> Truth:
@@ -233,12 +233,6 @@ def _frozen_cells(value: Any, what: str) -> Any:
     return found
 
 
-def _path(folder: Any) -> Path:
-    if not isinstance(folder, (str, Path)):
-        raise BadInput(f"folder must be the path of a folder; it is {shown(folder)}.")
-    return Path(folder)
-
-
 def _frozen_tables(tables: Any) -> FrozenDict[Any]:
     """Return tables of means by the name of the guard-rail, frozen."""
     if not isinstance(tables, Mapping):
@@ -246,6 +240,11 @@ def _frozen_tables(tables: Any) -> FrozenDict[Any]:
     return FrozenDict(
         {name: _frozen_cells(means, f"guardrails in [truth], {name!r},") for name, means in tables.items()}
     )
+
+
+def _python_ends(lag: Any) -> Any:
+    """Return a number or a list of them as Python's own."""
+    return tuple(map(python_number, lag)) if isinstance(lag, (list, tuple)) else python_number(lag)
 
 
 def _check_lag(lag: Any) -> None:

@@ -1,6 +1,6 @@
 """T*_i for every acceptable answer i, the lower bound on the number of samples, and proposals for near ties.
 
-A procedure cannot know beforehand which acceptable answer it will give, but it can sample for the easiest:
+Which acceptable answer a run will return is not known beforehand, but it can sample for the easiest:
 T* = min over acceptable i of T*_i. The easiest is solved to the requested gap, the others only until it is
 certain that they are not easier, with a rough interval for T*_i.
 
@@ -24,15 +24,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenhand.errors import BadInput, Undecidable
+from evenhand.errors import Undecidable
+from evenhand.model.argument_checks import number_between
 from evenhand.theory.boundary_distance import NEARLY, deviation, why_undecided
 from evenhand.theory.modes import Active
 from evenhand.theory.outer import Solution, solve
 from evenhand.theory.question import Question
-
-Array = NDArray[np.float64]
 
 ROUGH = 1e-3  # relative width of the intervals of answers that are not the easiest
 FAR = 30.0  # times T*: intervals are not narrowed further once T*_i is known to exceed this
@@ -215,8 +213,7 @@ def samples_needed(times: Sequence[float], delta: float) -> float:
 
 def risk_in_nats(delta: float) -> float:
     """Return kl(delta, 1 - delta), the evidence that a risk of delta requires."""
-    if not 0.0 < delta < 0.5:
-        raise BadInput(f"delta must lie strictly between 0 and 0.5; it is {delta}.")
+    number_between(delta, "delta", 0.0, 0.5)
     return (1.0 - 2.0 * delta) * (math.log1p(-delta) - math.log(delta))
 
 

@@ -185,7 +185,7 @@ def why_none(problem: Problem, means: Array, allocation: Array) -> WhyNone:
         best = int(np.argmax(means.min(axis=1)))
         floor = float(means[best].min())
         words = (
-            f"The largest floor that someone meets in every group is {floor:.4g} ({problem.policies[best]})."
+            f"The largest floor that a policy meets in every group is {floor:.4g} ({problem.policies[best]})."
         )
     elif not np.isnan(inside).any():
         words = _nearly_met(

@@ -293,12 +293,12 @@ def _with_proposal(refusal: str, asked: Question, mode: Active) -> str:
 
 def _refuse_unlearnable(problem: Problem, found: Solution) -> None:
     """Raise if no allocation of the mode separates the means from the nearest alternative."""
-    silent = [
+    absent = [
         name for name, share in zip(problem.groups, problem.arrival_shares, strict=True) if share == 0.0
     ]
-    if problem.mode != "active" and silent:
+    if problem.mode != "active" and absent:
         raise Undecidable(
-            f"group {silent[0]!r} never arrives in {problem.mode} sampling, so nothing can be learned of it; "
+            f"group {absent[0]!r} never arrives in {problem.mode} sampling, so there are no data about it; "
             'use mode = "active" or give it a share of the arrivals.'
         )
     if found.upper <= 0.0:

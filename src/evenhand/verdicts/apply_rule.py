@@ -210,7 +210,7 @@ def _against_all(spec: Spec, state: State, work: Work, whole: list[bool], leader
 def leader_with_data(work: Work, whole: list[bool]) -> int:
     """Return the best policy, by the estimates, of those with data in every group; or NONE.
 
-    Where a cell has no data its estimate is made up, and would bring in a unit of outcomes of its own.
+    Where a cell has no data its estimate is a default in the unit of outcomes, not a measurement.
     """
     able = [k for k in range(len(whole)) if whole[k] and work.margin[k] >= 0.0]
     return max(able, key=lambda k: float(work.score[k]), default=NONE)

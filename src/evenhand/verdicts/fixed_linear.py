@@ -47,7 +47,7 @@ from evenhand.verdicts.fixed_cells import (
 
 Array = NDArray[np.float64]
 
-SPENT = 0.1  # share of a test's level that pays for the representation where it is not exact
+SPENT = 0.1  # share of a test's level that is used for the representation where it is not exact
 POINTS = 65  # means between the confidence limits at which the remainder r is evaluated
 
 
@@ -138,7 +138,7 @@ def _half_space(sample: Sample, cells: Sequence[Cell], c: float, alpha: float) -
 def noise_of(sample: Sample, cells: Sequence[Cell], alpha: float, with_limits: bool) -> Noise | None:
     """Return the representation for these cells at a test's level; None where there is none.
 
-    `with_limits`: the caller uses the confidence limits, so they are paid for where nothing else is.
+    `with_limits`: the caller uses the confidence limits, so a part of the level is used for them in any case.
     """
     spent = SPENT * alpha
     each = spent / (2 * len(cells))  # for either side of every cell

@@ -7,9 +7,9 @@ where its mean lies below C - slack, plain elsewhere. No line lies below phi, so
 
     sum of the leader's lines at x - sum of the rival's lines at x <= sum of a (x - m),
 
-a the lines' weights: the test of `fixed_linear`. Confidence limits for the means, paid for out of the level,
-leave some lines as possible; the p-value is the largest over all choices of possible lines, plus what the
-limits cost. `slack` keeps a rival near its floors on the plain line, whose noise is less by 1 + gamma; where
+a the lines' weights: the test of `fixed_linear`. Confidence limits for the means use a part of the
+level and leave some lines as possible; the p-value is the largest over all choices of possible lines, plus
+that part. `slack` keeps a rival near its floors on the plain line, whose noise is less by 1 + gamma; where
 the limits lie below the floor, its score is less than the plain line by at least gamma times the shortfall.
 """
 
@@ -19,14 +19,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from evenhand.procedure.evidence import certified
 from evenhand.verdicts.fixed_cells import Sample
 from evenhand.verdicts.fixed_linear import SPENT, Cell, Noise, both, noise_of, unit_variance
-
-Array = NDArray[np.float64]
 
 
 class PenaltyLine(NamedTuple):

@@ -1,8 +1,8 @@
 """Forecasts: runs of the procedure continued from the existing data, each with means drawn from what the data
 leave possible.
 
-A forecast depends on the problem, the procedure and the outcomes alone: the procedure starts anew with the
-counts, whatever it did before, so that the same data give the same forecast wherever they are looked at.
+A forecast depends on the problem, the procedure and the outcomes alone: the procedure starts again from the
+counts, without its earlier memory, so that the same data give the same forecast in every command.
 """
 
 from __future__ import annotations

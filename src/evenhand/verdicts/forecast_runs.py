@@ -1,8 +1,8 @@
 """Kernels that continue a run of the procedure from given outcomes, in blocks of samples.
 
 One decision of the procedure assigns a block of about half a percent of the samples so far, and the
-stopping rule looks after each. That moves a stopping time by half a percent at most, and a run over millions
-of samples takes about a thousand decisions. Random numbers come from their addresses.
+stopping rule is evaluated after each. That moves a stopping time by half a percent at most, and a run over
+millions of samples takes about a thousand decisions. Random numbers come from their addresses.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from evenhand.errors import BadInput, Conflict, nearest
+from evenhand.errors import BadInput, Conflict, nearest, shown_address
 from evenhand.live.interval_bets import IntervalBets
 from evenhand.live.interval_counts import UNKNOWN, size_key, squares_key
 from evenhand.live.interval_pairs import PairIntervalBets
@@ -35,7 +35,6 @@ from evenhand.verdicts.tables import (
     first_line,
     has_duckdb,
     open_database,
-    without_password,
 )
 from evenhand.verdicts.warehouse import DISCRETE, count_table, is_address, is_remote_file, remote_scan
 
@@ -66,7 +65,7 @@ class OutcomeSource:
     @property
     def shown(self) -> str:
         """Return the place of the data as messages name it, without a password."""
-        return self.table or without_password(self.url)
+        return self.table or shown_address(self.url)
 
     @contextmanager
     def opened(self) -> Iterator[IntervalTable]:

@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.errors import BadInput, shown
 from evenhand.model.argument_checks import is_number, optional, whole_number
+from evenhand.model.labels import by_name
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.assignment import Shares
@@ -30,8 +30,6 @@ from evenhand.procedure.interval_steps import next_allocation, shares_by_name
 from evenhand.procedure.spec import Procedure
 from evenhand.study import Study
 from evenhand.verdicts.read_data import read
-
-Array = NDArray[np.float64]
 
 PRIOR = 100.0  # strength of the prior of a mismatch test, in units
 
@@ -150,6 +148,7 @@ def sample_ratios(shares: Shares, counts: Mapping[str, Mapping[str, int]]) -> di
     """
     if not isinstance(shares, Shares):
         raise BadInput(f"shares must be the published Shares; they are {shown(shares)}.")
+    counts = by_name(counts, "counts") if isinstance(counts, Mapping) else counts
     if not isinstance(counts, Mapping) or not all(isinstance(row, Mapping) for row in counts.values()):
         raise BadInput(f"counts must be given by group and policy; they are {shown(counts)}.")
     return {group: _ratio(shares, group, row) for group, row in counts.items()}

@@ -21,6 +21,7 @@ import numpy as np
 from evenhand.errors import BadInput, Conflict, shown
 from evenhand.live.interval_pairs import PairBet, not_served, pairs_sql
 from evenhand.model.argument_checks import optional
+from evenhand.model.phrases import quantity
 from evenhand.model.problem import Problem
 from evenhand.model.study_like import problem_of
 from evenhand.procedure.compile_spec import compile_spec, with_mixture
@@ -71,6 +72,8 @@ class PairedIntervals:
     >>> import evenhand as eh
     >>> problem = eh.Problem(["a", "b"], {"x": 1.0}, eh.Bernoulli(), eh.Floors(0.3))
     >>> paired = eh.PairedIntervals(problem)
+    >>> paired
+    <PairedIntervals of 'a', 'b': 0 intervals added>
     >>> paired.closed, paired.verdict().decided
     (0, False)
     """
@@ -95,6 +98,10 @@ class PairedIntervals:
         policies = range(len(self.problem.policies))
         self._blocks = {(i, k): new_block(self._spec.shares) for i in policies for k in policies if i != k}
         self.closed = 0  # intervals that were added
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(repr, self.problem.policies))
+        return f"<PairedIntervals of {names}: {quantity(self.closed, 'interval')} added>"
 
     def add(
         self, interval: int, run: Run, table: str, *, unit: str = "unit", policy: str = "policy",

@@ -30,10 +30,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
 from evenhand.errors import BadInput, nearest, shown
+from evenhand.model.argument_checks import python_number
 from evenhand.model.guardrails import OUTCOME
+from evenhand.model.labels import is_by_group
 from evenhand.model.problem import JOINED, Problem
 from evenhand.verdicts.counts import Data, Tally, is_missing, size_column
 from evenhand.verdicts.readers import LINES, SUFFIXES, is_log, lm_eval, read_samples
@@ -359,14 +359,16 @@ def _read_frame(tally: Tally, source: Any, names: Mapping[str, str]) -> Data:
 
 
 def _read_nested(tally: Tally, source: Mapping[str, Any]) -> Data:
-    """Outcomes by policy, then by group; a cell that is not named holds none."""
-    for policy, cells in source.items():
+    """Add outcomes by policy, then by group, or the other way round; a cell that is not named holds none."""
+    by_group = is_by_group(source, tuple(tally.policies), tuple(tally.groups), "outcomes")
+    for name, cells in source.items():
         if not isinstance(cells, Mapping):
             raise BadInput(
                 "outcomes as a dict are given by policy, then by group, a list each; "
-                f"{policy!r} has a {type(cells).__name__}."
+                f"{name!r} has {shown(cells)}."
             )
-        for group, outcomes in cells.items():
+        for other, outcomes in cells.items():
+            policy, group = (other, name) if by_group else (name, other)
             values = _as_list(outcomes, f"{policy!r} in {group!r}")
             where = _Items(policy, group, len(values))
             for start in range(0, len(values), CHUNK):
@@ -392,7 +394,7 @@ def _as_list(outcomes: Any, where: str) -> list[Any]:
     if isinstance(outcomes, (str, bytes, Mapping, set, frozenset)) or not isinstance(outcomes, Iterable):
         raise BadInput(f"the outcomes of {where} must be a list of numbers; they are {shown(outcomes)}.")
     found = outcomes.to_list() if hasattr(outcomes, "to_list") else list(outcomes)
-    return [value.item() if isinstance(value, np.generic) else value for value in found]
+    return list(map(python_number, found))
 
 
 def _add_frame(

@@ -51,7 +51,6 @@ from evenhand.verdicts.items import Items
 from evenhand.verdicts.pools import ahead_in_pool, pool_bets
 
 Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 POOLED = "paired linear bets without replacement"
 

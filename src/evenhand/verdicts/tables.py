@@ -6,7 +6,6 @@ query to some of the rows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenhand.errors import BadInput, nearest
+from evenhand.errors import BadInput, nearest, shown_address
 from evenhand.procedure.assignment import literal
 
 if TYPE_CHECKING:
@@ -249,7 +248,7 @@ def open_database(address: str, table: str | None) -> Iterator[Table]:
         return
     import sqlalchemy as sa
 
-    shown = without_password(address)
+    shown = shown_address(address)
     try:
         engine = sa.create_engine(with_psycopg(address))
     except (sa.exc.ArgumentError, ModuleNotFoundError) as problem:
@@ -374,11 +373,6 @@ def with_psycopg(address: str) -> str:
         if address.startswith(scheme):
             return "postgresql+psycopg://" + address.removeprefix(scheme)
     return address
-
-
-def without_password(address: str) -> str:
-    """Return an address as it may be printed."""
-    return re.sub(r"://([^:/@]+):[^@]*@", r"://\1:***@", address)
 
 
 def first_line(problem: object) -> str:

@@ -254,5 +254,5 @@ def blame(verdict: Verdict) -> list[str]:
             said.append(f"{policy.policy} falls short in {listed(failed)}.")
     if verdict.floor_met is not None:
         name, floor = verdict.floor_met
-        said.append(f"The largest floor certified for someone in every group is {floor:.4g}, by {name}.")
+        said.append(f"The largest floor certified in every group for one policy is {floor:.4g}, by {name}.")
     return said

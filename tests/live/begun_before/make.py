@@ -1,7 +1,7 @@
 """How the experiments in this folder were made, by evenhand 0.1.0 at de18d5a; never make them again.
 
     collapsed   its evidence, bounded as that version did, is -8.3 although the data are as clear as can be
-    unproven    kaufmann-koolen with a variance that nobody knows, which is refused today
+    unproven    kaufmann-koolen with an unknown variance, which is refused today
     bounded     made at commit fcaea6b, when the evidence of bounded outcomes was a mixture unless asked for
 
 All must open, be derived again event by event, and say what is the matter.

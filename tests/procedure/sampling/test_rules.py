@@ -208,7 +208,7 @@ def test_a_rival_without_a_chance_gets_little() -> None:
 
 
 def test_floors_for_every_policy_of_its_own_are_respected_by_the_closed_form() -> None:
-    # only policy 1's floor lies above its mean in group 2; everybody fails somewhere
+    # only policy 1's floor lies above its mean in group 2; every policy fails somewhere
     floors = [[1.0, -9.0, -9.0], [-9.0, -9.0, 1.0], [1.0, -9.0, -9.0], [-9.0, 1.0, -9.0]]
     run = RuleRun(
         problem(constraint=Floors(floors)), Procedure(stopping="stylised", initial=2), MEANS, sd=0.0

@@ -58,7 +58,7 @@ def recorded(spec: Spec, outcomes: dict[tuple[int, int], ArrayLike]) -> tuple[St
 
 
 def state_with_counts(spec: Spec, n: ArrayLike, means: ArrayLike, sd: float = 0.5) -> tuple[State, Work]:
-    """So many outcomes per cell (L x K) with these means (unit scale), and what bets remember of them.
+    """So many outcomes per cell (L x K) with these means (unit scale), and the memory of the bets.
 
     A cell's first outcome is its mean; of unknown variance, half of its outcomes are sd below, half above.
     """

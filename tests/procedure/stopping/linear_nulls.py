@@ -69,7 +69,7 @@ def fraction(x: float) -> float:
 
 @kernel
 def choose(block: Block, law: Law, mode: int, pool: float, luck: Array, u: float) -> int:
-    """Return the next group of a sampler that may know the truth and chase or shun luck; -1 at the end."""
+    """Return the next group, by the true means or in favour of high or low estimates; -1 at the end."""
     best, found = -math.inf, -1
     groups = block.q.size
     for g in range(groups):

@@ -1,4 +1,4 @@
-"""Experiments under boundary nulls, with sampling that chases luck: how often does an e-value ever cross?"""
+"""Experiments under boundary nulls, sampling in favour of high estimates: how often does an e-value cross?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On the boundary of every null, with sampling that chases luck, no e-value exceeds 1/alpha too often.
+"""On the boundary of every null, sampling in favour of high estimates, no e-value exceeds 1/alpha too often.
 
 The probability that it ever does is at most alpha (Ville). A count is flagged when the binomial law with
 alpha would give so many with a chance below one in a million. A wrong rule is flagged by the same test.

@@ -180,7 +180,7 @@ def test_the_exponential_is_bounded_from_both_sides(seed: int) -> None:
 
 
 def test_a_poisson_mean_of_zero_rises_to_its_floor_at_the_penalised_price() -> None:
-    # below both floors scores rise alike: the rival pays 1 per unit, and policy 0 is far too heavy to move
+    # below both floors scores rise alike: the rival costs 1 per unit, and a move of policy 0 costs far more
     q, r, mu = np.ones(1), penalty([1.0], [2.0]), np.array([[0.8, 0.0]])
     value, lower, _, lam_k = beat(POISSON, r, q, np.array([[1e9, 1.0]]), mu)
     assert value == pytest.approx(0.8, rel=1e-6)
@@ -207,5 +207,5 @@ def test_a_high_price_approaches_the_hard_floor_where_the_rival_meets_it() -> No
     work = np.empty(inner.work_size(2, 0))
     expected, _ = inner.beat(GAUSSIAN, hard, q, 0.0, 0, 1, v, mu, np.empty(2), np.empty(2), np.empty(2), work)
     value, _, _, _ = beat(GAUSSIAN, penalty([0.0, 0.0], [1e7, 1e7]), q, v, mu)
-    falls = 0.9**2 / 2  # the other way to lose: policy 0 falls to a floor, where it pays dearly
+    falls = 0.9**2 / 2  # the other way to lose: policy 0 falls to a floor, where the penalty is large
     assert value == pytest.approx(min(expected, falls), rel=1e-3)

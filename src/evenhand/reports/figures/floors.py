@@ -84,16 +84,7 @@ def floors(
         right=width - (164.0 if wide else 34.0),
         wide=wide,
     )
-    collapse = len(estimates) >= COLLAPSED_FROM
-    cells: dict[str, list[CellRow]] = {}
-    for cell in estimates:
-        cells.setdefault(cell.policy, []).append(cell)
-    blocks = [
-        _block_of(
-            s, cells.get(s.policy, []), [m for m in marks if m.policy == s.policy], page, width, collapse
-        )
-        for s in standings
-    ]
+    blocks = _blocks(estimates, standings, marks, page, width)
     controls, common = _controls(estimates), _common_bounds(estimates)
     control = next((cell.policy for cell in controls.values()), None)
     within = f"within {indifference:g} of the best" if indifference > 0.0 else ""
@@ -104,21 +95,13 @@ def floors(
     scale = _scale(estimates, standings, page, close)
     bottom = canvas.height - FOOT
     _axis(canvas, scale, top, bottom, 7 if wide else 4)
-    tops, y = [], top
-    for block in blocks:
-        if block.standing.leads:
-            canvas.box(0, y, width, block.height, BAND)
-        tops.append(y + GAP / 2)
-        y += block.height
+    tops = _shade_leader(canvas, blocks, top)
     for label, bound in common:
         canvas.line([scale.at(bound)] * 2, [top - 4, bottom], ORANGE, 2.0)
         canvas.text(scale.at(bound), top - 14, f"{label} {number(bound)}", size=SMALL, anchor="center")
     for y, block in zip(tops, blocks, strict=True):
         if close is not None:
-            left, right = scale.clipped(close[0]), scale.clipped(close[1])
-            canvas.box(
-                left, y + block.above + 3, max(right - left, 2.0), block.rows[0].height - 6, BLUE, alpha=0.2
-            )
+            _shade_close(canvas, scale, y, block, close)
         _draw_block(canvas, scale, page, y, block, controls, bounds_differ=not common)
     _legend(
         canvas,
@@ -129,6 +112,44 @@ def floors(
         within if close is not None else "",
     )
     return canvas
+
+
+def _blocks(
+    estimates: Sequence[CellRow],
+    standings: Sequence[PolicyRow],
+    marks: Sequence[RequirementMark],
+    page: _Margins,
+    width: float,
+) -> list[_Block]:
+    """Return the layout of every policy."""
+    collapse = len(estimates) >= COLLAPSED_FROM
+    cells: dict[str, list[CellRow]] = {}
+    for cell in estimates:
+        cells.setdefault(cell.policy, []).append(cell)
+    return [
+        _block_of(
+            s, cells.get(s.policy, []), [m for m in marks if m.policy == s.policy], page, width, collapse
+        )
+        for s in standings
+    ]
+
+
+def _shade_leader(canvas: Canvas, blocks: list[_Block], y: float) -> list[float]:
+    """Draw a band behind the block of the leader; return where the text of every block begins."""
+    tops = []
+    for block in blocks:
+        if block.standing.leads:
+            canvas.box(0, y, canvas.width, block.height, BAND)
+        tops.append(y + GAP / 2)
+        y += block.height
+    return tops
+
+
+def _shade_close(canvas: Canvas, scale: Scale, y: float, block: _Block, close: tuple[float, float]) -> None:
+    """Draw a band behind an overall mean, over what is within the indifference of the best."""
+    left, right = scale.clipped(close[0]), scale.clipped(close[1])
+    height = block.rows[0].height - 6
+    canvas.box(left, y + block.above + 3, max(right - left, 2.0), height, BLUE, alpha=0.2)
 
 
 def _block_of(

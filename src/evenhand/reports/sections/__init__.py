@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenhand.errors import BadInput
+from evenhand.errors import BadInput, shown
 from evenhand.reports.page_parts import Section
 from evenhand.study import Study
 
@@ -39,5 +39,5 @@ def sections_of(source: Any) -> list[tuple[Section, Study]]:
         return [plan_section(plan(source), source)]
     raise BadInput(
         "a report takes plans, runs, comparisons, scans, experiments, verdicts, evaluations and studies; "
-        f"got a {kind}."
+        f"got {shown(source)}."
     )

@@ -72,11 +72,11 @@ def _pictures(
 
 
 def _notes(runs: Runs, ideal: Plan | None) -> tuple[Words, ...]:
-    notes = said.wrong_answers(runs) + said.intervals(runs) + said.items(runs)
+    notes = [*said.wrong_answers(runs), *said.intervals(runs), *said.items(runs)]
     if ideal is not None and not said.is_budget(runs):
         least = number(ideal.samples_at_least(runs.study.procedure.delta))
-        notes.append((f"Any procedure with this risk needs at least {least} samples on average.",))
-    return tuple(notes)
+        notes.append(f"Any procedure with this risk needs at least {least} samples on average.")
+    return tuple((note,) for note in notes)
 
 
 def _plan(runs: Runs) -> Plan | None:
