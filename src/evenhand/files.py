@@ -13,6 +13,7 @@ Text that a spreadsheet would read as a formula is written with an apostrophe an
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -41,6 +42,8 @@ def file_path(value: Any, name: str = "the path of a file") -> Path:
 @contextmanager
 def whole_file(target: Path) -> Iterator[BinaryIO]:
     """Yield a file to write to; it replaces `target` at the end of the block."""
+    if not target.name:  # "", "." or "/"
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
     remove_unfinished(target.parent)
     part, file = _new_part(target)
     try:

@@ -373,6 +373,7 @@ def test_no_command_prints_the_password_of_a_journal(postgres_url: str, tmp_path
         ("resume", journal, *author),
         ("finish", journal, *author),
         ("status", journal),
+        ("new", journal, str(study), "--seed", "3", "--experiment", "second", "--json"),
     ):
         assert run(*command) == 0, run.err
         printed = "".join(run.out.split())  # without the ends of wrapped lines

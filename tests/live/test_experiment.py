@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import evenhand as eh
@@ -228,3 +229,19 @@ def test_an_enqueued_write_that_fails_says_so(tmp_path: Path) -> None:
         assert isinstance(done[0].error, NotFound)
     with pytest.raises(StorageFailed):
         trial.enqueue(write, lambda lead: lead(), done.append)
+
+
+def test_numpys_numbers_are_seeds_leases_and_numbers_of_tickets() -> None:
+    with eh.Experiment.create(":memory:", problem(), seed=np.int64(3), lease=np.float64(60)) as trial:  # type: ignore[arg-type]
+        assert len(trial.ask(np.int64(2))) == 2  # type: ignore[call-overload]
+        assert (type(trial.protocol.seed), trial.protocol.lease) == (int, 60.0)
+
+
+def test_what_is_no_outcome_or_no_file_is_refused_in_one_line() -> None:
+    with eh.Experiment.create(":memory:", problem(), seed=3) as trial:
+        ask = one(trial.ask())
+        with pytest.raises(BadInput, match=r"^outcomes must be 0 or 1; array.* is not a number\.$"):
+            trial.tell(ask, np.zeros((3, 3)))  # type: ignore[arg-type]
+        for path in ("", "."):
+            with pytest.raises(BadInput, match=r"cannot be written to .: it is a folder"):
+                trial.export(path)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,3 +148,9 @@ def test_an_operator_gets_a_status_without_outcomes(tmp_path: Path) -> None:
         assert len(eh.connect(running.url, admin).open("main").status().cells) == 4
         with pytest.raises(BadInput, match="key"):
             eh.connect(running.url).open("main")
+
+
+@pytest.mark.parametrize("key", [3, "", b"eh_1"])
+def test_a_key_that_is_no_text_is_refused_and_not_shown(key: Any) -> None:
+    with pytest.raises(BadInput, match="a key must be text, as `evenhand keys create` printed it"):
+        eh.connect("http://127.0.0.1:8000", key)

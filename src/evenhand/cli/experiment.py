@@ -65,7 +65,7 @@ def new_command(
         head = str(trial.head)
     following = "ask" if loaded.procedure.interval is None else "shares"
     if as_json:
-        print_json({"journal": journal, "experiment": name, "seed": chosen, "head": head})
+        print_json({"journal": shown_address(journal), "experiment": name, "seed": chosen, "head": head})
         return
     click.echo(f"The protocol is frozen in {shown_address(journal)} (seed {chosen}, head {head}).")
     click.echo(f"Next: evenhand {following} {shown_address(journal)}")
@@ -409,7 +409,7 @@ def transfer_command(export: Path, journal: str, as_json: bool) -> None:
         raise BadInput("a journal in memory would be lost when this command ends; name a file to create.")
     found = transfer(export, journal)
     if as_json:
-        print_json({"journal": journal, **found._asdict()})
+        print_json({"journal": shown_address(journal), **found._asdict()})
         return
     shown = shown_address(journal)
     click.echo(f"{found.events:,} events of {found.experiment!r} copied to {shown}, head {found.head}.")

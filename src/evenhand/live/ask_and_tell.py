@@ -28,6 +28,7 @@ from evenhand.live.projection import Fold
 from evenhand.live.protocol import LIMITS
 from evenhand.live.tickets import Ask, Receipt
 from evenhand.live.transaction import Session
+from evenhand.model.argument_checks import python_number
 from evenhand.procedure.spec import is_unproven
 
 NO_TICKET_LEFT = (
@@ -48,7 +49,7 @@ class Request(NamedTuple):
 
 def checked_count(n: object) -> int:
     """Return the number of tickets as an int; refuse values outside the limits."""
-    most = LIMITS["asks_at_once"]
+    n, most = python_number(n), LIMITS["asks_at_once"]
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
         raise BadInput(f"ask for 1 to {most} tickets at once; {shown(n)} were asked for.")
     return n

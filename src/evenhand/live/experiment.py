@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from evenhand.errors import BadInput, EvenhandError, StorageFailed, shown
-from evenhand.files import whole_file
+from evenhand.files import file_path, whole_file
 from evenhand.live import ask_and_tell, control, importing
 from evenhand.live.ask_and_tell import Outcome, Request
 from evenhand.live.clock import SYSTEM_CLOCK, Clock, utc
@@ -32,7 +32,6 @@ from evenhand.live.hash_chain import Head
 from evenhand.live.input_checks import (
     IMPORTED_ROW,
     TOLD_ROW,
-    checked_path,
     checked_sample,
     checked_text,
     iterated,
@@ -49,7 +48,7 @@ from evenhand.live.requests import Caller, RequestKey, request_key
 from evenhand.live.status import Status
 from evenhand.live.tickets import Ask, Outcomes, Receipt, ticket_number
 from evenhand.live.transaction import Session
-from evenhand.model.argument_checks import callable_or_none, whole_number
+from evenhand.model.argument_checks import callable_or_none, python_number, whole_number
 from evenhand.model.problem import Problem
 from evenhand.procedure.spec import Procedure
 from evenhand.result import Result
@@ -316,7 +315,7 @@ class Experiment(IntervalMethods, Result):
         self, n: int, *, group: str | None, worker: str | None, key: str | None, lease: float | None
     ) -> Write[list[Ask]]:
         """Return what `ask` writes, after checking its arguments, for `enqueue`."""
-        count = ask_and_tell.checked_count(n)
+        count, lease = ask_and_tell.checked_count(n), python_number(lease)
         if lease is not None:
             check_lease(lease)
         request = Request(count, group, optional_text(worker, "worker"), lease)
@@ -388,7 +387,7 @@ class Experiment(IntervalMethods, Result):
 
     def export(self, path: str | Path) -> Head:
         """Write the whole log into one file that can be audited alone; return its head."""
-        path = checked_path(path)
+        path = file_path(path)
         try:
             with whole_file(path) as file:
                 return write_export(self._journal, self.protocol.experiment, file)
@@ -399,7 +398,7 @@ class Experiment(IntervalMethods, Result):
         """Write the outcomes that count, with their latest corrections, into a .csv or .parquet file."""
         from evenhand.live.export import format_of, write_outcomes
 
-        path = checked_path(path)
+        path = file_path(path)
         kind = format_of(path)
         try:
             with whole_file(path) as file:

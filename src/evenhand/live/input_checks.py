@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +23,6 @@ if TYPE_CHECKING:
     from evenhand.live.projection import Fold
 
 TOLD_ROW, IMPORTED_ROW = "(ticket, outcome, group)", "(policy, group, outcome)"
-
-
-def checked_path(path: Any) -> Path:
-    """Return the path of a file; refuse what is none."""
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise BadInput(f"the path of a file must be text or a Path; it is {shown(path)}.")
-    return Path(path)
 
 
 def iterated(rows: Any, name: str, content: str) -> Iterator[Any]:
@@ -276,5 +267,5 @@ def parsed_number(text: str, family: Family) -> float:
 
 
 def _shown_outcome(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())  # arrays and frames have several lines
     return text if len(text) <= 60 else text[:57] + "..."

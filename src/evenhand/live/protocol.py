@@ -13,6 +13,7 @@ from evenhand.live.build import checked_build, present_build
 from evenhand.live.clock import checked_time
 from evenhand.live.events import FORMAT, Created
 from evenhand.live.hash_chain import Difference
+from evenhand.model.argument_checks import python_number
 from evenhand.model.problem import Problem
 from evenhand.procedure.compile_spec import check_start, compile_spec, settled
 from evenhand.procedure.compile_spec import recorded as recorded_procedure
@@ -175,6 +176,7 @@ def new_protocol(
     The order of initial samples is random unless the study gives it, and evidence other than the mixture is
     named.
     """
+    seed, lease = python_number(seed), python_number(lease)
     if study.procedure.initial_order is None:
         study = replace(study, procedure=replace(study.procedure, initial_order="random"))
     study = replace(study, procedure=settled(study.problem, study.procedure))

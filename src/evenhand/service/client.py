@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from evenhand.errors import BadInput, EvenhandError, NameTaken, NotFound, StorageFailed, shown
-from evenhand.files import whole_file
+from evenhand.files import file_path, whole_file
 from evenhand.live.events import LogEntry
 from evenhand.live.hash_chain import Head
-from evenhand.live.input_checks import IMPORTED_ROW, TOLD_ROW, checked_path, iterated, places_of
+from evenhand.live.input_checks import IMPORTED_ROW, TOLD_ROW, iterated, places_of
 from evenhand.live.status import Status
 from evenhand.live.tickets import Ask, Outcomes, Receipt
-from evenhand.model.argument_checks import whole_number
+from evenhand.model.argument_checks import python_number, whole_number
 from evenhand.result import Result
 from evenhand.service.connection import Connection
 from evenhand.service.interval_client import RemoteIntervals
@@ -172,7 +172,10 @@ class RemoteExperiment(RemoteIntervals, Result):
         lease: float | None = None,
     ) -> Ask | list[Ask] | None:
         """Return the next ticket, or the next n; none after the stop or if all samples are open."""
-        body = {"n": 1 if n is None else n, "group": group, "worker": worker, "lease": lease}
+        body = {
+            "n": 1 if n is None else python_number(n), "group": group, "worker": worker,
+            "lease": python_number(lease),
+        }  # fmt: skip
         asks = [_ask(**ask) for ask in self._post("ask", body, key)]
         return asks if n is not None else next(iter(asks), None)
 
@@ -287,7 +290,7 @@ class RemoteExperiment(RemoteIntervals, Result):
         """Write the whole log into one file that can be audited alone; return its head."""
         from evenhand.live.export import end_of_export
 
-        path = checked_path(path)
+        path = file_path(path)
         try:
             with whole_file(path) as file:
                 self._connection.download(f"{self._path()}/export", file)
@@ -299,7 +302,7 @@ class RemoteExperiment(RemoteIntervals, Result):
         """Write the outcomes that count, with their latest corrections, into a .csv or .parquet file."""
         from evenhand.live.export import format_of
 
-        path = checked_path(path)
+        path = file_path(path)
         kind = format_of(path)
         try:
             with whole_file(path) as file:

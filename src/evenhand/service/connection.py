@@ -73,6 +73,8 @@ class Connection:
     def __init__(self, url: str, key: str | None, seconds: float = 30.0) -> None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise BadInput(f"an address begins with http:// or https://; it is {url!r}.")
+        if key is not None and (not isinstance(key, str) or not key.strip()):
+            raise BadInput("a key must be text, as `evenhand keys create` printed it; this one is not.")
         self._parts = urllib.parse.urlsplit(url)
         self._key = key
         self._seconds = seconds
