@@ -275,6 +275,7 @@ REFUSED: dict[str, tuple[dict[str, list[Any]], Any, str]] = {
         "and row 2 a time with a zone",
     ),
     "missing": (rows_of([1, 0, 1, 0], when=[1, 2, None, 4]), "when", "1 of 4 rows miss a value (row 3)"),
+    "outcomes": (rows_of([1, 0, 1, 0]), "outcome", "'outcome' holds outcomes. Name a column such as"),
     "not an order": (rows_of([1, 0, 1, 0]), 3, "ordered must be True, for rows in the order"),
     "sorted": (
         rows_of([0] * 80 + [1] * 80), True,

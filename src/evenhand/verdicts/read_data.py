@@ -93,6 +93,7 @@ def read(
     tally = Tally(problem, missing, OrderedRows(by_column) if ordered else None)
     names = column_names(problem, columns)
     if by_column is not None:
+        _refuse_order_by_outcome(by_column, names, tally.rails)
         names[ORDER_COLUMN] = by_column
     if table is not None and (not is_address(source) or is_remote_file(source)):
         raise BadInput(f"table={shown(table)} is for the address of a database; the data are none.")
@@ -110,6 +111,14 @@ def read(
     if _is_parquet(files[0]):
         return tally.finish(_read_parquet_files(tally, files, names))
     return tally.finish(_read_csv_files(tally, files, names))
+
+
+def _refuse_order_by_outcome(column: str, names: Mapping[str, str], rails: Sequence[str]) -> None:
+    if column in (names["outcome"], *(names[rail] for rail in rails)):
+        raise BadInput(
+            f"rows must be in an order that does not depend on outcomes; {column!r} holds outcomes. Name a "
+            "column such as the time of the outcome."
+        )
 
 
 def column_names(problem: Problem, columns: Mapping[str, str] | None) -> dict[str, str]:
