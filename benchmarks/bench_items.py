@@ -1,4 +1,4 @@
-"""Judging outcomes on shared items: time and memory for a million outcomes, and the items saved by pairing.
+"""Shared items: time and memory to judge a million outcomes, the items saved by pairing, time per decision.
 
     python -m benchmarks items
 
@@ -7,7 +7,9 @@ that has judged a smaller file before. "Labels until the decision" compares pair
 the same outcomes of four models, on items of four groups in turn, at delta = 0.05 and floors of 0.85. A label
 serves all models. "Groups chosen" is the rule of `evaluate`, which chooses the group of the next item. Two
 models agree on 93% or 96% of the items: an item's difficulty has this share of the variance of a model's
-latent score.
+latent score. "Live experiments" are simulated runs of `items = "shared"`.
+
+A decision is the choice of the next item and of who answers it, and a check of the stopping rule.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import math
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +32,10 @@ from benchmarks.rows import Row, less
 from evenhand.evaluation.pool import open_pool
 from evenhand.evaluation.sampling import POPULATION, SharedItems
 from evenhand.procedure.compile_spec import compile_spec
+from evenhand.procedure.decide import check
+from evenhand.procedure.item_steps import ask_item, next_item, record_item
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import new_state
+from evenhand.procedure.state import RUNNING, STOPPED, new_state, new_work
 from evenhand.verdicts.apply_rule import apply_stopping_rule
 from evenhand.verdicts.counts import ready
 from evenhand.verdicts.items import Answers, Items
@@ -46,6 +51,7 @@ ACCURACIES = np.array(
     [[0.93, 0.91, 0.90, 0.92], [0.92, 0.90, 0.87, 0.90], [0.96, 0.95, 0.80, 0.94], [0.90, 0.88, 0.89, 0.86]]
 )
 AGREEMENTS = {".93": 0.8, ".96": 0.95}
+MEAN_AGREEMENTS = {".93": 0.9121, ".96": 0.9455}  # the same, as the average over pairs and groups
 MOST_LABELS = {".93": 6_200.0, ".96": 3_600.0}  # targets with chosen groups
 CHILD = """
 import json, resource, sys, time
@@ -75,9 +81,14 @@ def rows() -> Iterator[Row]:
         paired, apart = labels_until_decided(loading, True), labels_until_decided(loading, False)
         name = f"labels until the decision, agreement {agreement}, paired against the order-free rule"
         yield less(name, paired, apart, "labels", 2.5)
+        live = labels_of_live_experiments(agreement)
+        name = f"labels until the decision, agreement {agreement}, live experiments on shared items"
+        yield less(name, live, MOST_LABELS[agreement], "labels", 1.0)
         chosen = labels_with_chosen_groups(loading)
         name = f"labels until the decision, agreement {agreement}, paired, groups chosen"
         yield less(name, chosen, MOST_LABELS[agreement], "labels", 1.0)
+    name = "decision with 20 policies and 8 groups after 100,000 shared items"
+    yield less(name, 1e3 * seconds_per_decision(), 1.0, "ms", 1.0)
 
 
 def question() -> eh.Problem:
@@ -110,6 +121,43 @@ def labels_with_chosen_groups(loading: float, seeds: int = 30, of_each_group: in
             sampling.record(asked, {k: float(outcomes[k, asked.item]) for k in asked.policies})
             total += 1
     return total / seeds
+
+
+def labels_of_live_experiments(agreement: str, runs: int = 600) -> float:
+    """Return the mean number of labels of simulated live experiments on shared items."""
+    truth = eh.Truth(means=ACCURACIES.tolist(), agreement=MEAN_AGREEMENTS[agreement])
+    procedure = eh.Procedure(delta=0.05, initial=5, items="shared")
+    found = eh.simulate(_four_models(), truth, procedure, runs, seed=3, workers=1)
+    return float(found.items.mean())
+
+
+def seconds_per_decision(policies: int = 20, groups: int = 8, items: int = 100_000) -> float:
+    """Return the processor time of a decision after so many items."""
+    names = [f"policy {k}" for k in range(policies)], {f"group {g}": 1 / groups for g in range(groups)}
+    problem = eh.Problem(*names, eh.Bernoulli(), eh.Floors(0.5))
+    spec = compile_spec(problem, eh.Procedure(items="shared", max_samples=10**9))
+    state, work, answers = new_state(spec), new_work(spec), np.ones(policies, dtype=bool)
+    rng, means = np.random.default_rng(0), np.linspace(0.9, 0.89, policies)
+
+    def record(g: int) -> None:
+        level = np.where(rng.random(policies) < AGREE, rng.random(), rng.random(policies))
+        ask_item(state, work, g, answers)
+        record_item(spec, state, work, g, answers, np.where(answers, level < means, math.nan))
+
+    def decide() -> None:
+        next_item(spec, state, work, -1, answers)
+        check(spec, state, work)
+        state.clock[STOPPED] = RUNNING
+
+    for number in range(items):
+        record(number % groups)
+    taken = []
+    for number in range(50):
+        record(number % groups)  # without new outcomes a decision would take its results from the cache
+        begun = time.process_time()
+        decide()
+        taken.append(time.process_time() - begun)
+    return min(taken)
 
 
 def _four_models() -> eh.Problem:

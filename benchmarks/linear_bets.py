@@ -1,6 +1,7 @@
 """Compare the evidence by linear bets with that by mixtures, in samples until the certified decision.
 
-    python -m benchmarks.linear_bets [fresh] [stroke] [large] [gaussian] [--instances 50] [--replications 100]
+    python -m benchmarks.linear_bets [fresh] [stroke] [large] [gaussian] [judged] [--instances 50]
+        [--replications 100]
 
 `fresh`: random instances that were not used for tuning, half of them Bernoulli, a quarter binomial and a
 quarter bounded (Beta outcomes). `stroke`: the stroke trial. `large`: the paper's operational-scale study with
@@ -18,6 +19,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +43,7 @@ CAP = 50_000
 DRAWS = 400  # outcomes per cell of a bounded instance, drawn with replacement
 KINDS = ("bernoulli", "binomial", "bernoulli", "bounded")
 RULES = ("mixture", "linear-bets")
-SUBJECTS = ("fresh", "stroke", "large", "gaussian")
+SUBJECTS = ("fresh", "stroke", "large", "gaussian", "judged")
 EFFECTS = (0.15, 2.0)  # lead of the best Gaussian policy, in standard deviations
 FLOOR, CLEAR = -1.0, 0.15  # floor of Gaussian cells, and the least distance of a mean to it
 
@@ -92,6 +94,9 @@ def _subjects(
                     f"gaussian {number}, {mode}", f"gaussian, {mode}",
                     *draw_gaussian(FIRST_SEED + number, mode, number % 2 == 1),
                 )  # fmt: skip
+    if "judged" in subjects:
+        for number in range(chosen.first, chosen.first + chosen.instances):
+            yield from _judged(number, folder)
     if not {"stroke", "large"} & set(subjects):
         return
     paper_module()
@@ -106,6 +111,19 @@ def _subjects(
             "operational scale, 20 policies", "operational scale",
             instances.operational_scale(20, eh.Bernoulli()), DrawnTruth(drawn),
         )  # fmt: skip
+
+
+def _judged(number: int, folder: Path) -> Iterator[tuple[str, str, eh.Problem, Truth]]:
+    """Yield an instance of `fresh` and one of `gaussian` for data that no rule chose."""
+    seed, other = FIRST_SEED + number, number % 2 == 1
+    arrivals = "other arrivals" if other else "arrivals as the shares"
+    kind = KINDS[number // 2 % len(KINDS)]
+    problem, truth = draw(seed, kind, folder)
+    drawn = np.random.default_rng([seed, 1]).dirichlet(np.full(len(problem.groups), 5.0))
+    came = dict(zip(problem.group_names, drawn.tolist(), strict=True)) if other else None
+    problem = replace(problem, mode="proportional", arrivals=came, normalise=True)
+    yield f"instance {number}", f"judged {kind}, {arrivals}", problem, truth
+    yield f"gaussian {number}", f"judged gaussian, {arrivals}", *draw_gaussian(seed, "proportional", other)
 
 
 def draw_gaussian(seed: int, mode: str, own_arrivals: bool) -> tuple[eh.Problem, Truth]:
@@ -186,7 +204,12 @@ def measure(
         eh.simulate(
             problem,
             truth,
-            eh.Procedure(delta=DELTA, max_samples=CAP if kind != "stroke trial" else 400_000, evidence=rule),
+            eh.Procedure(
+                delta=DELTA,
+                max_samples=CAP if kind != "stroke trial" else 400_000,
+                evidence=rule,
+                sampling="uniform" if kind.startswith("judged") else "ts-ids",
+            ),
             replications,
             SIMULATION_SEED,
             device=device,

@@ -10,7 +10,7 @@ import evenhand as eh
 from evenhand.evaluation.pool import open_pool
 from evenhand.evaluation.sampling import SharedItems
 
-DELTA, SIZE, RUNS = 0.1, 60, 400
+DELTA, SIZE, RUNS = 0.1, 60, 2_000
 GROUPS = {"x": 0.5, "y": 0.5}
 # right answers of every candidate in x and y, out of 60; the floor is 48 of 60
 POOLS = {
@@ -46,8 +46,8 @@ def answer_of(
 
 
 def most(wrong: int, runs: int) -> float:
-    """Return the exact upper 99.9% bound on the probability of a wrong answer."""
-    return float(beta.ppf(0.999, wrong + 1, runs - wrong))
+    """Return the exact upper bound on the probability of a wrong answer, at a false alarm of 1e-6."""
+    return float(beta.ppf(1.0 - 1e-6, wrong + 1, runs - wrong))
 
 
 def wrong_answers(name: str, runs: int) -> int:

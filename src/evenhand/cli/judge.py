@@ -35,6 +35,12 @@ if TYPE_CHECKING:
               help="Number of items of a group in the pool from which items were drawn, each at most once; "
               "give it for every group. `--pool data`: all items in DATA. The verdict is then about the "
               "pool, not about the population from which its items come.")  # fmt: skip
+@click.option("--ordered", is_flag=True,
+              help="The rows are in the order in which their outcomes came: policies are compared by linear "
+              "bets, as in a live experiment, where the family and the requirement allow.")  # fmt: skip
+@click.option("--order-by", "order_by", metavar="COLUMN",
+              help="The same, for rows that are first sorted by this column, numbers or times. Rows with "
+              "equal values keep their order.")  # fmt: skip
 @click.option("--fixed-sample", is_flag=True,
               help="Use p-values instead of e-values. Valid only if the size of every cell was fixed before "
               "any outcome was seen and the data are analysed once. The probability of a wrong answer is at "
@@ -49,8 +55,8 @@ if TYPE_CHECKING:
 @json_option
 def judge_command(
     study: str, data: str, delta: float | None, floor: float | None, missing: str, columns: tuple[str, ...],
-    table: str | None, pools: tuple[str, ...], fixed_sample: bool, replications: int, seed: int,
-    markdown: bool, page: str | None, as_json: bool,
+    table: str | None, pools: tuple[str, ...], ordered: bool, order_by: str | None, fixed_sample: bool,
+    replications: int, seed: int, markdown: bool, page: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Decide from existing data which policy meets the requirement and is best.
 
@@ -72,7 +78,8 @@ def judge_command(
     with option_advice():
         verdict = judge(
             loaded, data, delta, missing=missing, columns=columns_of(columns), table=table,
-            pool=_pool(pools), fixed=fixed_sample, replications=replications, seed=seed,
+            pool=_pool(pools), ordered=ordered if order_by is None else order_by, fixed=fixed_sample,
+            replications=replications, seed=seed,
         )  # fmt: skip
     if page is not None:
         from evenhand.reports.document import report
@@ -133,6 +140,8 @@ def _print(verdict: Verdict, study: str, data: str, page: str | None) -> None:
     out.print()
     if page is not None:
         print_sentence(out, f"Open {page} for the report.")
+    elif verdict.ordered:
+        print_sentence(out, "Next: add -o report.html for a report.")
     else:
         print_sentence(out, f"Next: evenhand report {study} {data} -o report.html")
 

@@ -202,10 +202,14 @@ def evidence_of(problem: Problem, procedure: Procedure) -> str:
         return MIXTURE  # of single policies; `item_evidence` compares them
     name = problem.family.name
     gains = name == "bounded" or (name == "gaussian" and problem.mode != "active")
+    return LINEAR_BETS if gains and procedure.interval is None and _is_linear(problem, procedure) else MIXTURE
+
+
+def _is_linear(problem: Problem, procedure: Procedure) -> bool:
+    """Return whether linear bets serve this problem and stopping rule, and their numbers are not too many."""
     policies, groups = problem.shape
-    gains = gains and procedure.interval is None and 2 * TILTS * 2 * policies**2 * groups <= MOST_BETS
     usable = procedure.stopping_name in BY_EVIDENCE and why_not_linear(problem) is None
-    return LINEAR_BETS if gains and usable else MIXTURE
+    return usable and 2 * TILTS * 2 * policies**2 * groups <= MOST_BETS
 
 
 def why_not_linear(problem: Problem) -> str | None:
@@ -236,3 +240,14 @@ def with_mixture(problem: Problem, procedure: Procedure) -> Procedure:
     """Return the procedure with the mixture, named only where it is not the default."""
     plain = replace(procedure, evidence=None)
     return plain if evidence_of(problem, plain) == MIXTURE else replace(procedure, evidence=MIXTURE)
+
+
+def with_linear_bets(problem: Problem, procedure: Procedure) -> Procedure:
+    """Return the procedure for outcomes that no rule chose, in their order: linear bets where they serve.
+
+    The mixture stays where the procedure names it.
+    """
+    plain = replace(procedure, items=None)
+    if plain.evidence == MIXTURE or not _is_linear(problem, plain):
+        return with_mixture(problem, plain)
+    return replace(plain, evidence=LINEAR_BETS, interval=None)  # outcomes came one by one

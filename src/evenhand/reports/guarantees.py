@@ -9,7 +9,7 @@ from evenhand.model.problem import Problem
 from evenhand.procedure.compile_spec import wrong_statements
 from evenhand.procedure.outcome_order import depends_on_order
 from evenhand.procedure.spec import Budget, Calibrated, Procedure, is_unproven
-from evenhand.verdicts.verdict_sentences import holds_for_one_look
+from evenhand.verdicts.verdict_sentences import holds_for_one_look, rows_in_order
 
 if TYPE_CHECKING:
     from evenhand.verdicts.judge import Verdict
@@ -153,7 +153,8 @@ def _judged_assume(verdict: Verdict) -> tuple[str, ...]:
     elif verdict.shared_items is not None and (verdict.shared_items or verdict.pool is not None):
         found.append(ITEMS_IN_ORDER)
     elif depends_on_order(problem, verdict.procedure):
-        found.append("The rows are in the order in which the outcomes were observed.")
+        in_order = rows_in_order(verdict)
+        found.append(f"{in_order[0].upper()}{in_order[1:]}.")
     return (*found, *_population_assumes(problem))
 
 

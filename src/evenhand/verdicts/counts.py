@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import compress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,11 @@ from evenhand.procedure.outcome_order import FAMILIES, Order, new_order, note_or
 from evenhand.procedure.spec import Procedure, Spec
 from evenhand.procedure.state import State, Work, new_state, new_work, record, record_guardrails
 from evenhand.procedure.state import ready as ready
+from evenhand.verdicts.evidence_history import OrderedOutcomes
 from evenhand.verdicts.items import ItemRows, Items
+
+if TYPE_CHECKING:
+    from evenhand.verdicts.ordered_rows import OrderedRows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,6 +34,7 @@ MISSING_WORDS = frozenset(("", "na", "n/a", "nan", "null", "none", "."))
 LARGEST = 1e100  # the squares of larger outcomes overflow
 MOST = 1e15  # outcomes of a cell
 OUTCOME = "an outcome"
+ORDER_COLUMN = "order of rows"  # our name of the column that gives the order of the rows
 SHOWN = 5  # that many bad rows are named; the others are counted
 
 
@@ -47,6 +53,16 @@ class ValuesMissing(BadInput):
         self.fault = fault
 
 
+class Rows(NamedTuple):
+    """Valid rows: policies, groups, outcomes and those of guard-rails in unit scale, and names of items."""
+
+    policies: Ints
+    groups: Ints
+    outcomes: Array
+    rails: Array  # (rows, M); NaN where one is missing
+    items: list[Any] | None  # None where the data name no items
+
+
 @dataclass(frozen=True)
 class Data:
     """The data as counts, and how many rows were read and left out."""
@@ -58,12 +74,16 @@ class Data:
     order: Order  # of single outcomes, where the family's evidence depends on it
     rail_orders: tuple[Order, ...] = ()  # the same for every guard-rail
     items: Items | None = None  # who answered which item, where the data name items
+    in_order: OrderedOutcomes | None = None  # single outcomes, where the data are in the order they came
 
 
 class Tally:
-    """Adds rows to the counts, chunk by chunk; memory grows with their number only where they name items."""
+    """Adds rows to the counts, chunk by chunk.
 
-    def __init__(self, problem: Problem, missing: str = "fail") -> None:
+    Memory grows with their number only where they name items, or come in the order of the outcomes.
+    """
+
+    def __init__(self, problem: Problem, missing: str = "fail", ordered: OrderedRows | None = None) -> None:
         if not is_one_of(missing, ("drop", "fail")):
             known = nearest(str(missing), ("drop", "fail"))
             raise BadInput(f"missing must be 'drop' or 'fail'; it is {shown(missing)}{known}")
@@ -79,6 +99,8 @@ class Tally:
         self.rails = tuple(rail.name for rail in problem.guardrails)
         self.rail_orders = tuple(new_order(self.state.n.shape) for _ in self.rails)
         self.items: ItemRows | None = None
+        self.ordered = ordered  # where the rows are in the order of the outcomes
+        self.recorded: list[tuple[Ints, Ints, Array, Array]] = []  # the same, in unit scale
         self.rows = 0
         self.absent = _BadRows()
         self.outside = _BadRows()
@@ -108,43 +130,57 @@ class Tally:
         absent = (k < 0) | (g < 0) | np.isnan(x)
         if items is not None:
             absent |= np.array([is_missing(name) for name in items], dtype=bool)
+        keys = columns.get(ORDER_COLUMN)
+        if self.ordered is not None and keys is not None:
+            keys = self.ordered.checked_keys(keys, where)
+            absent |= np.array([key is None for key in keys], dtype=bool)
         self.absent.note(where, absent, outcomes)
         outside = ~absent & ~(self.problem.family.admits(x) & (np.abs(x) <= LARGEST))
         if outside.any():
             self.outside.note(where, outside, outcomes)
         keep = ~absent & ~outside
         unit = np.ascontiguousarray(self.problem.family.to_unit(x[keep]))
-        rails = self._rails(where, columns, keep, k, g)
-        if items is not None:
-            self.items = self.items or ItemRows(self.problem)
-            self.items.add(k[keep], g[keep], unit, self.items.number(items, ~keep)[keep], rails)
-        else:  # outcomes on items are recorded in the order of the items
-            self._record(k[keep], g[keep], unit, rails)
+        names = None if items is None else list(compress(items, keep.tolist()))
+        rows = Rows(k[keep], g[keep], unit, self._rails(where, columns, keep), names)
+        if self.ordered is None:
+            self._put(rows)
+        else:
+            self.ordered.add(rows, None if keys is None else list(compress(keys, keep.tolist())))
+
+    def _put(self, rows: Rows) -> None:
+        """Add valid rows, in the order in which they count."""
+        if rows.items is None:
+            self._record(*rows[:4])
+            return
+        # outcomes on items are recorded in the order of the items
+        self.items = self.items or ItemRows(self.problem)
+        self.items.add(*rows[:3], self.items.number(rows.items), rows.rails)
 
     def _record(self, policies: Ints, groups: Ints, unit: Array, rails: Array) -> None:
         """Add outcomes in unit scale to the counts."""
         record_all(self.spec, self.state, self.work, policies, groups, unit, rails)
-        if self.problem.family.name in FAMILIES:
+        if self.ordered is not None:
+            self.recorded.append((policies, groups, unit, rails))
+        if self.problem.family.name in FAMILIES or self.ordered is not None:
             note_order(self.order, policies, groups, unit)
+        for j, rail in enumerate(self.problem.guardrails):
+            if rail.family.name in FAMILIES:
+                seen = ~np.isnan(rails[:, j])
+                values = np.ascontiguousarray(rails[seen, j])
+                note_order(self.rail_orders[j], policies[seen], groups[seen], values)
 
     def _rails(
         self,
         where: Sequence[str],
         columns: Mapping[str, Sequence[Any]],
         keep: NDArray[np.bool_],
-        k: NDArray[np.int64],
-        g: NDArray[np.int64],
     ) -> Array:
         """Return the outcomes of the guard-rails in unit scale, (rows, M); NaN where one is missing."""
         found = np.full((int(keep.sum()), len(self.rails)), math.nan)
         for j, rail in enumerate(self.problem.guardrails):
             values = self._numbers(columns[rail.name], where)
-            seen = ~np.isnan(values)
             self._check_rail(rail, where, values, columns[rail.name])
             found[:, j] = rail.family.to_unit(values[keep])
-            if rail.family.name in FAMILIES:
-                mine = keep & seen
-                note_order(self.rail_orders[j], k[mine], g[mine], np.ascontiguousarray(values[mine]))
         return found
 
     def _check_rail(
@@ -231,6 +267,11 @@ class Tally:
             raise ValuesMissing(
                 f"{self.absent.count:,} of {self.rows:,} rows miss a value ({self.absent.places()})."
             )
+        if counts and self.ordered is not None:
+            raise BadInput(
+                "a table of counts has no order of outcomes; give rows of policy, group, outcome in their "
+                "order, or leave the order out."
+            )
         families = [family, *(rail.family for rail in self.problem.guardrails)]
         ordered = next((one.name for one in families if one.name in FAMILIES), None)
         if counts and ordered is not None:  # their evidence needs single outcomes
@@ -238,11 +279,22 @@ class Tally:
                 f"the {ordered} family learns its scale from single outcomes, which counts do not hold. "
                 "Give rows of policy, group, outcome, in the order they came."
             )
+        for rows in () if self.ordered is None else self.ordered.in_order():
+            self._put(rows)
         items = None if self.items is None else self.items.finish()
         if items is not None:
             policies, groups, outcomes = items.in_order()
             self._record(policies, groups, outcomes, items.guardrails_in_order())
-        return Data(self.state, self.rows, self.absent.count, counts, self.order, self.rail_orders, items)
+        return Data(
+            self.state, self.rows, self.absent.count, counts, self.order, self.rail_orders, items,
+            None if self.ordered is None else self._outcomes_in_order(),
+        )  # fmt: skip
+
+    def _outcomes_in_order(self) -> OrderedOutcomes:
+        """Return all outcomes in the order in which they were recorded."""
+        none = np.zeros(0, dtype=np.int64)
+        empty = (none, none, np.zeros(0), np.zeros((0, len(self.rails))))
+        return OrderedOutcomes(*map(np.concatenate, zip(empty, *self.recorded, strict=True)))
 
     def _index(self, known: dict[str, int], name: Any, what: str, where: Sequence[str], i: int) -> int:
         """Return the number of a name; -1 where it is missing."""

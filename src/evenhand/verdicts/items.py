@@ -87,14 +87,11 @@ class ItemRows:
         self.numbers: dict[Any, int] = {}
         self.parts: list[tuple[Ints, Ints, Array, Ints, Array]] = []
 
-    def number(self, names: Sequence[Any], missing: NDArray[np.bool_]) -> Ints:
-        """Return the numbers of items, -1 where the row is left out; new items get the next numbers."""
+    def number(self, names: Sequence[Any]) -> Ints:
+        """Return the numbers of items; new items get the next numbers."""
         known = self.numbers
         found = []
-        for name, left_out in zip(names, missing.tolist(), strict=True):
-            if left_out:
-                found.append(-1)
-                continue
+        for name in names:
             key = name if type(name) is str else str(name)
             number = known.get(key)
             if number is None:

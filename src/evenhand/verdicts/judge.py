@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.errors import BadInput, shown
 from evenhand.model.argument_checks import flag, optional, whole_number
 from evenhand.model.frozen_dict import FrozenDict
 from evenhand.model.problem import Problem
 from evenhand.model.requirements import Floors, Penalty
 from evenhand.model.result_rows import CellRow, Classes, GuardrailRows, PolicyRow, classes_of
 from evenhand.model.study_like import problem_of
-from evenhand.procedure.compile_spec import compile_spec, with_mixture
+from evenhand.procedure.compile_spec import compile_spec, with_linear_bets, with_mixture
 from evenhand.procedure.guardrail_rows import guardrail_problem, guardrail_rows
 from evenhand.procedure.intervals import spent_on
 from evenhand.procedure.outcome_order import (
+    LINEAR,
     ORDER_FREE,
     PAIRED,
     depends_on_order,
@@ -45,13 +47,14 @@ from evenhand.verdicts.apply_rule import (
     judge_cells,
     result_rows,
 )
-from evenhand.verdicts.counts import ready
+from evenhand.verdicts.counts import Data, ready
 from evenhand.verdicts.exhausted_pool import exact_guardrails, exact_verdict
 from evenhand.verdicts.fixed_sample import apply_fixed_rule, judge_fixed, judge_fixed_guardrails
 from evenhand.verdicts.forecast import forecast, nothing_more
 from evenhand.verdicts.forecast_statement import NOT_ASKED, NOT_PAIRED, RUNS, SEED, Forecast
 from evenhand.verdicts.item_guardrails import rows_of_guardrails
 from evenhand.verdicts.items import Items
+from evenhand.verdicts.ordered_rows import folded
 from evenhand.verdicts.pools import checked_pool, is_exhausted, refuse_what_has_no_pool
 from evenhand.verdicts.read_data import DataSource, read, source_of
 from evenhand.verdicts.shared_items import (
@@ -109,6 +112,7 @@ class Verdict(Result):
     alternatives: tuple[Alternative, ...] = ()
     rows: int = 0
     missing: int = 0
+    ordered: bool | str = False  # the rows are in the order of the outcomes, or sorted by this column
     method: str = ORDER_FREE  # the evidence that was used
     items: int | None = None  # number of items, where the data name them
     shared_items: int | None = None  # number of items that at least two policies answered
@@ -227,6 +231,7 @@ class Verdict(Result):
             "exact": self.exact,
             "coverage": self.coverage,
             "method": self.method,
+            "ordered": self.ordered,
             "items": self.items,
             "shared_items": self.shared_items,
             "pool": None if self.pool is None else dict(self.pool),
@@ -249,6 +254,7 @@ def judge(
     columns: dict[str, str] | None = None,
     table: str | None = None,
     pool: Mapping[str, int] | str | None = None,
+    ordered: bool | str = False,
     fixed: bool = False,
     replications: int = RUNS,
     seed: int = SEED,
@@ -279,6 +285,10 @@ def judge(
         The number of items of each group, {"young": 800, "old": 400}, or "data" for all items that the data
         name: the verdict is then about the means of this pool, from which items were drawn at random, each at
         most once. Without it the verdict is about the population from which the items come.
+    ordered : bool or str
+        Whether rows are in the order in which their outcomes came; or the name of a column that gives this
+        order, numbers or times: rows are sorted by it, and those with equal values keep their order. Policies
+        are then compared by linear bets, as in a live experiment, where the family and the requirement allow.
     fixed : bool
         Whether the size of every cell was fixed before any outcome was seen, and this is the only look.
     replications : int
@@ -313,28 +323,57 @@ def judge(
         chosen = replace(chosen, delta=delta)
     names = (problem.title, problem.file) if isinstance(problem, Study) else ("", "")
     problem = problem_of(problem)
-    # whether rows come in the order of observation is not known, so bets that use the order do not serve
+    asked, by_order = _checked_order(ordered, fixed), chosen
+    # without an order of observation bets that use the order do not serve
     chosen = with_mixture(problem, replace(chosen, items=None))
     spec = compile_spec(problem, chosen, recorded=fixed)  # a fixed sample does not use the stopping rule
-    found = read(problem, data, missing, columns, optional(table, str, "table"))
-    if depends_on_order(problem, chosen) and not fixed:
-        refuse_sorted(problem, found.order)
-    for j, order in enumerate(found.rail_orders):
-        alone = guardrail_problem(problem, j)
-        if depends_on_order(alone, chosen) and not fixed:
-            refuse_sorted(alone, order)
-    state, items = ready(spec, found.state), found.items
+    found = read(problem, data, missing, columns, optional(table, str, "table"), asked)
+    items = found.items
     sizes = None if pool is None else checked_pool(problem, pool, items)
     if sizes is not None:
         refuse_what_has_no_pool(problem, spec)
     if items is not None and (sizes is not None or needs_pairs(problem, items)):
+        _refuse_sorted(problem, chosen, found, fixed)
         refuse_what_cannot_be_paired(problem, chosen, fixed, sizes is not None)
-        verdict = judge_pairs(problem, chosen, spec, state, items, sizes)
+        verdict = judge_pairs(problem, chosen, spec, ready(spec, found.state), items, sizes)
     else:
+        state = found.state
+        if found.in_order is not None:
+            chosen = with_linear_bets(problem, by_order)
+            spec = compile_spec(problem, chosen)
+            state = folded(spec, found.in_order)
+        _refuse_sorted(problem, chosen, found, fixed)
+        state = ready(spec, state)
         verdict = judge_state(problem, chosen, state, fixed=fixed, replications=replications, seed=seed)
     if items is not None:
         verdict = replace(verdict, items=items.group.size, shared_items=items.shared, repeated=items.repeated)
-    return replace(verdict, rows=found.rows, missing=found.missing, source=source_of(data, *names))
+    source = source_of(data, *names)
+    return replace(verdict, rows=found.rows, missing=found.missing, ordered=asked, source=source)
+
+
+def _checked_order(ordered: Any, fixed: bool) -> bool | str:
+    """Return what is known of the order of the rows, or raise one sentence."""
+    if not isinstance(ordered, (bool, str)) or ordered == "":
+        raise BadInput(
+            "ordered must be True, for rows in the order in which the outcomes came, or the name of a column "
+            f"that gives this order; it is {shown(ordered)}."
+        )
+    if ordered and fixed:
+        raise BadInput("a fixed sample is judged without its order; leave out one of ordered and fixed.")
+    return ordered
+
+
+def _refuse_sorted(problem: Problem, procedure: Procedure, found: Data, fixed: bool) -> None:
+    """Refuse rows in which the outcomes of a cell are sorted by size, where the evidence uses their order."""
+    if fixed:
+        return
+    if depends_on_order(problem, procedure):
+        linear = evidence_method(problem, procedure) == LINEAR
+        refuse_sorted(problem, found.order, "linear bets" if linear else None)
+    for j, order in enumerate(found.rail_orders):
+        alone = guardrail_problem(problem, j)
+        if depends_on_order(alone, procedure):
+            refuse_sorted(alone, order)
 
 
 def judge_pairs(

@@ -10,6 +10,7 @@ as "outcomes/*.parquet". Where DuckDB is installed it counts large files (`wareh
     policy, group, outcome, NAME              with guard-rails: a column for each, named like it
     policy, group, n, mean, NAME, NAME n      counts: the mean of guard-rail NAME and its number of outcomes
     policy, region, age, outcome              the group in several columns, those of `Problem.by`
+    policy, group, outcome, TIME              with `ordered="TIME"`: rows are sorted by this column
     {"policy": {"group": [0, 1, 1, ...]}}     a dict by policy, then by group
 
 Every row is checked. Other columns are ignored. A field that looks like a spreadsheet formula is plain text.
@@ -35,7 +36,8 @@ from evenhand.model.argument_checks import python_number
 from evenhand.model.guardrails import OUTCOME
 from evenhand.model.labels import is_by_group
 from evenhand.model.problem import JOINED, Problem
-from evenhand.verdicts.counts import Data, Tally, is_missing, size_column
+from evenhand.verdicts.counts import ORDER_COLUMN, Data, Tally, is_missing, size_column
+from evenhand.verdicts.ordered_rows import OrderedRows
 from evenhand.verdicts.readers import LINES, SUFFIXES, is_log, lm_eval, read_samples
 from evenhand.verdicts.readers.inspect_logs import eval_logs
 from evenhand.verdicts.readers.samples import Sample, columns_of
@@ -80,13 +82,19 @@ def read(
     missing: str = "fail",
     columns: Mapping[str, str] | None = None,
     table: str | None = None,
+    ordered: bool | str = False,
 ) -> Data:
     """Return what files, a table of a database, a frame or a dict hold.
 
-    `columns` maps our column names to those of the data; `table` is for the address of a database.
+    `columns` maps our column names to those of the data; `table` is for the address of a database. `ordered`:
+    rows are in the order in which the outcomes came, or the name of a column that gives it.
     """
-    tally = Tally(problem, missing)
+    by_column = ordered if isinstance(ordered, str) else None
+    tally = Tally(problem, missing, OrderedRows(by_column) if ordered else None)
     names = column_names(problem, columns)
+    if by_column is not None:
+        _refuse_order_by_outcome(by_column, names, tally.rails)
+        names[ORDER_COLUMN] = by_column
     if table is not None and (not is_address(source) or is_remote_file(source)):
         raise BadInput(f"table={shown(table)} is for the address of a database; the data are none.")
     if isinstance(source, Mapping):
@@ -103,6 +111,14 @@ def read(
     if _is_parquet(files[0]):
         return tally.finish(_read_parquet_files(tally, files, names))
     return tally.finish(_read_csv_files(tally, files, names))
+
+
+def _refuse_order_by_outcome(column: str, names: Mapping[str, str], rails: Sequence[str]) -> None:
+    if column in (names["outcome"], *(names[rail] for rail in rails)):
+        raise BadInput(
+            f"rows must be in an order that does not depend on outcomes; {column!r} holds outcomes. Name a "
+            "column such as the time of the outcome."
+        )
 
 
 def column_names(problem: Problem, columns: Mapping[str, str] | None) -> dict[str, str]:
@@ -360,6 +376,11 @@ def _read_frame(tally: Tally, source: Any, names: Mapping[str, str]) -> Data:
 
 def _read_nested(tally: Tally, source: Mapping[str, Any]) -> Data:
     """Add outcomes by policy, then by group, or the other way round; a cell that is not named holds none."""
+    if tally.ordered is not None:
+        raise BadInput(
+            "outcomes as a dict are in order within a cell only, not across cells; give a frame or a file "
+            "with a row per outcome, or leave the order out."
+        )
     by_group = is_by_group(source, tuple(tally.policies), tuple(tally.groups), "outcomes")
     for name, cells in source.items():
         if not isinstance(cells, Mapping):
@@ -451,6 +472,11 @@ def _places(
     for name in ("policy", *groups, *rails):
         if name not in place:
             raise MissingColumn(f"{what} needs a column {names[name]!r}{nearest(names[name], titles)}", name)
+    if ORDER_COLUMN in names and ORDER_COLUMN not in place:
+        raise BadInput(
+            f"{what} needs the column {names[ORDER_COLUMN]!r}, which gives the order of the rows"
+            f"{nearest(names[ORDER_COLUMN], titles)}"
+        )
     kinds = ["outcome" in place, "n" in place and ("mean" in place or "successes" in place)]
     if kinds == [False, False]:
         raise BadInput(
@@ -463,7 +489,11 @@ def _places(
         )
     if "mean" in place and "successes" in place and not kinds[0]:
         raise BadInput(f"{what} gives 'mean' and 'successes' at once; leave one of them out.")
-    used = ("policy", *groups, *(("outcome", "item") if kinds[0] else ("n", "mean", "successes")))
+    used = (
+        "policy",
+        *groups,
+        *(("outcome", "item", ORDER_COLUMN) if kinds[0] else ("n", "mean", "successes")),
+    )
     sizes = () if kinds[0] else tuple(size_column(name) for name in rails)
     return {name: place[name] for name in (*used, *rails, *sizes) if name in place}
 

@@ -214,7 +214,8 @@ def _conditions(problem: Problem, spec: Spec, state: State, compare: Comparisons
         return Conditions(*conditions_of_all(problem, spec, state, compare, bets))
     if bets is not None:
         return Conditions(*bets.conditions())
-    work, policies = _estimated(spec, state), range(spec.phi.shape[1])
+    is_same = spec is compare.spec and state is compare.state
+    work, policies = compare.work if is_same else _estimated(spec, state), range(spec.phi.shape[1])
     known = [spec.region.kind == BOX or bool(np.all(state.n[:, k] > 0)) for k in policies]
     fails = [float(certified.fails(spec, state, work, k)) if known[k] else NOTHING for k in policies]
     meets = [certified.meets(spec, state, work, k) if known[k] else (NOTHING, 0) for k in policies]

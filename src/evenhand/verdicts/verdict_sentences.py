@@ -17,7 +17,7 @@ from evenhand.model.phrases import (
 from evenhand.model.problem import Problem
 from evenhand.model.region import BOX, QUOTA, RELATIVE, SPREAD
 from evenhand.model.requirements import NoConstraint, Penalty
-from evenhand.procedure.outcome_order import ORDER_FREE, depends_on_order
+from evenhand.procedure.outcome_order import LINEAR, ORDER_FREE, depends_on_order
 from evenhand.procedure.spec import MIXTURE, proves
 from evenhand.procedure.state import NONE
 from evenhand.theory.metrics import METRIC
@@ -115,24 +115,29 @@ def sentences(verdict: Verdict) -> list[str]:
 
 
 def _order(verdict: Verdict) -> str:
-    """Return the condition on the order of rows, for families whose evidence depends on it."""
+    """Return the condition on the order of rows, where the evidence depends on it."""
     matters = depends_on_order(verdict.problem, verdict.procedure) and not (verdict.fixed or verdict.exact)
     if not matters or not verdict.rows:
         return ""
+    if verdict.method == LINEAR:
+        return f"Policies are compared by {LINEAR}. This holds if {rows_in_order(verdict)}."
     return (
         f"The evidence of {verdict.problem.family.name} outcomes depends on their order within each cell: it "
-        "holds if the rows are in the order in which they were observed."
+        f"holds if {rows_in_order(verdict)}."
     )
 
 
+def rows_in_order(verdict: Verdict) -> str:
+    """Return the condition on the order of rows."""
+    if isinstance(verdict.ordered, str):
+        return f"the rows, sorted by {verdict.ordered!r}, are in the order in which they were observed"
+    return "the rows are in the order in which they were observed"
+
+
 def _order_free(verdict: Verdict) -> str:
-    """Return that the order of outcomes was not used, where evidence that uses it is the default."""
-    if (
-        verdict.procedure.evidence != MIXTURE
-        or verdict.method != ORDER_FREE
-        or verdict.fixed
-        or verdict.exact
-    ):
+    """Return that the order of outcomes was not used, where it is known, or evidence uses it by default."""
+    expected = verdict.procedure.evidence == MIXTURE or bool(verdict.ordered)
+    if not expected or verdict.method != ORDER_FREE or verdict.fixed or verdict.exact:
         return ""
     return "Policies are compared by the order-free rule: it does not use the order in which outcomes came."
 

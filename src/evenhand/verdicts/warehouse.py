@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from evenhand.errors import BadInput
 from evenhand.procedure.assignment import literal
 from evenhand.procedure.outcome_order import FAMILIES
-from evenhand.verdicts.counts import LARGEST, Tally
+from evenhand.verdicts.counts import LARGEST, ORDER_COLUMN, Tally
 from evenhand.verdicts.tables import (
     DuckTable,
     Measure,
     Table,
+    column,
     duck_table,
     first_line,
     has_duckdb,
@@ -65,7 +66,8 @@ def order_is_needed(tally: Tally) -> str | None:
 def can_count(tally: Tally, place: Iterable[str]) -> bool:
     """Return whether groups of rows hold all that the evidence from these columns needs."""
     names = set(place)
-    return "outcome" in names and "item" not in names and order_is_needed(tally) is None
+    any_order = tally.ordered is None and order_is_needed(tally) is None
+    return "outcome" in names and "item" not in names and any_order
 
 
 def count_files(
@@ -143,6 +145,9 @@ def count_table(
         if tally.rows == 0:
             raise BadInput(empty)
         return True
+    if tally.ordered is not None:
+        _add_in_order(tally, table, chosen, empty)
+        return False
     family = order_is_needed(tally)
     if family is not None and not in_intervals:
         raise BadInput(
@@ -163,6 +168,25 @@ def count_table(
         raise BadInput(empty)
     counted.give()
     return False
+
+
+def _add_in_order(tally: Tally, table: Table, chosen: Mapping[str, str], empty: str) -> None:
+    """Add the rows of a table with a column that gives their order; they are sorted later."""
+    import sqlalchemy as sa
+
+    from evenhand.verdicts.read_data import joined
+
+    if ORDER_COLUMN not in chosen:
+        raise BadInput(
+            "the rows of a table have no order of their own; name the column that gives the order in which "
+            "the outcomes came, such as a time."
+        )
+    for rows in table.run(sa.select(*[column(title) for title in chosen.values()])):
+        columns = joined(dict(zip(chosen, map(list, zip(*rows, strict=True)), strict=True)), tally.rails)
+        where = [f"row {tally.rows + number:,}" for number in range(1, len(rows) + 1)]
+        tally.add(where, columns["policy"], columns["group"], columns["outcome"], columns)
+    if tally.rows == 0:
+        raise BadInput(empty)
 
 
 def _add_counts(tally: Tally, table: Table, chosen: Mapping[str, str]) -> None:
@@ -229,7 +253,7 @@ class GroupedTally(Tally):
         cell, times = (g[keep], k[keep]), sizes[keep].astype(float)
         np.add.at(self.state.n, cell, times)
         np.add.at(self.state.s, cell, times * self.problem.family.to_unit(x[keep]))
-        rails = self._rails(where, columns, keep, k, g)
+        rails = self._rails(where, columns, keep)
         for j in range(len(self.rails)):
             self._add_rail(j, cell, times, rails[:, j])
 
