@@ -138,7 +138,7 @@ def test_what_cannot_be_graded_is_refused_in_one_sentence(
     ],
 )
 def test_scores_that_are_nonsense_interrupt_the_run_in_one_sentence(score: Any, message: str) -> None:
-    result = evaluated(score=score)
+    result = evaluated(score=score, backoff=0.001)
     assert "failed on 10 items in a row" in result.interrupted
     assert message in result.interrupted
 

@@ -179,7 +179,10 @@ def test_another_metric_leads_to_other_sums(trial: Experiment) -> None:
         cell = next(iter(fold.sums))
     assert fresh.sums[cell].digest(told.event.ticket, cell) == told.event.sums
     other = ev.Sample(told.event.outcome, told.event.metrics | {"calls": 40.0})
-    assert fresh.sums_from([PlacedSample(0, other)]).digest(told.event.ticket, cell) != told.event.sums
+    assert (
+        fresh.sums_from(cell, [PlacedSample(0, other)])[cell].digest(told.event.ticket, cell)
+        != told.event.sums
+    )
 
 
 def test_a_snapshot_holds_the_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
