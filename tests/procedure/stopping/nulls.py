@@ -36,6 +36,7 @@ FAMILIES = {
     "gamma": (f.Gamma(2.5), WAITING, 2.5),
     "bounded": (f.Bounded(0.0, 1.0), UNIFORM, 0.2),
 }
+BY_MIXTURE = "bounded by the mixture"  # the evidence that is not the default of bounded outcomes
 
 # requirement, and means on its boundary: they meet it by nothing, they violate it by nothing
 REQUIREMENTS = {
@@ -77,12 +78,13 @@ class Crossings(NamedTuple):
 
 def crossings(family: str, requirement: str, runs: int, horizon: int, seed: int) -> Crossings:
     """Two policies with the same means, on the boundary: so no e-value has anything to go by."""
-    outcome, how, number = FAMILIES[family]
+    outcome, how, number = FAMILIES["bounded" if family == BY_MIXTURE else family]
     constraint, means = (REQUIREMENTS | BESIDE_CONTROL)[requirement]
     if family == "binomial":  # its means count successes
         constraint, means = scaled(constraint, number), tuple(number * m for m in means)
     groups = {f"group {g}": 1.0 / len(means) for g in range(len(means))}
-    spec = compile_spec(Problem(["a", "b"], groups, outcome, constraint), Procedure())
+    procedure = Procedure(evidence="mixture") if family == BY_MIXTURE else Procedure()
+    spec = compile_spec(Problem(["a", "b"], groups, outcome, constraint), procedure)
     unit = np.repeat(outcome.to_unit(means)[:, None], 2, axis=1)
     counts, state, work = np.zeros(3, dtype=np.int64), new_state(spec), new_work(spec)
     random = np.random.default_rng(seed)
@@ -145,6 +147,7 @@ def simulate(
     groups, policies = means.shape
     level = math.log(1.0 / ALPHA)
     for run in range(runs):
+        state.bets[:] = 0.0  # those of linear bets are not of one cell
         for k in range(policies):
             for g in range(groups):
                 remove_outcomes(state, k, g)

@@ -12,12 +12,20 @@ import numpy as np
 import pytest
 
 from tests.crossed import crossed
-from tests.procedure.stopping.nulls import ALPHA, FAMILIES, REQUIREMENTS, crossings, is_too_often
+from tests.procedure.stopping.nulls import (
+    ALPHA,
+    BY_MIXTURE,
+    FAMILIES,
+    REQUIREMENTS,
+    crossings,
+    is_too_often,
+)
 
 N0 = 4.0
+EVERY = (*FAMILIES, BY_MIXTURE)
 
 
-@crossed("family", FAMILIES, "requirement", REQUIREMENTS)
+@crossed("family", EVERY, "requirement", REQUIREMENTS)
 def test_an_e_value_rarely_exceeds_what_it_may(family: str, requirement: str) -> None:
     found = crossings(family, requirement, runs=150, horizon=100, seed=7)
     assert not is_too_often(found.ahead, found.runs)
@@ -27,7 +35,7 @@ def test_an_e_value_rarely_exceeds_what_it_may(family: str, requirement: str) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("requirement", REQUIREMENTS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY)
 def test_an_e_value_rarely_exceeds_what_it_may_in_the_long_run(family: str, requirement: str) -> None:
     found = crossings(family, requirement, runs=1500, horizon=800, seed=11)
     assert not is_too_often(found.ahead, found.runs)
