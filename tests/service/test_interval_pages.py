@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 from selenium import webdriver
+from selenium.webdriver.common.by import By
 
 import evenhand as eh
 from evenhand.live.journal import open_journal
@@ -19,8 +20,16 @@ from evenhand.service.keys import Keys
 from tests.live.interval_experiments import EVEN, create, play
 from tests.service.peers import seen_from
 from tests.service.service_process import Running
-from tests.service.test_browser import no_complaint, text_of
-from tests.service.test_page_matrix import LARGE, LARGE_GROUPS, SCRIPTS, Served, check_page, opened
+from tests.service.test_browser import no_complaint
+from tests.service.test_page_matrix import (
+    LARGE,
+    LARGE_GROUPS,
+    SCRIPTS,
+    Served,
+    check_page,
+    has_content,
+    opened,
+)
 
 CLOSE = {"a": {"x": 0.74, "y": 0.70}, "b": {"x": 0.71, "y": 0.69}, "c": {"x": 0.85, "y": 0.55}}
 
@@ -134,7 +143,13 @@ def test_every_page_of_intervals_in_every_look(browser: webdriver.Chrome, tmp_pa
         ):
             served.log_in(browser, role)
             for name in names:
-                opened(browser, f"{served.url}/experiments/{name}", lambda: text_of(browser, "h1"))
+                page = f"{served.url}/experiments/{name}"
+                opened(browser, page, lambda name=name: "/" in name or has_content(browser))
+                found = {
+                    one.get_attribute("id")
+                    for one in browser.find_elements(By.CSS_SELECTOR, "#manage details")
+                }
+                assert found <= {"manage-finish"}, "without tickets there is nothing else to do"
                 wrong += check_page(browser, f"intervals-{role}-{name.replace('/', '-')}")
         no_complaint(browser)
     assert wrong == []

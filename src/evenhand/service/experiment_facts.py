@@ -212,12 +212,13 @@ def work_question(protocol: Protocol, worker: str, count_open: Callable[[str], i
 
 
 def manage_choices(protocol: Protocol) -> dict[str, Any]:
-    """Return what an administrator's forms need: guard-rails, items, policies, whether another may join."""
+    """Return what an administrator's forms need: whether there are tickets, guard-rails, items, policies."""
     study, present = protocol.study.problem, protocol.problem
     most = study.max_policies or 0
     return {
         "rails": [rail.name for rail in present.guardrails],
         "shared": protocol.procedure.items is not None,
+        "tickets": protocol.procedure.interval is None,  # to pause, import and correct outcomes
         "policies": list(present.policies),
         "room": most > len(protocol.members.names),
         "changes": study.max_policies is not None,  # whether policies may join and leave

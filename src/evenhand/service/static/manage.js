@@ -138,7 +138,9 @@ const Manage = (() => {
   function fit() {
     if (!place) return;
     const state = document.getElementById("state").textContent.trim();
-    for (const act of place.querySelectorAll("details")) act.hidden = !act.dataset.when.split(" ").includes(state);
+    const all = [...place.querySelectorAll("details")];
+    for (const act of all) act.hidden = !act.dataset.when.split(" ").includes(state);
+    place.hidden = all.every((act) => act.hidden);
   }
 
   function begin() {
