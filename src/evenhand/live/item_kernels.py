@@ -24,6 +24,7 @@ from evenhand.live.replay_kernels import (
     DrawTally,
     digest_of_chance,
     digest_of_data,
+    remove_all_outcomes,
 )
 from evenhand.procedure.decide import check
 from evenhand.procedure.item_steps import (
@@ -34,7 +35,7 @@ from evenhand.procedure.item_steps import (
     record_item,
 )
 from evenhand.procedure.spec import Spec
-from evenhand.procedure.state import EMPTY, ITEMS, RUNNING, STOPPED, TOLD, State, Work, remove_outcomes
+from evenhand.procedure.state import EMPTY, ITEMS, RUNNING, STOPPED, State, Work
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -72,13 +73,7 @@ def replace_all_items(
 
     Earlier asks stay as they were.
     """
-    for g in range(state.n.shape[0]):
-        for k in range(state.n.shape[1]):
-            state.clock[TOLD] -= int(state.n[g, k])
-            if state.n[g, k] > 0.0:
-                state.clock[EMPTY] += 1
-            remove_outcomes(state, k, g)
-    state.bets[:] = 0.0
+    remove_all_outcomes(state)
     state.clock[ITEMS] -= groups.shape[0]
     for i in range(groups.shape[0]):
         read_answers(outcomes[i], answers)
@@ -121,7 +116,7 @@ def _ask(
 
 @kernel
 def _write_chances(work: Work, g: int, answers: Flags) -> None:
-    """Write the chance of every cell to be asked for: the rule leaves nothing to chance."""
+    """Write the probability of every cell: 1 for those that are asked for, as nothing is drawn at random."""
     for h in range(work.probability.shape[0]):
         for k in range(work.probability.shape[1]):
             work.probability[h, k] = 1.0 if h == g and answers[k] else 0.0

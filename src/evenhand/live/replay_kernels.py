@@ -117,6 +117,17 @@ def replace_all_outcomes(
 
     For evidence that depends on the order across cells. Earlier asks stay as they were.
     """
+    remove_all_outcomes(state)
+    for i in range(outcomes.shape[0]):
+        record_guardrails(spec, state, policies[i], groups[i], rails[i])
+        record(spec, state, work, policies[i], groups[i], outcomes[i], False)
+    if state.clock[STOPPED] == RUNNING and _has_begun(spec, state):
+        check(spec, state, work)
+
+
+@kernel
+def remove_all_outcomes(state: State) -> None:
+    """Remove the outcomes of all cells, and the bets on them."""
     for g in range(state.n.shape[0]):
         for k in range(state.n.shape[1]):
             state.clock[TOLD] -= int(state.n[g, k])
@@ -124,11 +135,6 @@ def replace_all_outcomes(
                 state.clock[EMPTY] += 1
             remove_outcomes(state, k, g)
     state.bets[:] = 0.0
-    for i in range(outcomes.shape[0]):
-        record_guardrails(spec, state, policies[i], groups[i], rails[i])
-        record(spec, state, work, policies[i], groups[i], outcomes[i], False)
-    if state.clock[STOPPED] == RUNNING and _has_begun(spec, state):
-        check(spec, state, work)
 
 
 @kernel
